@@ -1,0 +1,311 @@
+"""The one model of a workflow document: what YAML loads into and what the Python builder makes.
+
+Every field is a key of the language under the same name in camelCase (`max_iterations` is `maxIterations`).
+What a document means is written in docs/semantics.md; this module only says what it may contain.
+Fields typed `Count` take a number or one `${{ }}` expression over `inputs` and `run`, known when the run is planned.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, StringConstraints, Tag
+from pydantic.alias_generators import to_camel
+
+from .quantities import Duration, Size
+
+API_VERSION = "treadle/v1"
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*$")]
+FunctionRef = Annotated[
+    str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")
+]
+"""`module:qualname`, or `captured:<digest>` for a function taken by value into the bundle."""
+Template = Annotated[str, StringConstraints(pattern=r"\$\{\{.*\}\}")]
+"""Text with at least one `${{ expression }}`."""
+Expression = Annotated[str, StringConstraints(min_length=1)]
+"""An expression without delimiters (`when`, `until`)."""
+Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*){0,2}$")]
+"""A data edge: a stage id, `inputs.x`, `state.x`, or `LOOP.state.x`."""
+Count = Annotated[int, Field(ge=1, strict=True)] | Template
+Scalar = bool | int | float | str | None
+
+
+class Model(BaseModel):
+    """Unknown keys are errors; values are frozen once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+# -- inputs of a stage -----------------------------------------------------------------------------------------
+
+
+class Source(Model):
+    """Files behind a glob, cut into partitions of about `split` bytes where the format allows."""
+
+    uri: str
+    format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
+    split: Size = Field(default_factory=lambda: 64 * 2**20)
+    record_bytes: Count | None = None
+    """Length of a record; `fixed` only, and required there."""
+    header: bool = True
+    """Whether the first line of a CSV file names the columns."""
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
+    compression: Literal["auto", "none", "gzip"] = "auto"
+    """`auto` looks at the name: `.gz` is gzip, and one split."""
+
+
+class Items(Model):
+    """A literal list of records."""
+
+    items: list[JsonValue]
+    partitions: Count | None = None
+    """Default: min(len(items), 256)."""
+
+
+class Range(Model):
+    """The integers 0 .. range-1."""
+
+    range: Annotated[int, Field(ge=0, strict=True)] | Template
+    partitions: Count | None = None
+    """Default: min(range, 256)."""
+
+
+def _input_tag(value: Any) -> str:
+    if isinstance(value, str):
+        return "reference"
+    keys = value if isinstance(value, dict) else getattr(value, "model_fields_set", ())
+    return "items" if "items" in keys else "range" if "range" in keys else "source"
+
+
+StageInput = Annotated[
+    Annotated[Reference, Tag("reference")]
+    | Annotated[Source, Tag("source")]
+    | Annotated[Items, Tag("items")]
+    | Annotated[Range, Tag("range")],
+    Discriminator(_input_tag),
+]
+
+
+# -- settings ----------------------------------------------------------------------------------------------------
+
+
+class Retry(Model):
+    """How often and when a failed attempt is made again (Temporal's RetryPolicy, word for word)."""
+
+    maximum_attempts: Annotated[int, Field(ge=1, strict=True)] = 3
+    initial_interval: Duration = Field(default_factory=lambda: 0.2)
+    backoff_coefficient: Annotated[float, Field(ge=1)] = 2.0
+    maximum_interval: Duration = Field(default_factory=lambda: 30.0)
+    non_retryable_error_types: list[str] = []
+    """Names of exception classes (`SchemaError`, or `module.SchemaError`) that fail at once."""
+
+
+class Memory(Model):
+    """Bytes an attempt may allocate; doubled from `start` up to `max` for the task that ran out of it."""
+
+    start: Size
+    max: Size | None = None
+
+
+class Batch(Model):
+    """Re-cuts the input: a partition of this map has at most so many records or encoded bytes."""
+
+    max_items: Count | None = None
+    max_bytes: Size | None = None
+
+
+class Output(Model):
+    """Where the stage's partitions are written, one part each, with `_manifest.json` last."""
+
+    uri: str
+    format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
+    columns: (
+        dict[str, Literal["string", "int64", "float64", "boolean", "binary", "timestamp", "date"]] | None
+    ) = None
+    """Names and types, in order: required for Parquet from objects, allowed for CSV (names only matter)."""
+    header: bool = True
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
+    if_exists: Literal["fail", "replace"] = "fail"
+
+
+class FailedItems(Model):
+    """Where records that finally failed are listed, as JSON lines in input order."""
+
+    uri: str
+
+
+class Settings(Model):
+    """What `defaults` may set for every stage and each working stage for itself."""
+
+    retry: Retry | None = None
+    timeout: Duration | None = None
+    """Of one attempt."""
+    deadline: Duration | None = None
+    """Of the whole stage, retries included."""
+    max_concurrency: Count | None = None
+    memory: Memory | Size | None = None
+    executor: Identifier | None = None
+    exchange: Literal["auto", "storage", "direct"] | None = None
+
+
+class StageBase(Model):
+    description: str | None = None
+    needs: list[Reference] = []
+    """Stages that must be over first; order only, no data."""
+    when: Expression | None = None
+    """False: the stage is skipped."""
+
+
+class WorkBase(StageBase, Settings):
+    """A stage that runs user functions or moves data."""
+
+    output: Output | None = None
+    idempotent: bool = True
+
+
+# -- stages ------------------------------------------------------------------------------------------------------
+
+Arguments = dict[Identifier, JsonValue]
+"""`with`: keyword arguments; a string may be a template, `${{ stages.X }}` of a broadcast X, or `${{ secrets.X }}`."""
+Tolerance = (
+    Annotated[int, Field(ge=0, strict=True)] | Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
+)
+
+
+class MapStage(WorkBase):
+    """Calls `uses` for every record, or once for every partition."""
+
+    type: Literal["map"]
+    input: StageInput
+    uses: FunctionRef
+    per: Literal["record", "partition"] = "record"
+    flat: bool | None = None
+    """The result is an iterable of records; None: read from the function's return annotation."""
+    whole: bool = False
+    """`per: partition` over text: the partition as one `str`."""
+    with_: Arguments = Field(default_factory=dict, alias="with")
+    batch: Batch | None = None
+    metrics: dict[Identifier, Literal["sum", "min", "max"]] = {}
+    tolerated_failures: Tolerance | None = None
+    failed_items: FailedItems | None = None
+
+
+class RangePartitioner(Model):
+    """Contiguous key ranges; boundaries are given, come from a broadcast, or are sampled."""
+
+    type: Literal["range"]
+    boundaries: list[JsonValue] | Reference | None = None
+
+
+class HashPartitioner(Model):
+    type: Literal["hash"] = "hash"
+
+
+class ShuffleStage(WorkBase):
+    """Brings records with equal keys (hash) or near keys (range) into one partition."""
+
+    type: Literal["shuffle"]
+    input: StageInput | list[StageInput]
+    by: Literal["key"] | FunctionRef | list[str]
+    """`key`: `record[0]`; a function of the record; or column names of a table."""
+    partitions: Count | None = None
+    partitioner: Annotated[HashPartitioner | RangePartitioner, Field(discriminator="type")] = (
+        HashPartitioner()
+    )
+    sort: bool = False
+    combine: FunctionRef | None = None
+
+
+class BroadcastStage(WorkBase):
+    """Makes a whole dataset one read-only value."""
+
+    type: Literal["broadcast"]
+    input: StageInput
+    limit: Size = Field(default_factory=lambda: 256 * 2**20)
+    """Encoded bytes; more fails the stage."""
+
+
+class ReduceStage(WorkBase):
+    """Folds values per key, per partition, or all of them."""
+
+    type: Literal["reduce"]
+    input: StageInput
+    per: Literal["key", "partition", "all"]
+    uses: FunctionRef | None = None
+    combine: FunctionRef | None = None
+    initial: JsonValue = None
+    """Folded in once, as the leftmost operand at the root. `initial: null` counts when it is written."""
+    finish: FunctionRef | None = None
+    fan_in: Count | None = None
+    """Default 16; `per: all` with `combine` only."""
+    with_: Arguments = Field(default_factory=dict, alias="with")
+    metrics: dict[Identifier, Literal["integer", "number", "string", "boolean", "sum", "min", "max"]] = {}
+
+    @property
+    def has_initial(self) -> bool:
+        return "initial" in self.model_fields_set
+
+
+class BarrierStage(StageBase):
+    """Lets nothing through until its input is committed, or `quorum` of it."""
+
+    type: Literal["barrier"]
+    input: Reference
+    quorum: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")] = "100%"
+
+
+class LoopStage(StageBase):
+    """Repeats inner stages; `state` is carried from one iteration to the next."""
+
+    type: Literal["loop"]
+    state: dict[Identifier, JsonValue]
+    """A dataset reference (bare string), a JSON scalar, or a template giving a scalar."""
+    max_iterations: Count
+    until: Expression | None = None
+    """Judged after the body; true ends the loop. None: all `maxIterations`."""
+    on_exhausted: Literal["fail", "succeed"] = "fail"
+    stages: dict[Identifier, Stage]
+    next: dict[Identifier, JsonValue] = {}
+
+
+Stage = Annotated[
+    MapStage | ShuffleStage | BroadcastStage | ReduceStage | BarrierStage | LoopStage,
+    Field(discriminator="type"),
+]
+WorkStage = MapStage | ShuffleStage | BroadcastStage | ReduceStage
+
+
+# -- the document --------------------------------------------------------------------------------------------------
+
+
+class Input(Model):
+    """A value given when a run is submitted."""
+
+    type: Literal["string", "boolean", "integer", "number", "uri", "list", "dataset"]
+    description: str | None = None
+    required: bool = False
+    default: JsonValue = None
+    minimum: float | None = None
+    maximum: float | None = None
+    enum: list[Scalar] | None = None
+
+
+class Spec(Model):
+    """A workflow: what the user wrote, and, normalised, what is pinned into every run."""
+
+    api_version: Literal["treadle/v1"]
+    kind: Literal["Workflow"] = "Workflow"
+    name: Identifier
+    description: str | None = None
+    labels: dict[str, str] = {}
+    inputs: dict[Identifier, Input] = {}
+    secrets: list[Identifier] = []
+    seed: int = 0
+    """Feeds `context.rng` and sampling."""
+    defaults: Settings = Settings()
+    stages: dict[Identifier, Stage] = Field(min_length=1)
+    outputs: dict[Identifier, JsonValue] = {}
+
+
+LoopStage.model_rebuild()
+Spec.model_rebuild()

@@ -1,0 +1,1 @@
+"""treadle's task runtime and the places where tasks run."""

@@ -1,0 +1,57 @@
+"""The executor interface: what a place where tasks run must offer. Everything else about it is its own business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from .program import Report, Task
+
+
+class Capabilities(Struct, frozen=True):
+    """What the planner and the dispatcher may rely on."""
+
+    name: str
+    slots: int
+    shares_host: bool
+    """Workers map blocks of the driver's host."""
+    payload_limit: int = 0
+    """Bytes of a task payload; 0: no limit."""
+    memory_limit: int = 0
+    """Bytes the largest attempt may have; 0: the host's."""
+    time_limit: float = 0.0
+    """Seconds an attempt may take; 0: no limit."""
+
+
+class Slot(Protocol):
+    """One place where one task at a time can run."""
+
+    name: str
+
+    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
+        """Run the task; call `report` once for each partition, in order, as each ends.
+
+        A partition that fails is reported and the rest go on. If the attempt as a whole ends early (worker lost,
+        timed out, throttled) one Failure is reported for the partition under way and the remaining ones are not
+        reported. Returns when the attempt is over and the slot is free. Cancelling kills the attempt.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """A kind of worker; starts slots and states what they can do."""
+
+    capabilities: Capabilities
+
+    @property
+    def slots(self) -> Sequence[Slot]: ...
+
+    async def start(self) -> None:
+        """Make the slots ready. Idempotent."""
+        ...
+
+    async def stop(self) -> None:
+        """End every worker; running attempts are killed."""
+        ...

@@ -1,0 +1,1 @@
+"""treadle's data: blocks, codec, stores, keys, folds, partitioning, formats."""

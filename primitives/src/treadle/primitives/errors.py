@@ -1,0 +1,66 @@
+"""Errors by who must act. Every error of treadle's own says what happened and what to do next."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class FailureClass(StrEnum):
+    """Why an attempt failed; the class decides what happens next (docs/architecture.md, failures)."""
+
+    USER_ERROR = "user error"
+    """User code raised, or returned what the stage may not return. Spends an attempt."""
+    OUT_OF_MEMORY = "out of memory"
+    """The attempt hit its memory limit. Spends an attempt; the next one may get more."""
+    TIMED_OUT = "timed out"
+    """The attempt ran longer than `timeout`. Spends an attempt."""
+    THROTTLED = "throttled"
+    """The provider refused for now. Spends no attempt."""
+    WORKER_LOST = "worker lost"
+    """The worker ended without an outcome. Spends no attempt."""
+    POISON = "poison"
+    """One task lost its worker ten times. Final."""
+    CORRUPT = "data corrupt"
+    """A block's bytes do not match its reference. Its producer runs again."""
+    UNREACHABLE = "unreachable"
+    """A block has no readable location, or a store does not answer."""
+    UNKNOWN_OUTCOME = "unknown outcome"
+    """A non-idempotent attempt was cut off; a person must say whether it took effect."""
+    INTERNAL = "internal"
+    """A defect of treadle."""
+
+
+class TreadleError(Exception):
+    """Base of every error of treadle's own; `hint` says what to do next."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class UsageError(TreadleError):
+    """The caller asked for something that cannot be: the caller must change the call or the document."""
+
+
+class DataError(TreadleError):
+    """User data is not what the stage needs (undecodable text, refused key type): the user must mend the data."""
+
+
+class CorruptError(TreadleError):
+    """Bytes differ from what was committed, or their MAC is wrong; they are never decoded."""
+
+
+class MissingError(TreadleError):
+    """A named object is not where its reference says."""
+
+
+class StoreError(TreadleError):
+    """A store refused or did not answer; `__cause__` is the foreign error."""
+
+
+class InternalError(TreadleError):
+    """Cannot happen. Please report it with the traceback."""

@@ -1,0 +1,57 @@
+"""References to immutable blocks: what travels in ledgers, payloads and history instead of data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["objects", "table", "array"]
+"""`objects`: a list of Python records; `table`: an Arrow table; `array`: a NumPy array, a record is `a[i]`."""
+
+
+class Part(Struct, frozen=True, array_like=True):
+    """A run of bytes of a block that decodes by itself: the whole block, or what one consumer of it reads."""
+
+    offset: int
+    """First byte within the block; a multiple of 64."""
+    length: int
+    rows: int
+    checksum: int
+    """xxh3-64 of the bytes."""
+    digest: bytes = b""
+    """SHA-256 of the bytes; present when the block was put in a store, checked before anything is decoded."""
+
+
+class BlockRef(Struct, frozen=True, array_like=True):
+    """Identity (name, size, checksums) and locations (hints) of one block."""
+
+    name: str
+    """Attempt-unique path below the run: `<segment>/<partition>.<attempt>.<nonce>`."""
+    kind: Kind
+    size: int
+    parts: tuple[Part, ...]
+    """At least one; a scattered block has one for each target partition, a cut block one for each chunk."""
+    locations: tuple[str, ...] = ()
+    """`inline`, `host:<host id>` or `store`, best first."""
+    inline: bytes = b""
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def slice(self, index: int) -> Slice:
+        """The part `index` of this block, alone."""
+        part = self.parts[index]
+        inline = self.inline[part.offset : part.offset + part.length] if self.inline else b""
+        return Slice(self.name, self.kind, part, self.locations, inline)
+
+
+class Slice(Struct, frozen=True, array_like=True):
+    """One part of a block with all a reader needs to get it."""
+
+    name: str
+    kind: Kind
+    part: Part
+    locations: tuple[str, ...]
+    inline: bytes = b""
