@@ -16,9 +16,7 @@ from .quantities import Duration, Size
 
 API_VERSION = "treadle/v1"
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*$")]
-FunctionRef = Annotated[
-    str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")
-]
+FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]
 """`module:qualname`, or `captured:<digest>` for a function taken by value into the bundle."""
 Template = Annotated[str, StringConstraints(pattern=r"\$\{\{.*\}\}")]
 """Text with at least one `${{ expression }}`."""
@@ -119,9 +117,7 @@ class Output(Model):
 
     uri: str
     format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
-    columns: (
-        dict[str, Literal["string", "int64", "float64", "boolean", "binary", "timestamp", "date"]] | None
-    ) = None
+    columns: dict[str, Literal["string", "int64", "float64", "boolean", "binary", "timestamp", "date"]] | None = None
     """Names and types, in order: required for Parquet from objects, allowed for CSV (names only matter)."""
     header: bool = True
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
@@ -167,9 +163,7 @@ class WorkBase(StageBase, Settings):
 
 Arguments = dict[Identifier, JsonValue]
 """`with`: keyword arguments; a string may be a template, `${{ stages.X }}` of a broadcast X, or `${{ secrets.X }}`."""
-Tolerance = (
-    Annotated[int, Field(ge=0, strict=True)] | Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
-)
+Tolerance = Annotated[int, Field(ge=0, strict=True)] | Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
 
 
 class MapStage(WorkBase):
@@ -209,9 +203,7 @@ class ShuffleStage(WorkBase):
     by: Literal["key"] | FunctionRef | list[str]
     """`key`: `record[0]`; a function of the record; or column names of a table."""
     partitions: Count | None = None
-    partitioner: Annotated[HashPartitioner | RangePartitioner, Field(discriminator="type")] = (
-        HashPartitioner()
-    )
+    partitioner: Annotated[HashPartitioner | RangePartitioner, Field(discriminator="type")] = HashPartitioner()
     sort: bool = False
     combine: FunctionRef | None = None
 
