@@ -130,6 +130,8 @@ class Reduce(Struct, frozen=True, tag="reduce"):
     per: Literal["key", "partition"]
     uses: Call | None = None
     combine: str = ""
+    fan_in: int = 0
+    """Fold as a tree of groups of `fan_in` consecutive records (`per: partition`); 0: a left fold."""
     initial: Value | None = None
     finish: Call | None = None
     by: By | None = None

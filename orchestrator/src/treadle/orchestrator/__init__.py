@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""treadle's planner, ledger, dispatcher, Temporal workflow, client and command line."""

@@ -1,0 +1,216 @@
+"""The plan: a spec made physical. Computed once for a run, stored sealed, never recomputed on resume.
+
+A plan is a graph of **nodes**. A node is a segment (work for an executor), a loop (a graph of its own, repeated), or a
+barrier (a point in the graph). Node ids are stage ids, or `stage.role` where one stage needs several segments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from treadle.executors.program import Op, PartOutput, Tail
+from treadle.primitives.formats import FileSplit
+
+# -- datasets ----------------------------------------------------------------------------------------------------
+
+
+class NodeData(Struct, frozen=True, tag="node"):
+    """What segments made. `plain`: a block for each partition; `cut`: several; `scattered`: one part for each target.
+
+    Only scattered data can have several nodes: the inputs of one shuffle, in order.
+    """
+
+    nodes: tuple[str, ...]
+    form: Literal["plain", "cut", "scattered"] = "plain"
+
+
+class StateData(Struct, frozen=True, tag="state"):
+    """A loop's state as its body sees it."""
+
+    name: str
+
+
+class LoopData(Struct, frozen=True, tag="loop"):
+    """A loop's last state as the stages after it see it."""
+
+    loop: str
+    name: str
+
+
+DataRef = NodeData | StateData | LoopData
+
+# -- where a segment's partitions come from ---------------------------------------------------------------------------
+
+
+class FilesFeed(Struct, frozen=True, tag="files"):
+    splits: tuple[FileSplit, ...]
+
+
+class ItemsFeed(Struct, frozen=True, tag="items"):
+    items: tuple[Any, ...]
+    bounds: tuple[tuple[int, int], ...]
+
+
+class RangeFeed(Struct, frozen=True, tag="range"):
+    """The integers 0 .. count-1 in `partitions` balanced runs."""
+
+    count: int
+    partitions: int
+
+
+class NarrowFeed(Struct, frozen=True, tag="narrow"):
+    """Partition i reads partition i."""
+
+    data: DataRef
+
+
+class AllFeed(Struct, frozen=True, tag="all"):
+    """One partition reads all."""
+
+    data: DataRef
+
+
+class GroupFeed(Struct, frozen=True, tag="group"):
+    """A level of a reduce tree: partition i reads the i-th group of `fan_in` consecutive non-empty partitions."""
+
+    data: DataRef
+    fan_in: int
+
+
+Feed = FilesFeed | ItemsFeed | RangeFeed | NarrowFeed | AllFeed | GroupFeed
+
+# -- how a segment behaves --------------------------------------------------------------------------------------------------
+
+
+class Policy(Struct, frozen=True):
+    """The settings in force for a segment: stage over defaults over decorator."""
+
+    maximum_attempts: int = 3
+    initial_interval: float = 0.2
+    backoff_coefficient: float = 2.0
+    maximum_interval: float = 30.0
+    non_retryable: tuple[str, ...] = ()
+    timeout: float = 0.0
+    deadline: float = 0.0
+    max_concurrency: int = 0
+    memory_start: int = 0
+    memory_max: int = 0
+    executor: str = "local"
+    idempotent: bool = True
+    exchange: Literal["auto", "storage", "direct"] = "auto"
+
+
+class Tolerance(Struct, frozen=True):
+    """How many records of a stage may finally fail, and where they are listed."""
+
+    count: int = -1
+    """Judged at once; -1: no count."""
+    percent: float = -1.0
+    """Of the records that entered, judged at the end; -1: no percentage."""
+    failed_items: str = ""
+    """URI, or empty."""
+
+
+class OutputSpec(Struct, frozen=True):
+    part: PartOutput
+    if_exists: Literal["fail", "replace"] = "fail"
+
+
+class Segment(Struct, frozen=True, tag="segment"):
+    """Work for an executor: fused narrow stages between exchanges.
+
+    Arguments inside `ops` and `tail` are `Value`s that may still hold templates; `${{ stages.X }}` of a broadcast X,
+    and `${{ cuts.S }}` for sampled boundaries, are looked up in `broadcasts`.
+    """
+
+    id: str
+    stages: tuple[str, ...]
+    """Stages done when this segment is; the last one owns the output."""
+    feed: Feed
+    ops: tuple[Op, ...]
+    tail: Tail
+    policy: Policy
+    data: tuple[str, ...] = ()
+    """Nodes whose data this one reads; skipped when one of them is."""
+    after: tuple[str, ...] = ()
+    """Nodes that must be over; a skipped one counts as over."""
+    when: str = ""
+    paths: tuple[str, ...] = ()
+    """Run-time values its arguments need: `stages.X.metrics.m`, `state.x`, ..."""
+    broadcasts: dict[str, str] = {}
+    """Template path -> node that made the value."""
+    partitions: int = 0
+    """0: known only when the input is."""
+    put: Literal["host", "store"] = "store"
+    output: OutputSpec | None = None
+    tolerated: dict[str, Tolerance] = {}
+    metrics: dict[str, dict[str, str]] = {}
+    """stage -> declared metric -> sum | min | max | JSON type."""
+    quorum: float = 100.0
+    """Percent of the partitions that close the segment."""
+    estimate: int = 0
+    """Bytes that come out; a guess for placement only."""
+    reasons: tuple[str, ...] = ()
+
+
+class Barrier(Struct, frozen=True, tag="barrier"):
+    id: str
+    stages: tuple[str, ...]
+    data: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    when: str = ""
+    paths: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+class Loop(Struct, frozen=True, tag="loop"):
+    """A graph repeated with state. States and `next` are DataRefs, or JSON values (templates included)."""
+
+    id: str
+    stages: tuple[str, ...]
+    state: dict[str, DataRef | None]
+    """A dataset state; None: the scalar in `scalars`."""
+    scalars: dict[str, Any]
+    body: Graph
+    next: dict[str, DataRef | None]
+    next_scalars: dict[str, Any]
+    max_iterations: int
+    until: str = ""
+    on_exhausted: Literal["fail", "succeed"] = "fail"
+    data: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    when: str = ""
+    paths: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+Node = Segment | Barrier | Loop
+
+
+class Graph(Struct, frozen=True):
+    """Nodes in topological order."""
+
+    nodes: tuple[Node, ...]
+    outputs: dict[str, str] = {}
+    """stage -> URI its output is written to."""
+
+    def node(self, node_id: str) -> Node:
+        return next(node for node in self.nodes if node.id == node_id)
+
+    def nodes_of(self, stage: str) -> tuple[Node, ...]:
+        """The nodes that must be over for the stage to be."""
+        return tuple(node for node in self.nodes if stage in node.stages)
+
+
+class Plan(Struct, frozen=True):
+    graph: Graph
+    outputs: dict[str, Any]
+    """The workflow's outputs; templates."""
+    datasets: dict[str, DataRef]
+    """stage -> where its data is, for `treadle result`."""
+    inexact: tuple[str, ...] = ()
+    """Why two runs of this plan may differ."""
+    settings: dict[str, dict[str, Any]] = {}
+    """Function -> settings taken from its decorator."""
