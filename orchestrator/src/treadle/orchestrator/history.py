@@ -1,0 +1,78 @@
+"""What a segment's ledger records add up to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from treadle.executors.program import Outcome
+
+from .ledger import Closed, Committed, Epoch, Expected, Failed, Lost, Record, Started
+
+
+@dataclass
+class SegmentHistory:
+    """The state of one segment after its records, as a dispatcher takes it over."""
+
+    expected: int | None = None
+    opened: float | None = None
+    """Seconds since the epoch; a stage's deadline counts from here."""
+    committed: dict[int, Outcome] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """partition -> number of its newest attempt."""
+    spent: dict[int, int] = field(default_factory=dict)
+    """partition -> attempts that count against its budget in this resumption."""
+    losses: dict[int, int] = field(default_factory=dict)
+    """partition -> attempts cut off without an outcome."""
+    cut_off: set[int] = field(default_factory=set)
+    """Partitions whose newest attempt a dead driver left without an outcome."""
+    closed: bool = False
+    _open: set[int] = field(default_factory=set)
+    _resumption: int = 0
+
+    def apply(self, record: Record, segment: str) -> None:
+        match record:
+            case Epoch():
+                self._take_over(record)
+            case Expected(name, partitions, time) if name == segment:
+                self.expected = partitions
+                self.opened = self.opened or time
+            case Started(name, attempts) if name == segment:
+                self.starts.update(attempts)
+                self._open.update(attempts)
+                self.cut_off.difference_update(attempts)
+            case Committed(name, outcome) if name == segment:
+                self.committed[outcome.partition] = outcome
+                self._ended(outcome.partition, outcome.attempt)
+            case Failed(name) if name == segment:
+                self.spent[record.partition] = self.spent.get(record.partition, 0) + record.spent
+                self._ended(record.partition, record.attempt)
+            case Lost(name, partitions) if name == segment:
+                self.closed = False
+                for partition in partitions:
+                    self.committed.pop(partition, None)
+            case Closed(name) if name == segment:
+                self.closed = True
+
+    def _take_over(self, epoch: Epoch) -> None:
+        for partition in self._open:
+            self.losses[partition] = self.losses.get(partition, 0) + 1
+        self.cut_off |= self._open
+        self._open.clear()
+        if epoch.resumption > self._resumption:
+            self._resumption = epoch.resumption
+            self.spent.clear()
+            self.losses.clear()
+
+    def _ended(self, partition: int, attempt: int) -> None:
+        self.starts[partition] = max(attempt, self.starts.get(partition, 0))
+        self._open.discard(partition)
+        self.cut_off.discard(partition)
+
+
+def replay(records: Iterable[Record], segment: str) -> SegmentHistory:
+    """The history of one segment, out of a chain that may hold several."""
+    history = SegmentHistory()
+    for record in records:
+        history.apply(record, segment)
+    return history
