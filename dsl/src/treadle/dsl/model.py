@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, StringConstraints, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 from pydantic.alias_generators import to_camel
 
 from .quantities import Duration, Size
@@ -24,8 +24,21 @@ Expression = Annotated[str, StringConstraints(min_length=1)]
 """An expression without delimiters (`when`, `until`)."""
 Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*){0,2}$")]
 """A data edge: a stage id, `inputs.x`, `state.x`, or `LOOP.state.x`."""
-Count = Annotated[int, Field(ge=1, strict=True)] | Template
 Scalar = bool | int | float | str | None
+Flag = Annotated[bool, Strict()]
+Number = Annotated[float, Strict()]
+Percentage = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
+
+
+def _text_or(other: str) -> Discriminator:
+    """Decides a union by what was written, so that an error speaks of one branch; tags (`<text>`) are never keys."""
+    return Discriminator(lambda value: "<text>" if isinstance(value, str) else other)
+
+
+Count = Annotated[
+    Annotated[int, Field(ge=1, strict=True), Tag("<number>")] | Annotated[Template, Tag("<text>")],
+    _text_or("<number>"),
+]
 
 
 class Model(BaseModel):
@@ -45,7 +58,7 @@ class Source(Model):
     split: Size = Field(default_factory=lambda: 64 * 2**20)
     record_bytes: Count | None = None
     """Length of a record; `fixed` only, and required there."""
-    header: bool = True
+    header: Flag = True
     """Whether the first line of a CSV file names the columns."""
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     compression: Literal["auto", "none", "gzip"] = "auto"
@@ -63,23 +76,26 @@ class Items(Model):
 class Range(Model):
     """The integers 0 .. range-1."""
 
-    range: Annotated[int, Field(ge=0, strict=True)] | Template
+    range: Annotated[
+        Annotated[int, Field(ge=0, strict=True), Tag("<number>")] | Annotated[Template, Tag("<text>")],
+        _text_or("<number>"),
+    ]
     partitions: Count | None = None
     """Default: min(range, 256)."""
 
 
 def _input_tag(value: Any) -> str:
     if isinstance(value, str):
-        return "reference"
+        return "<reference>"
     keys = value if isinstance(value, dict) else getattr(value, "model_fields_set", ())
-    return "items" if "items" in keys else "range" if "range" in keys else "source"
+    return "<items>" if "items" in keys else "<range>" if "range" in keys else "<source>"
 
 
 StageInput = Annotated[
-    Annotated[Reference, Tag("reference")]
-    | Annotated[Source, Tag("source")]
-    | Annotated[Items, Tag("items")]
-    | Annotated[Range, Tag("range")],
+    Annotated[Reference, Tag("<reference>")]
+    | Annotated[Source, Tag("<source>")]
+    | Annotated[Items, Tag("<items>")]
+    | Annotated[Range, Tag("<range>")],
     Discriminator(_input_tag),
 ]
 
@@ -92,7 +108,7 @@ class Retry(Model):
 
     maximum_attempts: Annotated[int, Field(ge=1, strict=True)] = 3
     initial_interval: Duration = Field(default_factory=lambda: 0.2)
-    backoff_coefficient: Annotated[float, Field(ge=1)] = 2.0
+    backoff_coefficient: Annotated[Number, Field(ge=1)] = 2.0
     maximum_interval: Duration = Field(default_factory=lambda: 30.0)
     non_retryable_error_types: list[str] = []
     """Names of exception classes (`SchemaError`, or `module.SchemaError`) that fail at once."""
@@ -119,7 +135,7 @@ class Output(Model):
     format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
     columns: dict[str, Literal["string", "int64", "float64", "boolean", "binary", "timestamp", "date"]] | None = None
     """Names and types, in order: required for Parquet from objects, allowed for CSV (names only matter)."""
-    header: bool = True
+    header: Flag = True
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     if_exists: Literal["fail", "replace"] = "fail"
 
@@ -139,7 +155,13 @@ class Settings(Model):
     deadline: Duration | None = None
     """Of the whole stage, retries included."""
     max_concurrency: Count | None = None
-    memory: Memory | Size | None = None
+    memory: (
+        Annotated[
+            Annotated[Memory, Tag("<memory>")] | Annotated[Size, Tag("<size>")],
+            Discriminator(lambda value: "<memory>" if isinstance(value, (dict, Memory)) else "<size>"),
+        ]
+        | None
+    ) = None
     executor: Identifier | None = None
     exchange: Literal["auto", "storage", "direct"] | None = None
 
@@ -156,14 +178,17 @@ class WorkBase(StageBase, Settings):
     """A stage that runs user functions or moves data."""
 
     output: Output | None = None
-    idempotent: bool = True
+    idempotent: Flag = True
 
 
 # -- stages ------------------------------------------------------------------------------------------------------
 
 Arguments = dict[Identifier, JsonValue]
 """`with`: keyword arguments; a string may be a template, `${{ stages.X }}` of a broadcast X, or `${{ secrets.X }}`."""
-Tolerance = Annotated[int, Field(ge=0, strict=True)] | Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
+Tolerance = Annotated[
+    Annotated[int, Field(ge=0, strict=True), Tag("<number>")] | Annotated[Percentage, Tag("<text>")],
+    _text_or("<number>"),
+]
 
 
 class MapStage(WorkBase):
@@ -173,9 +198,9 @@ class MapStage(WorkBase):
     input: StageInput
     uses: FunctionRef
     per: Literal["record", "partition"] = "record"
-    flat: bool | None = None
+    flat: Flag | None = None
     """The result is an iterable of records; None: read from the function's return annotation."""
-    whole: bool = False
+    whole: Flag = False
     """`per: partition` over text: the partition as one `str`."""
     with_: Arguments = Field(default_factory=dict, alias="with")
     batch: Batch | None = None
@@ -188,7 +213,13 @@ class RangePartitioner(Model):
     """Contiguous key ranges; boundaries are given, come from a broadcast, or are sampled."""
 
     type: Literal["range"]
-    boundaries: list[JsonValue] | Reference | None = None
+    boundaries: (
+        Annotated[
+            Annotated[list[JsonValue], Tag("<list>")] | Annotated[Reference, Tag("<text>")],
+            _text_or("<list>"),
+        ]
+        | None
+    ) = None
 
 
 class HashPartitioner(Model):
@@ -199,12 +230,20 @@ class ShuffleStage(WorkBase):
     """Brings records with equal keys (hash) or near keys (range) into one partition."""
 
     type: Literal["shuffle"]
-    input: StageInput | list[StageInput]
-    by: Literal["key"] | FunctionRef | list[str]
+    input: Annotated[
+        Annotated[StageInput, Tag("<one>")] | Annotated[list[StageInput], Field(min_length=1), Tag("<several>")],
+        Discriminator(lambda value: "<several>" if isinstance(value, (list, tuple)) else "<one>"),
+    ]
+    by: Annotated[
+        Annotated[Literal["key"], Tag("<key>")]
+        | Annotated[FunctionRef, Tag("<text>")]
+        | Annotated[list[str], Field(min_length=1), Tag("<list>")],
+        Discriminator(lambda value: "<key>" if value == "key" else "<text>" if isinstance(value, str) else "<list>"),
+    ]
     """`key`: `record[0]`; a function of the record; or column names of a table."""
     partitions: Count | None = None
     partitioner: Annotated[HashPartitioner | RangePartitioner, Field(discriminator="type")] = HashPartitioner()
-    sort: bool = False
+    sort: Flag = False
     combine: FunctionRef | None = None
 
 
@@ -243,7 +282,7 @@ class BarrierStage(StageBase):
 
     type: Literal["barrier"]
     input: Reference
-    quorum: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")] = "100%"
+    quorum: Percentage = "100%"
 
 
 class LoopStage(StageBase):
@@ -275,10 +314,10 @@ class Input(Model):
 
     type: Literal["string", "boolean", "integer", "number", "uri", "list", "dataset"]
     description: str | None = None
-    required: bool = False
+    required: Flag = False
     default: JsonValue = None
-    minimum: float | None = None
-    maximum: float | None = None
+    minimum: Number | None = None
+    maximum: Number | None = None
     enum: list[Scalar] | None = None
 
 
@@ -292,7 +331,7 @@ class Spec(Model):
     labels: dict[str, str] = {}
     inputs: dict[Identifier, Input] = {}
     secrets: list[Identifier] = []
-    seed: int = 0
+    seed: Annotated[int, Strict()] = 0
     """Feeds `context.rng` and sampling."""
     defaults: Settings = Settings()
     stages: dict[Identifier, Stage] = Field(min_length=1)

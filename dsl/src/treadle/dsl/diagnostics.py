@@ -1,0 +1,159 @@
+"""What is wrong with a document, where, and what to write instead.
+
+A code never changes its meaning; docs/diagnostics.md is printed from `CODES` and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+Path = tuple[str | int, ...]
+"""Keys and list positions from the top of the document to a value."""
+Severity = Literal["error", "warning"]
+
+CODES: Mapping[str, tuple[Severity, str]] = {
+    "T001": ("error", "The text is not YAML."),
+    "T002": ("error", "`${{ }}` stands unquoted inside `{ }` or `[ ]`."),
+    "T003": ("error", "A key is given twice."),
+    "T004": ("error", "The document is too large, too deep, or expands aliases too often."),
+    "T005": ("error", "There is no document, or more than one."),
+    "T006": ("error", "A key is not text."),
+    "T007": ("error", "A YAML tag other than those of the core schema."),
+    "T008": ("error", "An alias or merge key that leads nowhere."),
+    "T009": ("error", "The file cannot be read as UTF-8 text."),
+    "T010": ("error", "A number without a JSON form."),
+    "T011": ("error", "A required key is missing."),
+    "T012": ("error", "A key that does not exist here."),
+    "T013": ("error", "A value of the wrong type."),
+    "T014": ("error", "A value that is not among the allowed ones."),
+    "T015": ("error", "A value that is too small, too large, too short or too long."),
+    "T016": ("error", "A text that is not written as this key needs it."),
+    "T017": ("error", "A duration or size without its unit."),
+    "T018": ("error", "A word of the language that this version does not have."),
+    "T101": ("error", "A reference to something that does not exist."),
+    "T102": ("error", "A reference to something that exists but is not visible from here."),
+    "T103": ("error", "Stages wait for each other in a circle."),
+    "T104": ("error", "Two stages have one id."),
+    "T105": ("error", "A name that already means something in references."),
+    "T106": ("error", "A reference to something that cannot be used in this place."),
+    "T107": ("error", "`next` gives a state that the loop does not have, or of another sort."),
+    "T108": ("error", "A metric that the stage does not declare."),
+    "T109": ("error", "A secret used other than as a whole `with` value, or not declared."),
+    "T201": ("error", "A reduce with both `uses` and `combine`, or neither."),
+    "T202": ("error", "`fanIn` without a reduce tree."),
+    "T203": ("error", "`initial` or `finish` without `combine`."),
+    "T204": ("error", "`per: key` over an input that no shuffle has grouped."),
+    "T205": ("error", "`whole` where there is no text partition to give."),
+    "T206": ("error", "A `batch` without a limit."),
+    "T207": ("error", "Range boundaries that do not fit."),
+    "T208": ("error", "`by` or `combine` of a shuffle that do not fit its records."),
+    "T209": ("error", "`idempotent: false` on a stage that may run again."),
+    "T210": ("error", "`failedItems` or `toleratedFailures` that can have no effect."),
+    "T211": ("error", "An option of another file format, or a required one missing."),
+    "T212": ("error", "A file format that cannot hold these records."),
+    "T213": ("error", "Parquet from Python objects without `columns`."),
+    "T214": ("error", "A metric declared in a way this stage does not aggregate."),
+    "T215": ("error", "A `quorum` that cannot be kept."),
+    "T216": ("error", "Files written by a stage that runs in every iteration of a loop."),
+    "T217": ("error", "A setting that would have no effect."),
+    "T218": ("error", "An input whose declaration contradicts itself."),
+    "T301": ("error", "An expression that cannot be read."),
+    "T302": ("error", "An expression uses a name that has no value at this place."),
+    "T303": ("error", "`${{ }}` where there is no expression to evaluate, or around one that takes none."),
+    "T304": ("error", "An expression of the wrong type."),
+    "T401": ("error", "A function's module does not exist."),
+    "T402": ("error", "A function's module fails when it is imported."),
+    "T403": ("error", "A module does not have the function."),
+    "T404": ("error", "The name is not a function."),
+    "T405": ("error", "The function does not take the arguments the stage gives it."),
+    "T406": ("error", "`flat` contradicts the function's annotation."),
+    "T501": ("error", "A value given for an input that is not declared."),
+    "T502": ("error", "A required input without a value."),
+    "T503": ("error", "A value that its input does not accept."),
+    "T601": ("warning", "An input that nothing uses."),
+    "T602": ("warning", "A stage whose result nothing uses."),
+    "T603": ("warning", "A secret that nothing uses."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a key or value stands: lines and columns count from 1, the end is exclusive; line 0 is unknown."""
+
+    line: int = 0
+    col: int = 0
+    end_line: int = 0
+    end_col: int = 0
+
+
+NOWHERE = Span()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: what is wrong (`message`), what to do about it (`hint`), and where."""
+
+    code: str
+    message: str
+    hint: str = ""
+    file: str = ""
+    span: Span = NOWHERE
+    path: Path = ()
+
+    @property
+    def severity(self) -> Severity:
+        return CODES[self.code][0]
+
+    @property
+    def line(self) -> int:
+        return self.span.line
+
+    @property
+    def col(self) -> int:
+        return self.span.col
+
+    @property
+    def end(self) -> tuple[int, int]:
+        return self.span.end_line, self.span.end_col
+
+    @property
+    def where(self) -> str:
+        """The path as it would be written in the language, such as `stages.count.with.k[0]`."""
+        return path_text(self.path)
+
+
+def path_text(path: Path) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """`did you mean 'retry'?`, or nothing when no choice is near."""
+    lowered = {choice.lower(): choice for choice in choices}
+    found = get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    return f"did you mean '{lowered[found[0]]}'?" if found else ""
+
+
+def one_of(words: Iterable[str]) -> str:
+    """`a, b or c`, for messages."""
+    *most, last = [f"'{word}'" for word in words] or ["nothing"]
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(diagnostic.severity == "error" for diagnostic in diagnostics)
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """By position, without repeats (an anchored mapping is checked wherever it is used)."""
+    unique = {(d.code, d.span, d.message) if d.line else (d.code, d.path, d.message): d for d in diagnostics}
+    return sorted(unique.values(), key=lambda d: (d.line, d.col, d.code, d.where))
+
+
+def codes_page() -> str:
+    """The text of docs/diagnostics.md."""
+    rows = [f"| {code} | {severity} | {meaning} |" for code, (severity, meaning) in CODES.items()]
+    head = "# Diagnostics\n\nWhat `treadle validate` can say. A code never changes its meaning.\n"
+    return "\n".join([head, "| code | severity | meaning |", "|---|---|---|", *rows, ""])

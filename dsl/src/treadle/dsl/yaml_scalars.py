@@ -1,0 +1,69 @@
+"""The core schema of YAML 1.2 (section 10.3.2): what a plain scalar is."""
+
+from __future__ import annotations
+
+import math
+import re
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_MAX_DIGITS = 1000
+Scalar = bool | int | float | str | None
+
+
+class UnsupportedTag(Exception):
+    """The scalar has a tag outside the core schema."""
+
+    def __init__(self, tag: str, text: str) -> None:
+        super().__init__(f"'{tag}' is a YAML tag without a meaning here")
+        self.hint = f'a value that begins with ! must be quoted: "{tag} {text}"' if tag[:1] == "!" else "remove the tag"
+
+
+def resolve(text: str, tag: str | None, plain: bool) -> Scalar:
+    """The value of a scalar; raises UnsupportedTag, and ValueError for numbers that JSON cannot hold."""
+    if tag in (None, ""):
+        return _plain(text) if plain else text
+    if tag in ("!", "tag:yaml.org,2002:str"):
+        return text
+    value = _plain(text)
+    if tag == "tag:yaml.org,2002:float" and type(value) is int:
+        return float(value)
+    if tag == f"tag:yaml.org,2002:{_TAGS.get(type(value))}":
+        return value
+    raise UnsupportedTag(tag or "", text)
+
+
+_TAGS = {bool: "bool", int: "int", float: "float", type(None): "null"}
+
+
+def _plain(text: str) -> Scalar:
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > _MAX_DIGITS:
+        return text
+    if _INT.fullmatch(text):
+        return int(text)
+    if _OCTAL.fullmatch(text):
+        return int(text[2:], 8)
+    if _HEX.fullmatch(text):
+        return int(text, 16)
+    return _float(text)
+
+
+def _float(text: str) -> float | str:
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError(f"{text} has no JSON form, so it cannot be stored with a run")
+    if not _FLOAT.fullmatch(text):
+        return text
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is larger than any 64-bit float")
+    return value
