@@ -1,0 +1,157 @@
+"""A warm worker process: `python -m treadle.executors.worker FD`, started by the local executor.
+
+It serves tasks from the socket FD until that ends. A report is in the kernel's hands when it is made, so it outlives
+whatever the next partition does to the process. Nothing here imports asyncio: a worker must be ready in milliseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+import msgspec
+
+from treadle.primitives.errors import FailureClass
+
+from . import limits
+from .program import Failure, Report
+from .runtime import Runtime, prepare_process
+from .worker_log import WorkerLog, redact
+from .worker_messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Channel:
+    """The worker's end of the socket, blocking."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._fd = fd
+        self._frames = FrameBuffer()
+        self._encoder = FrameEncoder()
+
+    def receive(self) -> bytes | None:
+        """The next message; None when the driver has closed its end. One message is under way at a time."""
+        while data := os.read(self._fd, 1 << 18):
+            if bodies := self._frames.feed(data):
+                return bodies[0]
+        return None
+
+    def send(self, message: Any) -> None:
+        left = memoryview(self._encoder.encode(message))
+        while left:
+            left = left[os.write(self._fd, left) :]
+
+
+class Worker:
+    """Runs tasks one after the other and sends each report as it comes."""
+
+    def __init__(self, channel: Channel, log: WorkerLog, setup: Setup) -> None:
+        self._channel = channel
+        self._log = log
+        self._secrets: dict[str, str] = {}
+        self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret)
+        self._base = limits.allocated_bytes()
+        self._reported = 0
+
+    def _secret(self, name: str) -> str:
+        return self._secrets[name]
+
+    def serve(self) -> None:
+        """Until the driver closes the socket."""
+        decoder = msgspec.msgpack.Decoder(Run)
+        self._channel.send(Ready())
+        while (body := self._channel.receive()) is not None:
+            self._run(decoder.decode(body))
+            self._channel.send(Done())
+
+    def _run(self, message: Run) -> None:
+        self._secrets, self._reported = message.secrets, 0
+        limits.limit_allocation(message.memory and self._base + message.memory)
+        try:
+            self._runtime.run(message.task, message.key, self._report)
+        except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
+            limits.limit_allocation(0)
+            self._send(_defect(message, self._reported, error))
+        finally:
+            limits.limit_allocation(0)
+
+    def _report(self, report: Report) -> None:
+        try:
+            self._send(report)
+        except MemoryError:
+            limits.limit_allocation(0)
+            self._send(report)
+        self._reported += 1
+
+    def _send(self, report: Report) -> None:
+        if log := self._log.cut():
+            report = msgspec.structs.replace(report, log=redact(log, self._secrets))
+        self._channel.send(report)
+
+
+def _defect(message: Run, index: int, error: Exception) -> Failure:
+    """The failure of the partition under way when the runtime itself raised."""
+    partition = message.task.partitions[min(index, len(message.task.partitions) - 1)]
+    return Failure(
+        partition.index,
+        partition.attempt,
+        FailureClass.OUT_OF_MEMORY if isinstance(error, MemoryError) else FailureClass.INTERNAL,
+        how="exception in the task runtime",
+        error=type(error).__qualname__,
+        message=str(error),
+        traceback=redact(traceback.format_exc().encode(), message.secrets).decode(),
+    )
+
+
+def _die_with(driver: int) -> None:
+    """Have the kernel kill this process when its driver dies, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != driver:  # it died before the line above
+        os._exit(1)
+
+
+def _volunteer_for_the_oom_killer() -> None:
+    """A host without memory must lose a worker, which is replaced, and not the driver."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+    except OSError:
+        return
+
+
+def _line_by_line(streams: tuple[Any, ...]) -> None:
+    """So that the last words of a process that is killed are in its log."""
+    for stream in streams:
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+def main(fd: int) -> None:
+    """Serve the socket `fd`; ends the whole process group when the driver is gone."""
+    channel, log = Channel(fd), WorkerLog()
+    body = channel.receive()
+    if body is None:
+        return
+    setup = msgspec.msgpack.decode(body, type=Setup)
+    _die_with(setup.driver)
+    _volunteer_for_the_oom_killer()
+    faulthandler.enable(log.fd)
+    faulthandler.register(signal.SIGUSR1, log.fd, all_threads=True)
+    _line_by_line((sys.stdout, sys.stderr))
+    sys.path[:0] = setup.path
+    prepare_process()
+    try:
+        Worker(channel, log, setup).serve()
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
