@@ -97,9 +97,8 @@ class LocalSlot:
         worker = self._worker
         if worker is None or not worker.alive:
             worker = self._worker = WorkerProcess(self._setup, self._environment)
-        await asyncio.wait({worker.ready, worker.gone}, return_when=asyncio.FIRST_COMPLETED)
-        if worker.gone.done() and not worker.gone.result().killed:
-            death = worker.gone.result()
+        death = await asyncio.shield(worker.started)
+        if death is not None and not death.killed:
             log = death.log.decode(errors="replace")
             raise InternalError(f"a worker process did not start: {limits.exit_words(death.code)}", log)
 
@@ -159,17 +158,18 @@ class _Attempt:
         if self._worker.gone.done():
             self._hear(self._worker.gone.result())
         self._worker.send(self._message)
-        while not self._over.done():
-            await asyncio.wait({self._over}, timeout=self._patience())
-            if self._task.timeout and self._patience() <= 0 and not self._over.done():
-                await self._time_out()
-        self._over.result()
+        if self._task.timeout:
+            await self._keep_time()
+        await self._over
 
-    def _patience(self) -> float | None:
-        """Seconds the partition under way has left; None: no limit."""
-        if not self._task.timeout:
-            return None
-        return self._progress + self._task.timeout - self._loop.time()
+    async def _keep_time(self) -> None:
+        """Until the attempt is over: kill it when a partition takes longer than the task allows."""
+        while not self._over.done():
+            left = self._progress + self._task.timeout - self._loop.time()
+            if left > 0:
+                await asyncio.wait({self._over}, timeout=left)
+            else:
+                await self._time_out()
 
     def _hear(self, event: Event) -> None:
         if self._over.done():

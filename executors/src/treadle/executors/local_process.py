@@ -46,15 +46,20 @@ class Death(Struct, frozen=True):
 Event = Outcome | Failure | Done | Death
 
 
+def _ignore(event: Event) -> None:
+    """Nobody has given the worker anything to do."""
+
+
 class WorkerProcess:
     """One running worker. `listener` gets what it says, and at last its Death."""
 
     def __init__(self, setup: Setup, environment: Mapping[str, str]) -> None:
-        self.listener: Callable[[Event], None] = lambda event: None
+        self.listener: Callable[[Event], None] = _ignore
         self.bundle: str | None = None
         """Digest of the bundle it has imported from; None: it has run nothing."""
         self._loop = asyncio.get_running_loop()
-        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.started: asyncio.Future[Death | None] = self._loop.create_future()
+        """None once it is ready; its death if that came first."""
         self.gone: asyncio.Future[Death] = self._loop.create_future()
         self._killed = ""
         self._oom_kills = limits.oom_kills()
@@ -123,8 +128,8 @@ class WorkerProcess:
     def _receive(self, reply: Reply) -> None:
         if not isinstance(reply, Ready):
             self.listener(reply)
-        elif not self.ready.done():
-            self.ready.set_result(None)
+        elif not self.started.done():
+            self.started.set_result(None)
 
     def dump_stacks(self) -> None:
         """Have it write the stack of every thread to its log; works while C code holds the interpreter."""
@@ -160,7 +165,8 @@ class WorkerProcess:
         )
         self._close()
         self.gone.set_result(death)
-        self.ready.cancel()
+        if not self.started.done():
+            self.started.set_result(death)
         self.listener(death)
 
     def _drain(self) -> None:

@@ -6,6 +6,7 @@ whatever the next partition does to the process. Nothing here imports asyncio: a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -146,10 +147,8 @@ def main(fd: int) -> None:
     _line_by_line((sys.stdout, sys.stderr))
     sys.path[:0] = setup.path
     prepare_process()
-    try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         Worker(channel, log, setup).serve()
-    except (BrokenPipeError, ConnectionResetError):
-        pass
     os.killpg(0, signal.SIGKILL)
 
 

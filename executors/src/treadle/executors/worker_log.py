@@ -1,4 +1,4 @@
-"""The log of a worker process: a file on its fd 1 and 2, so that prints of C code and of subprocesses land there too."""
+"""The log of a worker process: a file on its fd 1 and 2, where prints of C code and of subprocesses land too."""
 
 from __future__ import annotations
 
