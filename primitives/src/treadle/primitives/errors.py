@@ -53,13 +53,24 @@ class DataError(TreadleError):
 class CorruptError(TreadleError):
     """Bytes differ from what was committed, or their MAC is wrong; they are never decoded."""
 
+    block: str = ""
+    """Name of the block, when it was one."""
+
 
 class MissingError(TreadleError):
     """A named object is not where its reference says."""
 
+    block: str = ""
+    """Name of the block, when it was one."""
+
 
 class StoreError(TreadleError):
     """A store refused or did not answer; `__cause__` is the foreign error."""
+
+    def __init__(self, message: str, hint: str = "", *, retryable: bool = False) -> None:
+        super().__init__(message, hint)
+        self.retryable = retryable
+        """The same call may succeed later (unreachable, throttled), or elsewhere (shared memory full)."""
 
 
 class InternalError(TreadleError):

@@ -1,0 +1,167 @@
+"""Blocks: encoded parts put once where a consumer can reach them, and checked before they are decoded."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import xxhash
+
+from .codec import decode, encode, rows
+from .errors import CorruptError, MissingError, StoreError, TreadleError
+from .host import HostFolder
+from .references import BlockRef, Kind, Part, Slice
+from .store import Store
+from .store_errors import border
+from .whole_files import Buffer, map_file, read_range
+
+_MAPPED_FROM = 64 << 10
+"""Bytes from which a part is mapped; shorter ones are read, which is faster than setting a mapping up."""
+_REMEMBERED = 100_000
+
+
+class Blocks:
+    """The blocks of one run: `runs/<run>/blocks/<name>` in the store, `<run>/<name>` on the host. Thread-safe."""
+
+    def __init__(self, store: Store, run: str, host: HostFolder | None = None) -> None:
+        self._store = store
+        self._run = run
+        self._host = host
+        self._checked: set[tuple[str, str, int]] = set()
+
+    def put(
+        self,
+        name: str,
+        kind: Kind,
+        parts: Sequence[Any],
+        place: Literal["host", "store"],
+        inline_limit: int = 0,
+    ) -> BlockRef:
+        """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
+
+        A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
+        when there is no host folder or shared memory is full. Raises DataError (see `encode`) and StoreError.
+        """
+        name = f"{name}.{secrets.token_hex(6)}"
+        encoded = [encode(kind, part) for part in parts]
+        counts = [rows(kind, part) for part in parts]
+        buffers = [buffer for part in encoded for buffer in part]
+        size = sum(map(len, buffers))
+        if size <= inline_limit:
+            index = _index(encoded, counts, digests=False)
+            return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))
+        if place == "host" and (location := self._put_host(name, buffers)):
+            return BlockRef(name, kind, size, _index(encoded, counts, digests=False), (location,))
+        self._store.put(self._object(name), buffers)
+        return BlockRef(name, kind, size, _index(encoded, counts, digests=True), ("store",))
+
+    def get(self, slice: Slice) -> Any:
+        """The decoded value of a part, from the first location that has it undamaged.
+
+        Raises StoreError when the store does not answer, otherwise CorruptError when a copy was damaged and
+        MissingError when there is none; both carry the name of the block.
+        """
+        failures: list[TreadleError] = []
+        for location in self._locations(slice):
+            try:
+                return decode(self._read(slice, location))
+            except (MissingError, CorruptError, StoreError) as error:
+                failures.append(error)
+        raise _worst(slice, failures)
+
+    def delete_run(self) -> None:
+        """Remove every block of the run from the store and this host."""
+        if self._host is not None:
+            self._host.delete_run(self._run)
+        self._store.delete_prefix(f"runs/{self._run}/blocks")
+
+    def _object(self, name: str) -> str:
+        return f"runs/{self._run}/blocks/{name}"
+
+    def _put_host(self, name: str, buffers: Sequence[Buffer]) -> str:
+        """The location, or "" when the host cannot take the block."""
+        if self._host is None:
+            return ""
+        try:
+            self._host.put(f"{self._run}/{name}", buffers)
+        except StoreError as error:
+            if error.retryable:
+                return ""
+            raise
+        return f"host:{self._host.host_id}"
+
+    def _locations(self, slice: Slice) -> Iterator[str]:
+        if slice.inline:
+            yield "inline"
+        if self._host is not None and f"host:{self._host.host_id}" in slice.locations:
+            yield "host"
+        if "store" in slice.locations:
+            yield "store"
+
+    def _read(self, slice: Slice, location: str) -> Buffer:
+        """The part's authentic bytes. What a store gave needs a digest: checksums are no secret."""
+        data = self._fetch(slice, location)
+        part = slice.part
+        known = (location, slice.name, part.offset)
+        mapped = isinstance(data, memoryview)
+        if mapped and known in self._checked and len(data) == part.length:
+            return data
+        if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
+            raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
+        if location == "store" and hashlib.sha256(data).digest() != part.digest:
+            raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
+        if mapped:
+            self._remember(known)
+        return data
+
+    def _remember(self, known: tuple[str, str, int]) -> None:
+        if len(self._checked) >= _REMEMBERED:
+            self._checked.clear()
+        self._checked.add(known)
+
+    def _fetch(self, slice: Slice, location: str) -> Buffer:
+        part = slice.part
+        if location == "inline":
+            return slice.inline
+        name = self._object(slice.name)
+        path = self._store.path(name)
+        if location == "host":
+            assert self._host is not None
+            path = self._host.root / self._run / slice.name
+        if path is None:
+            return self._store.get_range(name, part.offset, part.length)
+        with border(path.as_uri(), slice.name):
+            if part.length < _MAPPED_FROM:
+                return read_range(path, part.offset, part.length)
+            return map_file(path)[part.offset : part.offset + part.length]
+
+
+def _index(encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool) -> tuple[Part, ...]:
+    parts, offset = [], 0
+    for buffers, count in zip(encoded, counts, strict=True):
+        checksum, digest = xxhash.xxh3_64(), hashlib.sha256()
+        for buffer in buffers:
+            checksum.update(buffer)
+            if digests:
+                digest.update(buffer)
+        length = sum(map(len, buffers))
+        parts.append(Part(offset, length, count, checksum.intdigest(), digest.digest() if digests else b""))
+        offset += length
+    return tuple(parts)
+
+
+def _worst(slice: Slice, failures: Sequence[TreadleError]) -> TreadleError:
+    for error in failures:
+        if isinstance(error, StoreError):
+            return error
+    corrupt = [error for error in failures if isinstance(error, CorruptError)]
+    hint = "Its producer must run again."
+    if corrupt:
+        damaged = CorruptError(f"block {slice.name} is damaged: {corrupt[0].message}", hint)
+        damaged.block, damaged.__cause__ = slice.name, corrupt[0]
+        return damaged
+    gone = MissingError(f"block {slice.name} is gone from {', '.join(slice.locations) or 'everywhere'}", hint)
+    gone.block = slice.name
+    return gone

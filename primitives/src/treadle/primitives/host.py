@@ -1,0 +1,93 @@
+"""Blocks in the shared memory of this host: files every process of one user maps, and none can see half written."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import StoreError, UsageError
+from .store_errors import border
+from .whole_files import Buffer, check_name, make_folders, map_file, write_file
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+class HostFolder:
+    """A private folder (0700) of block files (0600), such as `/dev/shm/treadle-1000/<environment>`."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Make the folder if need be. Raises UsageError when it, or its parent in shared memory, is another's."""
+        self.root = Path(root)
+        with border(f"file://{self.root}"):
+            make_folders(self.root)
+        for folder in (self.root, self.root.parent):
+            _refuse_others(folder)
+        self.host_id = host_id(self.root)
+
+    def put(self, name: str, buffers: Sequence[Buffer]) -> None:
+        """Write a block file; it appears whole. A retryable StoreError says that it must go elsewhere."""
+        path = self.root / check_name(name)
+        try:
+            with border(f"file://{self.root}", name):
+                write_file(path, buffers, durable=False)
+        except StoreError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise _full(self.root) from error.__cause__
+            raise
+
+    def map(self, name: str) -> memoryview:
+        """The bytes of a block file, read-only and not copied. Raises MissingError."""
+        with border(f"file://{self.root}", name):
+            return map_file(self.root / check_name(name))
+
+    def delete_run(self, run: str) -> None:
+        """Remove every block of a run; mappings of them stay readable."""
+        with border(f"file://{self.root}", run):
+            if (folder := self.root / check_name(run)).exists():
+                shutil.rmtree(folder)
+
+
+def _full(root: Path) -> StoreError:
+    return StoreError(
+        f"shared memory is full ({root})",
+        "The block goes to the store instead; free some of it, or make /dev/shm larger, to be fast again.",
+        retryable=True,
+    )
+
+
+def _refuse_others(folder: Path) -> None:
+    """A folder somebody else made first could feed us blocks (the parent too: it is in a folder all may write)."""
+    status = os.lstat(folder)
+    writable = status.st_mode & 0o022 and not status.st_mode & 0o1000
+    if status.st_uid not in (os.geteuid(), 0) or writable:
+        raise UsageError(f"{folder} is not yours alone", "Remove it, or name another folder for blocks of this host.")
+
+
+def host_id(folder: str | os.PathLike[str] = SHARED_MEMORY) -> str:
+    """Equal for processes that see the same files in `folder` until reboot: of one boot, machine and mounted memory.
+
+    The device number tells containers of one host apart, each of which has its own shared memory.
+    """
+    try:
+        device = os.stat(folder).st_dev
+    except FileNotFoundError:
+        device = 0
+    return hashlib.sha256(f"{_machine()} {device}".encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _machine() -> str:
+    parts = [platform.node() or str(uuid.getnode())]
+    for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
+        try:
+            parts.append(Path(path).read_text().strip())
+        except OSError:
+            continue
+    return " ".join(parts)

@@ -1,0 +1,102 @@
+"""The one border where errors of file systems and of obstore become treadle's, by two tables."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .errors import MissingError, StoreError, TreadleError
+
+
+class _Rule(NamedTuple):
+    pattern: str
+    what: str
+    hint: str
+    retryable: bool = False
+
+
+_CREDENTIALS = (
+    "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and (for temporary ones) AWS_SESSION_TOKEN, or run under a role; "
+    "check that they may read, write, list and delete there."
+)
+
+_WRONG_CREDENTIALS = "UnauthenticatedError|Unauthorized|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
+_NO_ANSWER = "error sending request|[Cc]onnection|dns error|timed out|[Tt]imeout|error decoding response|HTTP error"
+_LIMITED = "It must offer conditional create and range reads."
+
+_BY_TEXT = (
+    _Rule("NoSuchBucket|bucket does not exist", "the bucket does not exist", "Create it, or correct the URL."),
+    _Rule("169\\.254\\.169\\.254|169\\.254\\.170\\.2|MissingCredential", "no credentials were found", _CREDENTIALS),
+    _Rule(_WRONG_CREDENTIALS, "refused the credentials", _CREDENTIALS),
+    _Rule("PermissionDeniedError|AccessDenied|Forbidden|status: 40[13]", "denied access", _CREDENTIALS),
+    _Rule(
+        "SlowDown|TooManyRequests|status: (429|503)|ServiceUnavailable",
+        "is throttling",
+        "Wait, or use fewer workers.",
+        True,
+    ),
+    _Rule(_NO_ANSWER, "is not reachable", "Check the endpoint (AWS_ENDPOINT_URL), network and service.", True),
+    _Rule("status: 5\\d\\d|InternalError", "failed for a reason of its own", "Try again; look at its log.", True),
+    _Rule("NotSupportedError|NotImplemented|status: 501", "cannot do what is needed", _LIMITED),
+    _Rule("UnknownConfigurationKeyError", "does not know an option", "Correct the option's name."),
+)
+
+_BY_ERRNO = {
+    errno.ENOSPC: ("is full", "Free some space and resume: nothing committed is lost."),
+    errno.EDQUOT: ("is over your quota", "Free some space and resume: nothing committed is lost."),
+    errno.EROFS: ("is mounted read-only", "Use another folder, or mount it for writing."),
+    errno.EACCES: ("denied access", "Check the owner and the mode of the folder and of those above it."),
+    errno.EPERM: ("denied access, or cannot hold hard links", "Check owner and mode; use a file system with links."),
+    errno.EOPNOTSUPP: ("cannot hold hard links", "Use a folder on a file system with links."),
+    errno.ENOTDIR: ("has a file where a folder is needed", "Remove that file, or use another folder."),
+    errno.EISDIR: ("has a folder where a file is needed", "Remove that folder, or use another one."),
+    errno.ENAMETOOLONG: ("cannot hold a name this long", "Shorten the ids of stages."),
+}
+_RETRYABLE_ERRNO = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EAGAIN, errno.EBUSY}
+
+
+@contextlib.contextmanager
+def border(url: str, name: str = "") -> Iterator[None]:
+    """Raise MissingError or StoreError, caused by the foreign error, for whatever the store at `url` raises inside."""
+    try:
+        yield
+    except TreadleError:
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise _of_object_store(error, url, name) from error
+        raise _of_file_system(error, url, name) from error
+    except Exception as error:  # what obstore raises has no narrower base that covers all of it
+        raise _of_object_store(error, url, name) from error
+
+
+def _of_file_system(error: OSError, url: str, name: str) -> TreadleError:
+    if error.errno == errno.ENOENT:
+        return missing(url, name)
+    what, hint = _BY_ERRNO.get(
+        error.errno or 0, (f"failed: {error.strerror or error}", "Check the disk and its mount.")
+    )
+    return StoreError(f"store {url} {what}{_at(name)}", hint, retryable=error.errno in _RETRYABLE_ERRNO)
+
+
+def _of_object_store(error: Exception, url: str, name: str) -> TreadleError:
+    text = f"{type(error).__name__}: {error}"
+    for rule in _BY_TEXT:
+        if re.search(rule.pattern, text):
+            return StoreError(f"store {url}: {rule.what}{_at(name)}", rule.hint, retryable=rule.retryable)
+    if isinstance(error, FileNotFoundError) or "NotFound" in type(error).__name__:
+        return missing(url, name)
+    first_line = str(error).partition("\n")[0]
+    return StoreError(f"store {url} failed{_at(name)}: {first_line}", "The cause is below; check the URL and options.")
+
+
+def missing(url: str, name: str) -> MissingError:
+    """What every store raises for an object that is not there."""
+    return MissingError(f"store {url} has no object {name!r}", "It was never written, or was deleted since.")
+
+
+def _at(name: str) -> str:
+    return f" (at {name!r})" if name else ""

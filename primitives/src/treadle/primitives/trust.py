@@ -1,0 +1,125 @@
+"""Who may write what treadle decodes: one deployment key, a key for each run, and sealed objects.
+
+Pickle is code, so nothing read from a store is decoded before its MAC was checked under the run's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from .errors import CorruptError, UsageError
+from .whole_files import Buffer, make_folders
+
+KEY_BYTES = 32
+_MAGIC = b"treadle\x01"
+_MAC_BYTES = 32
+_NEW_KEY = "a new one is made, and runs of the old one cannot be resumed."
+_SALT = b"treadle deployment key"
+
+
+def load_or_create_key(path: str | os.PathLike[str]) -> bytes:
+    """The 32 bytes of the deployment key at `path`; a missing one is made, atomically and with mode 0600.
+
+    Raises UsageError for a file of another owner, one that others may read, or one that is not a key.
+    """
+    path = Path(path)
+    try:
+        return _load_key(path)
+    except FileNotFoundError:
+        _create_key(path)
+        return _load_key(path)
+
+
+def _create_key(path: Path) -> None:
+    """Link a complete temporary file into place, so that of two creators one wins and both read its key."""
+    make_folders(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(temporary)
+
+
+def _load_key(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"the deployment key {path} is not a regular file", "Name a file of 32 random bytes.")
+        if status.st_uid not in (os.geteuid(), 0):
+            raise UsageError(
+                f"the deployment key {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})",
+                "Run as its owner, or name a key of your own.",
+            )
+        if status.st_mode & 0o077:
+            raise UsageError(
+                f"the deployment key {path} has mode {stat.S_IMODE(status.st_mode):04o}: others may have read it",
+                f"If nobody did: chmod 600 {path}. Otherwise remove it; {_NEW_KEY}",
+            )
+        key = file.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        raise UsageError(
+            f"the deployment key {path} is not exactly {KEY_BYTES} bytes long",
+            f"Restore it from where it was copied, or remove it; {_NEW_KEY}",
+        )
+    return key
+
+
+def run_key(deployment_key: bytes, run_id: str) -> bytes:
+    """The key of one run: HKDF-SHA256 (RFC 5869) of the deployment key, with the run's id as the context."""
+    return hkdf(deployment_key, salt=_SALT, info=b"treadle run\x00" + run_id.encode())
+
+
+def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
+    """Extract and expand with HMAC-SHA256 (RFC 5869, sections 2.2 and 2.3); at most 8,160 bytes."""
+    pseudorandom = hmac.digest(salt, secret, "sha256")
+    output, block = b"", b""
+    for counter in range(1, -(-length // 32) + 1):
+        block = hmac.digest(pseudorandom, block + info + bytes([counter]), "sha256")
+        output += block
+    return output[:length]
+
+
+def seal(key: bytes, name: str, payload: Buffer) -> bytes:
+    """`payload` with a MAC that only holders of `key` can make, and only for an object of this `name`.
+
+    Layout: 8 bytes magic and version, 32 bytes HMAC-SHA256, payload.
+    """
+    return b"".join((_MAGIC, _mac(key, name, payload), payload))
+
+
+def unseal(key: bytes, name: str, data: Buffer) -> memoryview:
+    """The payload of what `seal` made with the same key and name; raises CorruptError otherwise."""
+    view = memoryview(data).cast("B").toreadonly()
+    start = len(_MAGIC) + _MAC_BYTES
+    if len(view) < start or view[: len(_MAGIC)] != _MAGIC:
+        raise CorruptError(
+            f"{name} is not a sealed object of treadle, or was cut off",
+            "Something else wrote it, or another version of treadle did: look at what wrote to the store.",
+        )
+    if not hmac.compare_digest(view[len(_MAGIC) : start], _mac(key, name, view[start:])):
+        raise CorruptError(
+            f"{name} was not written with this deployment's key, or was changed since",
+            "Use the deployment key of the host that started the run; if that is the key in use, "
+            "somebody else can write to the store: its contents are not to be trusted.",
+        )
+    return view[start:]
+
+
+def _mac(key: bytes, name: str, payload: Buffer) -> bytes:
+    """The length of the name comes first, so that no byte can move between name and payload."""
+    encoded = name.encode()
+    mac = hmac.new(key, _MAGIC + len(encoded).to_bytes(8, "little") + encoded, hashlib.sha256)
+    mac.update(payload)
+    return mac.digest()

@@ -1,0 +1,163 @@
+"""Files that appear whole or not at all: written beside their name, then linked or renamed into place.
+
+Shared by file stores (durable) and the host's shared memory (not durable, faster).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from .errors import UsageError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+_TEMPORARY = ".tmp-"
+_MAX_VECTORS = 512
+_MAX_BYTES = 1 << 30
+_NO_MAPPING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENODEV)
+
+
+def check_name(name: str) -> str:
+    """`name` itself when it is a relative path without empty, `.` or `..` steps; raises UsageError otherwise."""
+    steps = name.split("/")
+    if not name or "\0" in name or any(step in ("", ".", "..") or step.startswith(_TEMPORARY) for step in steps):
+        raise UsageError(f"{name!r} is not an object name", "Use steps separated by single slashes, such as a/b.")
+    return name
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name was being written when its writer ended."""
+    return name.startswith(_TEMPORARY)
+
+
+def make_folders(folder: Path, *, durable: bool = False) -> None:
+    """Create `folder` and its missing parents with mode 0700; durable: sync each new entry."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(new, 0o700)
+        if durable:
+            sync_folder(new.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, buffers: Sequence[Buffer], *, durable: bool) -> None:
+    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
+    with _temporary(path, buffers, durable) as temporary:
+        os.rename(temporary, path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
+    """Write a durable file of mode 0600; False when there is one already, which then is durable too. Raises OSError."""
+    created = True
+    with _temporary(path, buffers, True) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            created = False
+        os.unlink(temporary)
+    sync_folder(path.parent)
+    return created
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, buffers: Sequence[Buffer], durable: bool) -> Iterator[Path]:
+    """A complete file beside `path`, for the caller to move; removed when anything fails."""
+    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+    descriptor = _open_new(temporary, durable)
+    try:
+        try:
+            write_all(descriptor, buffers)
+            if durable:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        yield temporary
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _open_new(path: Path, durable: bool) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_folders(path.parent, durable=durable)
+        return os.open(path, flags, 0o600)
+
+
+def write_all(descriptor: int, buffers: Sequence[Buffer]) -> None:
+    """Write every byte, in vectors of bounded number and size; the kernel may take fewer than it was given."""
+    pending = [view for buffer in buffers if (view := memoryview(buffer).cast("B"))]
+    first = 0
+    while first < len(pending):
+        written = os.writev(descriptor, _bounded(pending, first))
+        while first < len(pending) and written >= len(pending[first]):
+            written -= len(pending[first])
+            first += 1
+        if written:
+            pending[first] = pending[first][written:]
+
+
+def _bounded(pending: Sequence[memoryview], first: int) -> list[memoryview]:
+    """The next vectors: at least one, at most `_MAX_VECTORS` and `_MAX_BYTES`."""
+    vectors, room = [], _MAX_BYTES
+    for view in pending[first : first + _MAX_VECTORS]:
+        vectors.append(view[:room])
+        room -= len(view)
+        if room <= 0:
+            break
+    return vectors
+
+
+def read_range(path: Path, start: int, length: int) -> bytes:
+    """At most `length` bytes from `start`: fewer where the file ends. Raises OSError."""
+    pieces = []
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+        while length > 0 and (piece := file.read(length)):
+            pieces.append(piece)
+            length -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def map_file(path: Path) -> memoryview:
+    """The bytes of a file as a read-only mapping, or a private copy of them.
+
+    A copy is made of a file that another user may change after it was checked, and when the process has no
+    descriptor or mapping left. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        private = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+        if private and status.st_size:
+            try:
+                return memoryview(mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ))
+            except OSError as error:
+                if error.errno not in _NO_MAPPING:
+                    raise
+        return memoryview(read_range(path, 0, status.st_size))
+    finally:
+        os.close(descriptor)
