@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import functools
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 
 from treadle.primitives.errors import FailureClass, InternalError, UsageError
 
 from . import limits
 from .interface import Capabilities
+from .local_child import Death
 from .local_failures import TIMED_OUT, failure_at_death
-from .local_process import Death, Event, WorkerProcess
+from .local_process import Event, WorkerProcess
 from .program import Failure, Report, Task
 from .worker_environment import worker_environment
 from .worker_messages import Done, Run, Setup
@@ -95,16 +97,16 @@ class LocalSlot:
 
     async def start(self) -> None:
         worker = self._worker
-        if worker is None or not worker.alive:
+        if worker is None or not worker.child.alive:
             worker = self._worker = WorkerProcess(self._setup, self._environment)
-        death = await asyncio.shield(worker.started)
+        death = await worker.wait_ready()
         if death is not None and not death.killed:
             log = death.log.decode(errors="replace")
             raise InternalError(f"a worker process did not start: {limits.exit_words(death.code)}", log)
 
     async def stop(self) -> None:
         if self._worker is not None:
-            await _end(self._worker, STOPPED)
+            await self._worker.child.end(STOPPED)
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. What `report` raises ends the attempt and is raised here."""
@@ -120,21 +122,16 @@ class LocalSlot:
             await attempt.run()
         finally:
             if not attempt.clean:
-                await _end(worker, CANCELLED)
+                await worker.child.end(CANCELLED)
 
     async def _worker_for(self, bundle: str) -> WorkerProcess:
         worker = self._worker
         if worker is not None and worker.bundle not in (None, bundle):
-            await _end(worker, "another bundle was needed")
+            await worker.child.end("another bundle was needed")
         await self.start()
         assert self._worker is not None
         self._worker.bundle = bundle
         return self._worker
-
-
-async def _end(worker: WorkerProcess, why: str) -> None:
-    worker.kill(why)
-    await asyncio.shield(worker.gone)
 
 
 class _Attempt:
@@ -155,8 +152,8 @@ class _Attempt:
 
     async def run(self) -> None:
         self._worker.listener = self._hear
-        if self._worker.gone.done():
-            self._hear(self._worker.gone.result())
+        if self._worker.child.death.done():  # stopped while it started
+            self._hear(self._worker.child.death.result())
         self._worker.send(self._message)
         if self._task.timeout:
             await self._keep_time()
@@ -194,17 +191,18 @@ class _Attempt:
             self._report(event)
 
     def _failure(self, death: Death) -> Failure:
-        return failure_at_death(self._task, self._reported, death, self._message.memory, self._message.secrets)
+        partition = self._task.partitions[self._reported]
+        return failure_at_death(self._task, partition, death, self._message.memory, self._message.secrets)
 
     async def _time_out(self) -> None:
         """Write down where it was, then kill; a report that comes meanwhile saves it."""
         late, seen = self._reported, -1
-        self._worker.dump_stacks()
+        self._worker.child.signal(signal.SIGUSR1)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DUMP_SECONDS):
-                while (size := len(self._worker.read_log())) != seen or seen == 0:
+                while (size := len(self._worker.child.read_log())) != seen or seen == 0:
                     seen = size
                     await asyncio.sleep(_DUMP_POLL)
         if self._reported == late and not self._over.done():
-            self._worker.kill(TIMED_OUT)
+            self._worker.child.kill(TIMED_OUT)
             await asyncio.wait({self._over})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from treadle.primitives.errors import FailureClass
 
 from .limits import exit_words
-from .local_process import Death
-from .program import Failure, Task
-from .worker_log import redact
+from .local_child import Death
+from .program import Failure, Partition, Task
+from .runtime_failures import Redactor
+from .worker_log import publish
 
 TIMED_OUT = "timed out"
 """Why the local executor kills a worker whose partition is late."""
@@ -17,17 +20,18 @@ _OUT_OF_MEMORY_SIGNALS = (-9, -6)
 """SIGKILL comes from the kernel, SIGABRT from C++ that could not allocate."""
 
 
-def failure_at_death(task: Task, index: int, death: Death, memory: int, secrets: dict[str, str]) -> Failure:
-    """The one Failure of an attempt whose worker ended at partition `index` of the task.
+def failure_at_death(
+    task: Task, partition: Partition | None, death: Death, memory: int, secrets: Mapping[str, str]
+) -> Failure:
+    """The one Failure of an attempt whose worker ended at `partition`; None: somewhere.
 
     `memory`: bytes the attempt might allocate; 0: no limit.
     """
-    partition = task.partitions[index]
     failure, how = _classify(task, death, memory)
-    log = redact(death.log, secrets)
+    log = publish(death.log, Redactor(secrets))
     return Failure(
-        partition.index,
-        partition.attempt,
+        -1 if partition is None else partition.index,
+        task.partitions[0].attempt if partition is None else partition.attempt,
         failure,
         how,
         message=how,
@@ -38,7 +42,7 @@ def failure_at_death(task: Task, index: int, death: Death, memory: int, secrets:
 
 
 def _classify(task: Task, death: Death, memory: int) -> tuple[FailureClass, str]:
-    if death.killed == TIMED_OUT:
+    if death.killed == TIMED_OUT or _gave_up(task, death):
         return FailureClass.TIMED_OUT, f"the partition ran longer than its {task.timeout:g} s"
     if death.killed:
         return FailureClass.WORKER_LOST, death.killed
@@ -50,6 +54,11 @@ def _classify(task: Task, death: Death, memory: int) -> tuple[FailureClass, str]
     return FailureClass.WORKER_LOST, how
 
 
+def _gave_up(task: Task, death: Death) -> bool:
+    """Whether the process kept time itself, by faulthandler, and ended late."""
+    return bool(task.timeout) and death.code == 1 and b"Timeout (" in death.log
+
+
 def _stacks(log: bytes) -> str:
     """Where each thread was: the last dump of faulthandler in the log."""
     text = log.decode(errors="replace")
@@ -58,4 +67,4 @@ def _stacks(log: bytes) -> str:
     return text[start:]
 
 
-_MARKS = ("Fatal Python error:", "Thread 0x", "Current thread 0x")
+_MARKS = ("Timeout (", "Fatal Python error:", "Thread 0x", "Current thread 0x")

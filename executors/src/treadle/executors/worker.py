@@ -12,7 +12,6 @@ import faulthandler
 import os
 import signal
 import sys
-import traceback
 from typing import Any
 
 import msgspec
@@ -20,9 +19,10 @@ import msgspec
 from treadle.primitives.errors import FailureClass
 
 from . import limits
-from .program import Failure, Report
+from .program import Failure, Report, Task
 from .runtime import Runtime, prepare_process
-from .worker_log import WorkerLog, redact
+from .runtime_failures import Redactor, error_name, full_traceback, message_of
+from .worker_log import WorkerLog, publish
 from .worker_messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
 
 _PR_SET_PDEATHSIG = 1
@@ -59,6 +59,7 @@ class Worker:
         self._secrets: dict[str, str] = {}
         self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret)
         self._base = limits.allocated_bytes()
+        self._redactor = Redactor({})
         self._reported = 0
 
     def _secret(self, name: str) -> str:
@@ -73,13 +74,13 @@ class Worker:
             self._channel.send(Done())
 
     def _run(self, message: Run) -> None:
-        self._secrets, self._reported = message.secrets, 0
+        self._secrets, self._redactor, self._reported = message.secrets, Redactor(message.secrets), 0
         limits.limit_allocation(message.memory and self._base + message.memory)
         try:
             self._runtime.run(message.task, message.key, self._report)
         except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
             limits.limit_allocation(0)
-            self._send(_defect(message, self._reported, error))
+            self._send(self._defect(message.task, error))
         finally:
             limits.limit_allocation(0)
 
@@ -93,22 +94,22 @@ class Worker:
 
     def _send(self, report: Report) -> None:
         if log := self._log.cut():
-            report = msgspec.structs.replace(report, log=redact(log, self._secrets))
+            report = msgspec.structs.replace(report, log=publish(log, self._redactor))
         self._channel.send(report)
 
-
-def _defect(message: Run, index: int, error: Exception) -> Failure:
-    """The failure of the partition under way when the runtime itself raised."""
-    partition = message.task.partitions[min(index, len(message.task.partitions) - 1)]
-    return Failure(
-        partition.index,
-        partition.attempt,
-        FailureClass.OUT_OF_MEMORY if isinstance(error, MemoryError) else FailureClass.INTERNAL,
-        how="exception in the task runtime",
-        error=type(error).__qualname__,
-        message=str(error),
-        traceback=redact(traceback.format_exc().encode(), message.secrets).decode(),
-    )
+    def _defect(self, task: Task, error: Exception) -> Failure:
+        """The failure of the partition under way when the runtime itself raised."""
+        partition = task.partitions[min(self._reported, len(task.partitions) - 1)]
+        memory = isinstance(error, MemoryError)
+        return Failure(
+            partition.index,
+            partition.attempt,
+            FailureClass.OUT_OF_MEMORY if memory else FailureClass.INTERNAL,
+            how="exception in the task runtime",
+            error=error_name(error),
+            message=self._redactor.text(message_of(error)),
+            traceback=self._redactor.text(full_traceback(error)),
+        )
 
 
 def _die_with(driver: int) -> None:

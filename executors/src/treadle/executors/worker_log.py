@@ -7,10 +7,14 @@ import ctypes
 import os
 import sys
 
+from .runtime_failures import Redactor
+
 TAIL = 64 * 1024
 """Bytes of a partition's log that its report carries."""
 
-REDACTED = b"***"
+
+_MARGIN = 4096
+"""Bytes read beyond the tail, so that a secret which begins before it is recognised."""
 
 
 def open_log() -> int:
@@ -24,17 +28,15 @@ def open_log() -> int:
     return fd
 
 
-def read_tail(fd: int, size: int = TAIL) -> bytes:
-    """The last `size` bytes of the file."""
+def read_tail(fd: int) -> bytes:
+    """The last bytes of the file; a little more than TAIL."""
+    size = TAIL + _MARGIN
     return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
 
 
-def redact(text: bytes, secrets: dict[str, str]) -> bytes:
-    """`text` without the values of the secrets."""
-    for value in secrets.values():
-        if value:
-            text = text.replace(value.encode(), REDACTED)
-    return text
+def publish(tail: bytes, redactor: Redactor) -> bytes:
+    """What `read_tail` gave, as a report may carry it: without secrets, at most TAIL bytes."""
+    return redactor.log(tail)[-TAIL:]
 
 
 class WorkerLog:
