@@ -1,0 +1,88 @@
+"""The embedded default: one Temporal server and one driver for each home, started when needed, ended when idle.
+
+General layout: `process` (locks, detached start, logs), `server` and `driver` (start, find, end), `lease` (inside the
+driver process). All of it is synchronous; from an event loop, call it by `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..home import Home
+from .driver import DRIVER_MODULE, DriverState, end_driver, ensure_driver, running_driver
+from .process import wait_lock
+from .server import ServerState, end_server, ensure_server, running_server
+
+_ATTACH_TIMEOUT = 60.0
+_attached: dict[Path, int] = {}
+
+
+class Status(Struct, frozen=True):
+    """What lives; None for what does not (or is not ready)."""
+
+    server: ServerState | None
+    driver: DriverState | None
+
+
+class Ended(Struct, frozen=True):
+    """What `down` found alive and ended."""
+
+    server: bool
+    driver: bool
+
+
+def up(home: Home, *, ui: bool = False, driver: bool = True, module: str = DRIVER_MODULE) -> Status:
+    """Server and driver, started when needed and kept from ending as idle while this process lives (or `release`s).
+
+    Without `driver` only the server. Raises Unreachable, DriverFailed, UsageError.
+    """
+    attach(home)
+    server = ensure_server(home, ui=ui)
+    return Status(server, ensure_driver(home, module=module) if driver else running_driver(home))
+
+
+def down(home: Home) -> Ended:
+    """End the driver, then the server, each by its process id, and wait for them. Runs go on at the next `up`."""
+    release(home)
+    driver = end_driver(home)
+    return Ended(end_server(home), driver)
+
+
+def status(home: Home) -> Status:
+    """What lives; starts nothing."""
+    return Status(running_server(home), running_driver(home))
+
+
+def attach(home: Home) -> None:
+    """Be a client until this process ends: a driver that is just ending as idle is waited for, then none ends so."""
+    if home.path not in _attached:
+        _attached[home.path] = wait_lock(home.clients, _ATTACH_TIMEOUT, shared=True)
+
+
+def release(home: Home) -> None:
+    """Be a client no more."""
+    if (descriptor := _attached.pop(home.path, None)) is not None:
+        os.close(descriptor)
+
+
+__all__ = [
+    "DRIVER_MODULE",
+    "DriverState",
+    "Ended",
+    "ServerState",
+    "Status",
+    "attach",
+    "down",
+    "end_driver",
+    "end_server",
+    "ensure_driver",
+    "ensure_server",
+    "release",
+    "running_driver",
+    "running_server",
+    "status",
+    "up",
+]

