@@ -126,13 +126,13 @@ class Blocks:
         if location == "inline":
             return slice.inline
         name = self._object(slice.name)
-        path = self._store.path(name)
+        path, where = self._store.path(name), self._store.url
         if location == "host":
             assert self._host is not None
-            path = self._host.root / self._run / slice.name
+            path, where = self._host.root / self._run / slice.name, "of this host"
         if path is None:
             return self._store.get_range(name, part.offset, part.length)
-        with border(path.as_uri(), slice.name):
+        with border(where, slice.name):
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -26,27 +28,30 @@ def is_frozen(kind: Kind, value: Any) -> bool:
         return True
     if kind == "array":
         return _is_frozen_array(value)
-    return all(map(_is_frozen_type, set(map(type, value)) - _ATOMS - _NESTED)) and _are_frozen(value)
+    return _are_frozen(value)
 
 
-def _are_frozen(records: Any) -> bool:
-    for record in records:
-        cls = type(record)
-        if cls in _ATOMS:
-            continue
-        if cls in _NESTED:
-            if not _are_frozen(record):
-                return False
-        elif not _is_frozen_type(cls) or (cls.__name__ == "ndarray" and not _is_frozen_array(record)):
+def _are_frozen(values: Iterable[Any]) -> bool:
+    """Level by level, by the set of types met: a million tuples of numbers take no Python call each."""
+    while values:
+        met = set(map(type, values))
+        types = met - _ATOMS
+        if not all(map(_may_be_frozen, types - _NESTED)):
             return False
+        if any(cls.__name__ == "ndarray" for cls in types) and not all(map(_is_frozen_array, _arrays(values))):
+            return False
+        nested = values if met <= _NESTED else [value for value in values if type(value) in _NESTED]
+        values = list(chain.from_iterable(nested))
     return True
 
 
-def _is_frozen_type(cls: type) -> bool:
-    """Whether instances of an atom, of a NumPy scalar or of `ndarray` itself may be immutable."""
+def _arrays(values: Iterable[Any]) -> Iterator[Any]:
+    return (value for value in values if type(value).__name__ == "ndarray")
+
+
+def _may_be_frozen(cls: type) -> bool:
+    """Whether a type, not an atom, is a NumPy scalar, or `ndarray` itself: then its flags tell."""
     numpy = sys.modules.get("numpy")
-    if cls in _ATOMS:
-        return True
     return numpy is not None and (
         cls is numpy.ndarray or (issubclass(cls, numpy.generic) and not issubclass(cls, numpy.void | numpy.object_))
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
+import re
 import shutil
 import stat
 import threading
@@ -26,7 +27,7 @@ from .store_errors import border
 from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, write_file
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
-_CHUNK = 16 << 20
+_CHUNK = 8 << 20
 Data: TypeAlias = Buffer | Sequence[Buffer]
 
 
@@ -190,7 +191,7 @@ class ObjectStore(Store):
 
     def put(self, name: str, data: Data) -> None:
         with border(self.url, name):
-            self._obstore.put(self._inner, check_name(name), _joined(data), chunk_size=_CHUNK)
+            self._obstore.put(self._inner, check_name(name), _joined(data), chunk_size=_CHUNK, max_concurrency=4)
 
     def create(self, name: str, data: Data) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -210,7 +211,9 @@ class ObjectStore(Store):
         with border(self.url, name):
             try:
                 return self._obstore.get_range(self._inner, check_name(name), start=start, length=length).to_bytes()
-            except Exception:
+            except Exception as error:
+                if not re.search("[Rr]ange|416", str(error)):
+                    raise
                 info = self.head(name)  # stores refuse ranges that begin at or after the end, each in its own words
                 if info is not None and (length == 0 or start >= info.size):
                     return b""
@@ -254,9 +257,10 @@ def _memory(url: str) -> Any:
 
 
 def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
+    from obstore.exceptions import BaseError
     from obstore.store import from_url
 
-    http: dict[str, Any] = {"timeout": timedelta(seconds=60), "connect_timeout": timedelta(seconds=5)}
+    http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
     endpoint = str(
         options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
     )
@@ -268,8 +272,12 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
             )
         http["allow_http"] = True
     retry = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
-    with border(url):
+    try:
         return from_url(url, config={**options}, client_options=http, retry_config=retry)  # type: ignore[call-overload]
+    except BaseError as error:
+        raise UsageError(
+            f"store {url} cannot be opened: {str(error).partition(chr(10))[0]}", "Correct the URL or the options."
+        ) from error
 
 
 def _plain_http_allowed(endpoint: str) -> bool:

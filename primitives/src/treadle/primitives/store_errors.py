@@ -14,24 +14,30 @@ from .errors import MissingError, StoreError, TreadleError
 class _Rule(NamedTuple):
     pattern: str
     what: str
-    hint: str
+    hint: str = ""
+    """Empty: which credentials to set."""
     retryable: bool = False
 
 
-_CREDENTIALS = (
-    "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and (for temporary ones) AWS_SESSION_TOKEN, or run under a role; "
-    "check that they may read, write, list and delete there."
-)
+_CREDENTIALS = {
+    "s3": "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and (if temporary) AWS_SESSION_TOKEN, or run under a role",
+    "gs": "Set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or run under a service account",
+    "az": "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or run under a managed identity",
+}
+_RIGHTS = "; check that they may read, write, list and delete there."
 
 _WRONG_CREDENTIALS = "UnauthenticatedError|Unauthorized|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
 _NO_ANSWER = "error sending request|[Cc]onnection|dns error|timed out|[Tt]imeout|error decoding response|HTTP error"
+_SHORT = 6
 _LIMITED = "It must offer conditional create and range reads."
 
+_NO_BUCKET = "NoSuchBucket|bucket does not exist|ContainerNotFound"
+
 _BY_TEXT = (
-    _Rule("NoSuchBucket|bucket does not exist", "the bucket does not exist", "Create it, or correct the URL."),
-    _Rule("169\\.254\\.169\\.254|169\\.254\\.170\\.2|MissingCredential", "no credentials were found", _CREDENTIALS),
-    _Rule(_WRONG_CREDENTIALS, "refused the credentials", _CREDENTIALS),
-    _Rule("PermissionDeniedError|AccessDenied|Forbidden|status: 40[13]", "denied access", _CREDENTIALS),
+    _Rule(_NO_BUCKET, "does not exist: there is no such bucket", "Create it, or correct the URL."),
+    _Rule("169\\.254\\.169\\.254|169\\.254\\.170\\.2|MissingCredential", "needs credentials, and none were found"),
+    _Rule(_WRONG_CREDENTIALS, "refused the credentials"),
+    _Rule("PermissionDeniedError|AccessDenied|Forbidden|status: 40[13]", "denied access"),
     _Rule(
         "SlowDown|TooManyRequests|status: (429|503)|ServiceUnavailable",
         "is throttling",
@@ -41,7 +47,6 @@ _BY_TEXT = (
     _Rule(_NO_ANSWER, "is not reachable", "Check the endpoint (AWS_ENDPOINT_URL), network and service.", True),
     _Rule("status: 5\\d\\d|InternalError", "failed for a reason of its own", "Try again; look at its log.", True),
     _Rule("NotSupportedError|NotImplemented|status: 501", "cannot do what is needed", _LIMITED),
-    _Rule("UnknownConfigurationKeyError", "does not know an option", "Correct the option's name."),
 )
 
 _BY_ERRNO = {
@@ -84,11 +89,14 @@ def _of_file_system(error: OSError, url: str, name: str) -> TreadleError:
 
 def _of_object_store(error: Exception, url: str, name: str) -> TreadleError:
     text = f"{type(error).__name__}: {error}"
+    if len(name) > _SHORT:
+        text = text.replace(name, "")  # a stage may be called `timeout`, too
+    if isinstance(error, FileNotFoundError) and not re.search(_NO_BUCKET, text):
+        return missing(url, name)
     for rule in _BY_TEXT:
         if re.search(rule.pattern, text):
-            return StoreError(f"store {url}: {rule.what}{_at(name)}", rule.hint, retryable=rule.retryable)
-    if isinstance(error, FileNotFoundError) or "NotFound" in type(error).__name__:
-        return missing(url, name)
+            hint = rule.hint or _CREDENTIALS.get(url.partition(":")[0], "Set credentials") + _RIGHTS
+            return StoreError(f"store {url} {rule.what}{_at(name)}", hint, retryable=rule.retryable)
     first_line = str(error).partition("\n")[0]
     return StoreError(f"store {url} failed{_at(name)}: {first_line}", "The cause is below; check the URL and options.")
 

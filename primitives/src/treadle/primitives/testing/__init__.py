@@ -1,0 +1,1 @@
+"""Conformance suites and real services for tests: of this package, and of stores written elsewhere."""
