@@ -47,7 +47,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
-# -- inputs of a stage -----------------------------------------------------------------------------------------
+# -- inputs of a stage ----------
 
 
 class Source(Model):
@@ -100,7 +100,7 @@ StageInput = Annotated[
 ]
 
 
-# -- settings ----------------------------------------------------------------------------------------------------
+# -- settings ----------
 
 
 class Retry(Model):
@@ -181,7 +181,7 @@ class WorkBase(StageBase, Settings):
     idempotent: Flag = True
 
 
-# -- stages ------------------------------------------------------------------------------------------------------
+# -- stages ----------
 
 Arguments = dict[Identifier, JsonValue]
 """`with`: keyword arguments; a string may be a template, `${{ stages.X }}` of a broadcast X, or `${{ secrets.X }}`."""
@@ -306,7 +306,7 @@ Stage = Annotated[
 WorkStage = MapStage | ShuffleStage | BroadcastStage | ReduceStage
 
 
-# -- the document --------------------------------------------------------------------------------------------------
+# -- the document ----------
 
 
 class Input(Model):

@@ -15,7 +15,7 @@ from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import FileSplit, WriteOptions
 from treadle.primitives.references import BlockRef, Kind, Slice
 
-# -- arguments -----------------------------------------------------------------------------------------------------
+# -- arguments ----------
 
 
 class Value(Struct, frozen=True, tag="value"):
@@ -55,7 +55,7 @@ class By(Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-# -- where a partition comes from ------------------------------------------------------------------------------------
+# -- where a partition comes from ----------
 
 
 class ItemSplit(Struct, frozen=True, tag="items"):
@@ -84,7 +84,7 @@ class Partition(Struct, frozen=True):
     """No attempt will follow: tolerated failures are now final instead of failing the attempt."""
 
 
-# -- operations ----------------------------------------------------------------------------------------------------------
+# -- operations ----------
 
 
 class MapRecords(Struct, frozen=True, tag="map records"):
@@ -166,7 +166,7 @@ class Cuts(Struct, frozen=True, tag="cuts"):
 
 Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts
 
-# -- what is made of the result ---------------------------------------------------------------------------------------------
+# -- what is made of the result ----------
 
 
 class Keep(Struct, frozen=True, tag="keep"):
@@ -208,7 +208,7 @@ class Program(Struct, frozen=True):
     """A segment as its tasks see it."""
 
     segment: str
-    """Id with iteration path, such as `lloyd[3].assign`."""
+    """Id with iteration path, such as `lloyd-3/assign`: iteration 3 of loop lloyd."""
     ops: tuple[Op, ...]
     tail: Tail
     output: PartOutput | None = None
@@ -245,7 +245,7 @@ class Task(Struct, frozen=True):
     """Bytes the attempt may allocate; 0: the slot's own limit."""
 
 
-# -- what comes back -------------------------------------------------------------------------------------------------------------
+# -- what comes back ----------
 
 
 class PartRef(Struct, frozen=True, array_like=True):

@@ -150,8 +150,9 @@ class Dispatch:
             if 0 <= tolerance.count < failed:
                 text = f"{stage}: {failed} failed records are more than toleratedFailures: {tolerance.count}"
                 return FailureClass.USER_ERROR, text
-            if 0 <= tolerance.percent and failed * 100 > tolerance.percent * entered:
-                text = f"{stage}: {failed} of {entered} records failed, more than toleratedFailures: {tolerance.percent:g}%"
+            if tolerance.percent >= 0 and failed * 100 > tolerance.percent * entered:
+                share = f"{tolerance.percent:g}%"
+                text = f"{stage}: {failed} of {entered} records failed, more than toleratedFailures: {share}"
                 return FailureClass.USER_ERROR, text
         if self.failed and not self._enough():
             first = self.failed[min(self.failed)]

@@ -1,14 +1,14 @@
 """The ledger: what is committed, in one atomic chain of records.
 
-A ledger is a chain of numbered objects, each made with create-if-absent and sealed with the run's key. The number makes
-the order total: of two writers that want the same number one wins, and the other reads what it lost to. A writer opens
-an **epoch** by appending an epoch record; a writer that finds a higher epoch at its next number is fenced and stops, and
-whatever it had not appended by then was never committed. So two dispatchers on one segment are harmless (a stalled
+A ledger is a chain of numbered objects, each made with create-if-absent and sealed with the run's key. The number
+makes the order total: of two writers that want the same number one wins, and the other reads what it lost to. A writer
+opens an **epoch** by appending an epoch record; a writer that finds a higher epoch at its next number is fenced and
+stops, and whatever it had not appended by then was never committed. So two dispatchers on one segment are harmless (a stalled
 driver, a late heartbeat), on any store with create-if-absent, and no lock is held by anyone who could sleep with it.
 The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020); docs/decisions/0004 says why not one file.
 
-Records are grouped: `append` buffers, `flush` writes one object. On a file store an object is synced before it is linked,
-so a record that `flush` returned from survives a power loss.
+Records are grouped: `append` buffers, `flush` writes one object. On a file store an object is synced before it is
+linked, so a record that `flush` returned from survives a power loss.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Ledger:
         return bool(self._pending)
 
     def flush(self) -> None:
-        """Write what is buffered as one object. Raises Fenced when a newer epoch exists, StoreError when it cannot write."""
+        """Write what is buffered as one object. Raises Fenced after a newer epoch, StoreError when it cannot write."""
         batch, self._pending = self._pending, []
         if not batch:
             return

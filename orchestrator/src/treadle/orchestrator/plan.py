@@ -13,13 +13,13 @@ from msgspec import Struct
 from treadle.executors.program import Op, PartOutput, Tail
 from treadle.primitives.formats import FileSplit
 
-# -- datasets ----------------------------------------------------------------------------------------------------
+# -- datasets ----------
 
 
 class NodeData(Struct, frozen=True, tag="node"):
     """What segments made. `plain`: a block for each partition; `cut`: several; `scattered`: one part for each target.
 
-    Only scattered data can have several nodes: the inputs of one shuffle, in order.
+    Several nodes: the inputs of one shuffle, in order; plain partitions are then those of the first, the second, ...
     """
 
     nodes: tuple[str, ...]
@@ -41,7 +41,7 @@ class LoopData(Struct, frozen=True, tag="loop"):
 
 DataRef = NodeData | StateData | LoopData
 
-# -- where a segment's partitions come from ---------------------------------------------------------------------------
+# -- where a segment's partitions come from ----------
 
 
 class FilesFeed(Struct, frozen=True, tag="files"):
@@ -54,10 +54,11 @@ class ItemsFeed(Struct, frozen=True, tag="items"):
 
 
 class RangeFeed(Struct, frozen=True, tag="range"):
-    """The integers 0 .. count-1 in `partitions` balanced runs."""
+    """The integers 0 .. count-1 in `partitions` balanced runs, each cut again into runs of at most `cut` (0: not)."""
 
     count: int
     partitions: int
+    cut: int = 0
 
 
 class NarrowFeed(Struct, frozen=True, tag="narrow"):
@@ -81,7 +82,7 @@ class GroupFeed(Struct, frozen=True, tag="group"):
 
 Feed = FilesFeed | ItemsFeed | RangeFeed | NarrowFeed | AllFeed | GroupFeed
 
-# -- how a segment behaves --------------------------------------------------------------------------------------------------
+# -- how a segment behaves ----------
 
 
 class Policy(Struct, frozen=True):

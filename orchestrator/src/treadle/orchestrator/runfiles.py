@@ -1,13 +1,13 @@
 """Where a run keeps its things in the store, and how they are sealed.
 
-    runs/<run>/spec                                what was submitted
-    runs/<run>/bundle                              the user's code
-    runs/<run>/plan                                the plan
-    runs/<run>/segments/<segment>/ledger/<n>       the chain of records
-    runs/<run>/segments/<segment>/manifest/<g>     the committed set, once closed; g grows when lost blocks were repaired
-    runs/<run>/segments/<loop>/result              a loop's last state
-    runs/<run>/blocks/<segment>/...                the data
-    runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
+runs/<run>/spec                                what was submitted
+runs/<run>/bundle                              the user's code
+runs/<run>/plan                                the plan
+runs/<run>/segments/<segment>/ledger/<n>       the chain of records
+runs/<run>/segments/<segment>/manifest/<g>     the committed set once closed; g grows with repairs
+runs/<run>/segments/<loop>/result              a loop's last state
+runs/<run>/blocks/<segment>/...                the data
+runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
 """
 
 from __future__ import annotations

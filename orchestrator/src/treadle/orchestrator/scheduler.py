@@ -63,7 +63,7 @@ class Problem(Struct, frozen=True):
     """Where the full errors are."""
 
 
-# -- events ------------------------------------------------------------------------------------------------------------
+# -- events ----------
 
 
 class NodeDone(Struct, frozen=True):
@@ -106,7 +106,7 @@ class Limit(Struct, frozen=True):
 
 Event = NodeDone | NodeFailed | NodeLost | NodeStopped | Pause | Unpause | Limit
 
-# -- instructions ------------------------------------------------------------------------------------------------------------
+# -- instructions ----------
 
 
 class Run(Struct, frozen=True):

@@ -76,7 +76,7 @@ def partition_inputs(data: Data, find: FindManifest) -> list[BlockInput]:
     manifests = [find(segment) for segment in data.segments]
     if data.form == "scattered":
         return _gather(manifests)
-    blocks = [outcome.block for outcome in manifests[0].outcomes]
+    blocks = [outcome.block for manifest in manifests for outcome in manifest.outcomes]
     slices = [block.slice(part) for block in blocks if block is not None for part in range(len(block.parts))]
     return [BlockInput(((one,),)) for one in slices]
 
@@ -84,7 +84,9 @@ def partition_inputs(data: Data, find: FindManifest) -> list[BlockInput]:
 def _gather(manifests: Sequence[Manifest]) -> list[BlockInput]:
     blocks = [[outcome.block for outcome in manifest.outcomes if outcome.block] for manifest in manifests]
     targets = len(next((block.parts for row in blocks for block in row), ()))
-    return [BlockInput(tuple(tuple(block.slice(target) for block in row) for row in blocks)) for target in range(targets)]
+    return [
+        BlockInput(tuple(tuple(block.slice(target) for block in row) for row in blocks)) for target in range(targets)
+    ]
 
 
 def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoop) -> Sequence[PartitionInput]:
@@ -94,8 +96,8 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
             return splits
         case ItemsFeed(items, bounds):
             return [ItemSplit(items[start:stop]) for start, stop in bounds]
-        case RangeFeed(count, partitions):
-            return [RangeSplit(start, stop) for start, stop in split_evenly(count, partitions)]
+        case RangeFeed(count, partitions, cut):
+            return [RangeSplit(*run) for run in cut_runs(split_evenly(count, partitions), cut)]
         case NarrowFeed(data):
             return partition_inputs(scope.data(data, find_loop), find)
         case AllFeed(data):
@@ -105,6 +107,17 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
             groups = [tuple(present[start : start + fan_in]) for start in range(0, len(present), fan_in)]
             return [BlockInput((group,)) for group in groups or [()]]
     raise InternalError(f"unknown feed {feed!r}")
+
+
+def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:
+    """Each run cut into runs of at most `longest`; an empty run stays; 0: as they are."""
+    if not longest:
+        return list(runs)
+    return [
+        (start, min(start + longest, stop))
+        for first, stop in runs
+        for start in (range(first, stop, longest) if stop > first else (first,))
+    ]
 
 
 def _slices(inputs: Sequence[BlockInput]) -> list[Slice]:

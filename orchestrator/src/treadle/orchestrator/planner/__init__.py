@@ -1,0 +1,51 @@
+"""Spec to plan. Pure but for listing the input files.
+
+General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings` and `transport`
+(decisions about one stage), `flow` (a segment under construction), `maps`, `exchanges` and `loops` (the stages),
+`graph` (one level put together), `explain` (what a person sees).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from treadle.dsl.model import Spec
+from treadle.dsl.templates import template_paths
+
+from ..plan import Plan
+from .flow import Decorators
+from .graph import GraphPlanner, Planner, dataset_refs
+from .sources import Sources
+from .transport import Site as Site
+
+
+def make_plan(
+    spec: Spec, inputs: Mapping[str, Any], run: Mapping[str, str], functions: Decorators, base: Path, site: Site
+) -> Plan:
+    """The plan of a validated spec for these inputs.
+
+    `run` holds `id` and `startTime`; `functions` what is known of each function reference; relative URIs start at
+    `base`. Raises UsageError for what only shows now: a missing file, an empty glob, a number out of range.
+    """
+    env = {"inputs": dict(inputs), "run": dict(run)}
+    planner = Planner(spec, Sources(env, base), functions, site, base)
+    top = GraphPlanner(planner, spec.stages)
+    top.plan()
+    graph = top.graph()
+    settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
+    inexact = (*planner.inexact, *_depends_on_run(spec))
+    return Plan(graph, dict(spec.outputs), dataset_refs(top, spec.stages), inexact, settings)
+
+
+def _depends_on_run(spec: Spec) -> list[str]:
+    """Stages whose functions are told the run's id or start time."""
+    from .references import all_stages
+
+    return [
+        f"{name}: is given run.{path[1]}"
+        for name, stage in all_stages(spec.stages)
+        for path in sorted(template_paths(getattr(stage, "with_", {})))
+        if path[0] == "run"
+    ]

@@ -1,0 +1,216 @@
+"""Shuffle, broadcast and reduce: where data crosses partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from treadle.dsl.model import BroadcastStage, RangePartitioner, ReduceStage, ShuffleStage
+from treadle.executors.program import Arg, By, Cuts, Reduce, Sample, Scatter, ToBroadcast, Value
+from treadle.primitives.errors import UsageError
+
+from ..plan import AllFeed, GroupFeed, NodeData
+from .flow import Dataset, Flow
+from .maps import call
+from .references import is_reference
+from .sources import DEFAULT_PARTITIONS
+
+if TYPE_CHECKING:
+    from .graph import GraphPlanner
+
+DEFAULT_FAN_IN = 16
+
+
+def by_of(stage: ShuffleStage) -> By:
+    if isinstance(stage.by, list):
+        return By(columns=tuple(stage.by))
+    return By(first=True) if stage.by == "key" else By(function=stage.by)
+
+
+def shuffle_inputs(stage: ShuffleStage) -> list[Any]:
+    return list(stage.input) if isinstance(stage.input, list) else [stage.input]
+
+
+# -- shuffle ----------
+
+
+def scatter(graph: GraphPlanner, name: str, stage: ShuffleStage) -> None:
+    """The writing side: one segment for each input, ending in a scattered block."""
+    inputs = shuffle_inputs(stage)
+    samples = _samples(graph, name, stage, inputs)
+    flows = [graph.join(reference, name, stage) for reference in inputs]
+    partitions = _partitions(graph, name, stage, flows)
+    boundaries = _boundaries(graph, name, stage, partitions, samples)
+    names = []
+    for index, flow in enumerate(flows):
+        if isinstance(boundaries, Value) and isinstance(boundaries.value, str):
+            _need_boundaries(graph, flow, name, boundaries.value)
+        tail = Scatter(name, by_of(stage), partitions, boundaries, stage.combine or "")
+        flow.reasons.append(
+            f"{name} has {partitions or 'as many'} partitions" + ("" if partitions else " as its input")
+        )
+        names.append(name if len(inputs) == 1 else f"{name}.{index}")
+        graph.add(flow, names[-1], tail, "scattered")
+    estimate = sum(flow.estimate for flow in flows)
+    graph.scattered[name] = Dataset(NodeData(tuple(names), "scattered"), partitions, estimate, frozenset(names))
+
+
+def _partitions(graph: GraphPlanner, name: str, stage: ShuffleStage, flows: Sequence[Flow]) -> int:
+    if stage.partitions is not None:
+        return graph.planner.sources.count(stage.partitions)
+    known = [flow.partitions for flow in flows]
+    if all(known):
+        return min(sum(known), DEFAULT_PARTITIONS)
+    if len(flows) > 1:
+        raise UsageError(
+            f"{name}: the number of partitions cannot be derived, since an input's own is known only at run time",
+            "Write `partitions:` on this shuffle.",
+        )
+    return 0
+
+
+def _samples(graph: GraphPlanner, name: str, stage: ShuffleStage, inputs: Sequence[Any]) -> list[str]:
+    """For a range partitioner without boundaries: segments that sample the keys of each input."""
+    if not isinstance(stage.partitioner, RangePartitioner) or stage.partitioner.boundaries is not None:
+        return []
+    names = []
+    for index, reference in enumerate(inputs):
+        flow = graph.read(reference, name)
+        graph.require(flow, name, stage)
+        flow.policy = graph.planner.policy(stage)
+        flow.ops.append(Sample(name, by_of(stage)))
+        flow.estimate = 2**16
+        flow.reasons.append(f"{name} has no boundaries: they are drawn from a sample of each partition")
+        names.append(f"{name}.sample" if len(inputs) == 1 else f"{name}.sample.{index}")
+        graph.add(flow, names[-1])
+    return names
+
+
+def _boundaries(graph: GraphPlanner, name: str, stage: ShuffleStage, partitions: int, samples: list[str]) -> Arg | None:
+    if not isinstance(stage.partitioner, RangePartitioner):
+        return None
+    given = stage.partitioner.boundaries
+    if isinstance(given, list):
+        return Value(given)
+    if isinstance(given, str):
+        return Value("${{ stages." + given + " }}")
+    flow = Flow(AllFeed(NodeData(tuple(samples))), 1, 2**16, [Cuts(name, partitions)], [name], set(samples))
+    flow.policy, flow.when = graph.planner.policy(stage), stage.when or ""
+    graph.add(flow, f"{name}.cuts")
+    return Value("${{ cuts." + name + " }}")
+
+
+def _need_boundaries(graph: GraphPlanner, flow: Flow, name: str, template: str) -> None:
+    path = template.removeprefix("${{ ").removesuffix(" }}")
+    root, stage = path.split(".")
+    if root == "stages":
+        graph.use_broadcast(flow, path, stage)
+    else:
+        flow.broadcasts[path] = f"{name}.cuts"
+        flow.data.add(f"{name}.cuts")
+
+
+# -- broadcast ----------
+
+
+def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flow:
+    dataset = graph.collected(stage.input, name, stage)
+    flow = Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
+    graph.require(flow, name, stage)
+    flow.policy = graph.planner.policy(stage)
+    single = is_reference(stage.input) and graph.planner.singles.of(stage.input, name)
+    flow.ops.append(ToBroadcast(name, single, stage.limit))
+    return flow
+
+
+# -- reduce ----------
+
+
+def reduce_flow(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
+    if stage.per == "key":
+        return _per_key(graph, name, stage)
+    if stage.per == "partition":
+        flow = graph.join(stage.input, name, stage)
+        flow.ops.append(_whole(name, stage))
+    elif stage.uses:
+        dataset = graph.collected(stage.input, name, stage)
+        flow = _collect(graph, name, stage, dataset)
+        flow.ops.append(_whole(name, stage))
+    else:
+        flow = _tree(graph, name, stage)
+    flow.metrics[name] = dict(stage.metrics)
+    return flow
+
+
+def _per_key(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
+    found = graph.shuffle_of(stage.input)
+    if found is None:
+        raise UsageError(f"{name}: per: key reads no shuffle", "Name a shuffle, or a barrier over one, as its input.")
+    _, shuffle = found
+    inputs = shuffle_inputs(shuffle)
+    names = tuple(reference if isinstance(reference, str) else str(i) for i, reference in enumerate(inputs))
+    flow = graph.read(stage.input, name)
+    graph.require(flow, name, stage)
+    flow.policy = graph.planner.policy(stage)
+    flow.estimate //= 4
+    op = Reduce(
+        stage=name,
+        per="key",
+        by=by_of(shuffle),
+        names=names if len(names) > 1 else (),
+        sorted=shuffle.sort,
+        uses=call(stage.uses, stage.with_) if stage.uses else None,
+        combine=stage.combine or "",
+        initial=Value(stage.initial) if stage.has_initial else None,
+        finish=call(stage.finish, stage.with_) if stage.finish else None,
+        metrics=dict(stage.metrics),
+    )
+    flow.ops.append(op)
+    flow.metrics[name] = dict(stage.metrics)
+    return flow
+
+
+def _whole(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
+    return Reduce(
+        stage=name,
+        per="partition",
+        uses=call(stage.uses, stage.with_) if stage.uses else None,
+        combine=stage.combine or "",
+        fan_in=fan_in,
+        initial=Value(stage.initial) if stage.has_initial else None,
+        finish=call(stage.finish, stage.with_) if stage.finish else None,
+        metrics=dict(stage.metrics),
+    )
+
+
+def _collect(graph: GraphPlanner, name: str, stage: ReduceStage, dataset: Dataset) -> Flow:
+    flow = Flow(AllFeed(dataset.ref), 1, 2**16, data=set(dataset.nodes))
+    graph.require(flow, name, stage)
+    flow.policy = graph.planner.policy(stage)
+    return flow
+
+
+def _tree(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
+    """Leaves fold inside the producer's tasks; levels of groups follow until one task can fold the rest."""
+    fan_in = graph.planner.sources.count(stage.fan_in) if stage.fan_in is not None else DEFAULT_FAN_IN
+    if fan_in < 2:
+        raise UsageError(f"{name}: fanIn {fan_in} makes no tree", "Give at least 2.")
+    fold = Reduce(stage=name, per="partition", combine=stage.combine or "")
+    leaves = graph.join(stage.input, name, stage)
+    leaves.ops.append(fold)
+    count = leaves.partitions
+    dataset = graph.add(leaves, f"{name}.leaves")
+    level = 0
+    while count > fan_in * fan_in:
+        level, count = level + 1, -(-count // fan_in)
+        flow = Flow(
+            GroupFeed(dataset.ref, fan_in), count, dataset.estimate // fan_in, [fold], [name], set(dataset.nodes)
+        )
+        flow.policy, flow.when = graph.planner.policy(stage), stage.when or ""
+        dataset = graph.add(flow, f"{name}.level{level}")
+    root = _collect(graph, name, stage, dataset)
+    root.ops.append(_whole(name, stage, fan_in))
+    root.reasons.append(
+        f"a tree of fan-in {fan_in}: leaves in the producers' tasks, {level} levels, the rest at once"
+    )
+    return root

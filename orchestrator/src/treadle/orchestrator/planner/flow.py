@@ -1,0 +1,99 @@
+"""A pipeline under construction: the narrow stages that will be one segment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from treadle.executors.program import Keep, Op, Tail
+
+from ..plan import DataRef, Feed, OutputSpec, Policy, Segment, Tolerance
+from .transport import Site, choose_place
+
+
+@dataclass
+class Dataset:
+    """What a stage made, physically, and what must be known to read it."""
+
+    ref: DataRef
+    partitions: int
+    """0: known only at run time."""
+    estimate: int
+    nodes: frozenset[str]
+    """Nodes to wait for; when one of them is skipped, so are the readers."""
+
+
+@dataclass
+class Flow:
+    """Feed and operations so far. Becomes a Segment by `segment`, once."""
+
+    feed: Feed
+    partitions: int
+    estimate: int
+    ops: list[Op] = field(default_factory=list)
+    stages: list[str] = field(default_factory=list)
+    data: set[str] = field(default_factory=set)
+    after: set[str] = field(default_factory=set)
+    """Stage ids; turned into node ids at the end."""
+    when: str = ""
+    paths: set[str] = field(default_factory=set)
+    broadcasts: dict[str, str] = field(default_factory=dict)
+    policy: Policy | None = None
+    tolerated: dict[str, Tolerance] = field(default_factory=dict)
+    metrics: dict[str, dict[str, str]] = field(default_factory=dict)
+    output: OutputSpec | None = None
+    quorum: float = 100.0
+    reasons: list[str] = field(default_factory=list)
+
+    def segment(self, node_id: str, site: Site, tail: Tail | None = None) -> Segment:
+        policy = self.policy or Policy()
+        put, reason = choose_place(self.estimate, policy.exchange, site)
+        return Segment(
+            id=node_id,
+            stages=tuple(self.stages),
+            feed=self.feed,
+            ops=tuple(self.ops),
+            tail=tail or Keep(),
+            policy=policy,
+            data=tuple(sorted(self.data)),
+            after=tuple(sorted(self.after)),
+            when=self.when,
+            paths=tuple(sorted(self.paths)),
+            broadcasts=dict(self.broadcasts),
+            partitions=self.partitions,
+            put=put,
+            output=self.output,
+            tolerated=dict(self.tolerated),
+            metrics=dict(self.metrics),
+            quorum=self.quorum,
+            estimate=self.estimate,
+            reasons=(*self.reasons, f"blocks go to {put}: {reason}"),
+        )
+
+
+def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> str:
+    """The reason a stage may not join the flow; empty: it may."""
+    first = flow.policy
+    if first is not None and first != policy:
+        before, after = msgspec.to_builtins(first), msgspec.to_builtins(policy)
+        names = [name for name in before if before[name] != after[name]]
+        return f"{', '.join(names)} differ"
+    last = flow.tolerated.get(flow.stages[-1]) if flow.stages else None
+    if first is not None and _limits(last) != _limits(tolerance):
+        return "toleratedFailures differ"
+    return ""
+
+
+def _limits(tolerance: Tolerance | None) -> tuple[float, float]:
+    return (tolerance.count, tolerance.percent) if tolerance else (-1, -1)
+
+
+def nested_paths(paths: set[tuple[str, ...]]) -> set[str]:
+    return {".".join(path) for path in paths}
+
+
+Decorators = Mapping[str, Mapping[str, Any]]
+"""Function reference -> what is known of the function (FunctionInfo as a dict)."""

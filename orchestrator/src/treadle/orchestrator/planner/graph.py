@@ -1,0 +1,383 @@
+"""Spec to graph of segments: fuse narrow stages, cut at exchanges, explain.
+
+Every stage is visited once, needs first. A narrow stage joins the flow of its input when it may (see `why_not_fused`);
+a flow becomes a segment when its data is wanted by more than one reader, across an exchange, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from treadle.dsl.model import (
+    BarrierStage,
+    BroadcastStage,
+    Items,
+    LoopStage,
+    MapStage,
+    Range,
+    ReduceStage,
+    ShuffleStage,
+    Source,
+    Spec,
+    Stage,
+    WorkStage,
+)
+from treadle.executors.program import Discard, Keep, PartOutput, Sort, Tail
+from treadle.primitives.errors import UsageError
+from treadle.primitives.files import absolute_uri
+from treadle.primitives.formats import WriteOptions
+
+from ..plan import Barrier, DataRef, Graph, LoopData, NarrowFeed, Node, NodeData, OutputSpec, Policy, StateData
+from . import exchanges, loops, maps
+from .flow import Dataset, Decorators, Flow, nested_paths, why_not_fused
+from .references import (
+    Singles,
+    StageMap,
+    boundary_reference,
+    broadcast_paths,
+    dependencies,
+    expression_paths,
+    inner_references,
+    input_references,
+    is_reference,
+    order_stages,
+    stage_name,
+    topological,
+)
+from .settings import policy_of
+from .sources import Sources
+from .transport import Site
+
+
+class Planner:
+    """What every level of the graph shares."""
+
+    def __init__(self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Any) -> None:
+        self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
+        self.singles = Singles(spec.stages)
+        self.inexact: list[str] = []
+
+    def policy(self, stage: WorkStage) -> Policy:
+        uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
+        decorator = self.functions.get(uses, {}).get("settings", {})
+        return policy_of(stage, self.spec.defaults, decorator, self.sources.count)
+
+    def location(self, uri: str) -> str:
+        """The absolute URI of a place to write to."""
+        return absolute_uri(self.sources.text(uri), self.base)
+
+    def flat(self, stage: MapStage) -> bool:
+        known = self.functions.get(stage.uses, {}).get("flat")
+        return bool(known if stage.flat is None else stage.flat)
+
+
+class GraphPlanner:
+    """One level: the top of the workflow, or the body of a loop."""
+
+    def __init__(self, planner: Planner, stages: StageMap, parent: GraphPlanner | None = None, kept: Any = ()) -> None:
+        self.planner, self.stages, self.parent = planner, stages, parent
+        self.nodes: list[Node] = []
+        self.outputs: dict[str, str] = {}
+        self._open: dict[str, Flow] = {}
+        self._datasets: dict[str, Dataset] = {}
+        self.scattered: dict[str, Dataset] = {}
+        """Shuffle -> its scattered data; also read by per-key reduces when the shuffle is gathered as well."""
+        self._consumers = Counter(
+            name for stage in stages.values() for reference in _readers(stage) if (name := stage_name(reference))
+        )
+        self._consumers.update(name for name in map(stage_name, kept) if name)
+        self._quorum = {
+            stage.input: float(stage.quorum.rstrip("%"))
+            for stage in stages.values()
+            if isinstance(stage, BarrierStage) and float(stage.quorum.rstrip("%")) < 100
+        }
+
+    def plan(self) -> None:
+        for name in topological(self.stages):
+            self._visit(name, self.stages[name])
+
+    def graph(self) -> Graph:
+        for name in list(self._open):
+            self.dataset(name)
+        return Graph(tuple(self._settle(node) for node in self.nodes), self.outputs)
+
+    # -- visiting
+
+    def _visit(self, name: str, stage: Stage) -> None:
+        match stage:
+            case MapStage():
+                flow = maps.map_flow(self, name, stage)
+            case ShuffleStage():
+                exchanges.scatter(self, name, stage)
+                if stage.output or not self._consumers[name]:
+                    self._gather(name, stage)
+                return
+            case BroadcastStage():
+                flow = exchanges.broadcast_flow(self, name, stage)
+            case ReduceStage():
+                flow = exchanges.reduce_flow(self, name, stage)
+            case BarrierStage():
+                self._barrier(name, stage)
+                return
+            case LoopStage():
+                self._loop(name, stage)
+                return
+        self.close(name, stage, flow)
+
+    def close(self, name: str, stage: WorkStage, flow: Flow) -> None:
+        """A stage's flow is complete: keep it open for the one reader that may join it, or make it a segment."""
+        self._write_output(name, stage, flow)
+        self._open[name] = flow
+        if stage.output or self._consumers[name] != 1:
+            self.dataset(name)
+
+    def _barrier(self, name: str, stage: BarrierStage) -> None:
+        quorum = self._quorum.get(stage.input, 100.0)
+        shuffled = self._shuffled(stage.input) if quorum == 100 else None
+        dataset = shuffled or self.reference(stage.input, name)
+        if quorum < 100:
+            self.planner.inexact.append(f"{name}: quorum {stage.quorum}")
+        through = Dataset(dataset.ref, dataset.partitions, dataset.estimate, frozenset({*dataset.nodes, name}))
+        (self.scattered if shuffled else self._datasets)[name] = through
+        node = Barrier(
+            id=name,
+            stages=(name,),
+            data=tuple(sorted(dataset.nodes)),
+            after=tuple(order_stages(stage)),
+            when=stage.when or "",
+            paths=tuple(sorted(nested_paths(expression_paths(stage)))),
+            reasons=(f"waits for {quorum:g}% of {stage.input}; no task of its own",),
+        )
+        self.nodes.append(node)
+
+    def _loop(self, name: str, stage: LoopStage) -> None:
+        self.nodes.append(loops.loop_node(self, name, stage))
+
+    # -- reading
+
+    def read(self, reference: Any, user: str) -> Flow:
+        """A new flow that reads a stage's input partition by partition; sorted where its shuffle says so."""
+        if isinstance(reference, str) and reference.startswith("inputs."):
+            reference = self.planner.sources.dataset_input(reference.split(".")[1])
+        if isinstance(reference, Source | Items | Range):
+            feed, partitions, estimate = self.planner.sources.feed(reference)
+            return Flow(feed, partitions, estimate)
+        shuffled = self._shuffled(reference)
+        dataset = shuffled or self.reference(reference, user)
+        flow = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
+        stage = self.shuffle_of(reference)
+        if shuffled is not None and stage is not None and stage[1].sort:
+            flow.ops.append(Sort(stage[0], exchanges.by_of(stage[1])))
+        return flow
+
+    def join(self, reference: Any, name: str, stage: WorkStage, tolerance: Any = None) -> Flow:
+        """The flow this stage continues: its input's own, if it may join that, or a new one."""
+        producer = stage_name(reference) if isinstance(reference, str) else None
+        policy = self.planner.policy(stage)
+        apart = self._why_apart(producer, name, stage, policy, tolerance)
+        if producer and not apart:
+            flow = self._open.pop(producer)
+            flow.reasons.append(f"{name} runs in the same tasks as {producer}")
+        else:
+            flow = self.read(reference, name)
+            if apart:
+                flow.reasons.append(f"{name} is apart from {producer}: {apart}")
+        self.require(flow, name, stage)
+        flow.policy = policy
+        return flow
+
+    def take_open(self, producer: str | None) -> Flow | None:
+        """The still open flow of a stage, for a reader that ends it with a tail of its own."""
+        return self._open.pop(producer, None) if producer else None
+
+    def state_input(self, reference: str, node_id: str, user: str) -> Dataset:
+        """A loop's initial state as segments' data."""
+        if reference.startswith("inputs."):
+            return self.add(self.read(reference, user), node_id)
+        return self.reference(reference, user)
+
+    def inner(self, loop: LoopStage) -> GraphPlanner:
+        """The planner of a loop's body."""
+        return GraphPlanner(self.planner, loop.stages, self, kept_references(loop))
+
+    def require(self, flow: Flow, name: str, stage: Stage) -> None:
+        """What the stage itself needs: order, conditions, values, broadcasts."""
+        flow.stages.append(name)
+        flow.when = flow.when or stage.when or ""
+        flow.after |= order_stages(stage) - set(flow.stages)
+        flow.paths |= nested_paths(expression_paths(stage))
+        for path in broadcast_paths(stage):
+            self.use_broadcast(flow, ".".join(path), path[1])
+
+    def use_broadcast(self, flow: Flow, path: str, stage: str) -> None:
+        dataset = self.reference(stage, stage)
+        assert isinstance(dataset.ref, NodeData)
+        flow.broadcasts[path] = dataset.ref.nodes[0]
+        flow.data |= dataset.nodes
+        flow.after.discard(stage)
+
+    def reference(self, reference: str, user: str) -> Dataset:
+        """The materialised dataset behind a bare reference (`inputs.x` excepted)."""
+        head, *rest = reference.split(".")
+        if head == "state":
+            single = self.planner.singles.of(reference, user)
+            return Dataset(StateData(rest[0]), 1 if single else 0, 0, frozenset())
+        level: GraphPlanner | None = self
+        while level is not None and head not in level.stages and head not in level._datasets:
+            level = level.parent
+        if level is None:
+            raise UsageError(f"{user}: there is no stage {head}", "Name a stage that can be seen from here.")
+        if isinstance(level.stages.get(head), LoopStage):
+            single = self.planner.singles.of(reference, user)
+            return Dataset(LoopData(head, rest[1]), 1 if single else 0, 0, frozenset({head}))
+        return level.dataset(head)
+
+    def dataset(self, name: str) -> Dataset:
+        """The data of a stage of this level, partition by partition; made a segment now if it was still open."""
+        flow = self._open.pop(name, None)
+        if flow is not None:
+            flow.quorum = self._quorum.get(name, 100.0)
+            self._datasets[name] = self.add(flow, name, self._tail(name, flow))
+        elif name not in self._datasets:
+            stage = self.stages[name]
+            if isinstance(stage, BarrierStage):
+                behind = self.reference(stage.input, name)
+                joined = frozenset({*behind.nodes, name})
+                self._datasets[name] = Dataset(behind.ref, behind.partitions, behind.estimate, joined)
+            elif isinstance(stage, ShuffleStage):
+                self._gather(name, stage)
+        return self._datasets[name]
+
+    def _gather(self, name: str, stage: ShuffleStage) -> None:
+        """Bring a shuffle's partitions together once: it is written out, kept, or read whole."""
+        flow = self.read(name, name)
+        flow.policy, flow.when, flow.stages = self.planner.policy(stage), stage.when or "", [name]
+        flow.quorum = self._quorum.get(name, 100.0)
+        self._write_output(name, stage, flow)
+        self._datasets[name] = self.add(flow, f"{name}.out", self._tail(name, flow))
+
+    def _tail(self, name: str, flow: Flow) -> Tail:
+        return Discard() if flow.output and not self._consumers[name] else Keep()
+
+    def collected(self, reference: Any, name: str, stage: WorkStage) -> Dataset:
+        """The input as segments' data, also when it comes from outside."""
+        if isinstance(reference, str) and not reference.startswith("inputs."):
+            return self.reference(reference, name)
+        flow = self.read(reference, name)
+        flow.policy, flow.when = self.planner.policy(stage), stage.when or ""
+        flow.after = order_stages(stage)
+        return self.add(flow, f"{name}.in")
+
+    def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Any = "plain") -> Dataset:
+        """Make the flow a segment."""
+        self.nodes.append(flow.segment(node_id, self.planner.site, tail))
+        return Dataset(NodeData((node_id,), form), flow.partitions, flow.estimate, frozenset({node_id}))
+
+    # -- shuffles seen through barriers
+
+    def shuffle_of(self, reference: Any) -> tuple[str, ShuffleStage] | None:
+        level: GraphPlanner | None = self
+        name = reference
+        while level is not None and isinstance(name, str):
+            stage = level.stages.get(name)
+            if isinstance(stage, ShuffleStage):
+                return name, stage
+            if isinstance(stage, BarrierStage):
+                name = stage.input
+            else:
+                level = level.parent
+        return None
+
+    def _shuffled(self, reference: Any) -> Dataset | None:
+        level: GraphPlanner | None = self
+        while level is not None:
+            if reference in level.scattered:
+                return level.scattered[reference]
+            level = level.parent
+        return None
+
+    # -- parts
+
+    def _why_apart(self, producer: str | None, name: str, stage: WorkStage, policy: Policy, tolerance: Any) -> str:
+        """Why the stage does not run in its producer's tasks; empty: it does."""
+        if producer not in self._open:
+            return self._why_closed(producer)
+        flow = self._open[producer]
+        if stage.when:
+            return f"{name} has a condition"
+        if self._reaches(flow, dependencies(stage) - set(flow.stages)):
+            return f"{name} also needs what comes after {flow.stages[-1]}"
+        tolerance = tolerance if isinstance(stage, MapStage) else flow.tolerated.get(flow.stages[-1])
+        return why_not_fused(flow, policy, tolerance)
+
+    def _why_closed(self, producer: str | None) -> str:
+        stage = self.stages.get(producer or "")
+        if not isinstance(stage, MapStage | ReduceStage):
+            return ""
+        if self._consumers[producer or ""] > 1:
+            return f"{producer} has several readers"
+        return f"{producer} is written out" if stage.output else "its data is kept"
+
+    def _reaches(self, flow: Flow, names: set[str]) -> bool:
+        """Whether any of `names` depends on a stage of the flow: joining would then be a cycle."""
+        seen: set[str] = set()
+        todo = [name for name in names if name in self.stages]
+        while todo:
+            name = todo.pop()
+            if name in flow.stages:
+                return True
+            if name not in seen:
+                seen.add(name)
+                todo += [other for other in dependencies(self.stages[name]) if other in self.stages]
+        return False
+
+    def _write_output(self, name: str, stage: WorkStage, flow: Flow) -> None:
+        if stage.output is None:
+            return
+        if self.parent is not None:
+            raise UsageError(
+                f"{name}: a stage inside a loop cannot have an output, each iteration would write the same parts",
+                "Carry the data in `state` and write it after the loop.",
+            )
+        output = stage.output
+        uri = self.planner.location(output.uri)
+        columns = tuple((output.columns or {}).items())
+        options = WriteOptions(output.format, columns, output.header, output.delimiter)
+        flow.output = OutputSpec(PartOutput(uri, options), output.if_exists)
+        self.outputs[name] = uri
+
+    def _settle(self, node: Node) -> Node:
+        """Stage ids in `after` become node ids, now that all nodes are known."""
+        stages = set(node.after)
+        nodes = {other.id for other in self.nodes if stages & set(other.stages)}
+        return msgspec.structs.replace(node, after=tuple(sorted(nodes - {node.id} - set(node.data))))
+
+
+def _readers(stage: Stage) -> list[str]:
+    """Every reference through which a stage reads data; a loop's inner stages read too, and keep what they read."""
+    found = input_references(stage)
+    whole = [path[1] for path in broadcast_paths(stage)] + [boundary_reference(stage) or ""]
+    found += [name for name in whole if name for _ in range(2)]
+    if isinstance(stage, LoopStage):
+        data, _ = inner_references(stage)
+        found += [name for name in sorted(data) for _ in range(2)]
+    return found
+
+
+def kept_references(loop: LoopStage) -> list[str]:
+    """What `next` refers to: read again by the next iteration, so never left open."""
+    return [str(value) for value in loop.next.values() if is_reference(value) for _ in range(2)]
+
+
+def dataset_refs(graph: GraphPlanner, stages: Mapping[str, Stage]) -> dict[str, DataRef]:
+    """stage -> its data, for those that left some."""
+    found: dict[str, DataRef] = {}
+    for name in stages:
+        dataset = graph._datasets.get(name) or graph.scattered.get(name)
+        if dataset is not None:
+            found[name] = dataset.ref
+    return found

@@ -1,0 +1,75 @@
+"""Loops: a graph of its own for the body, and the state that is carried round it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from treadle.dsl.expressions import parse, paths
+from treadle.dsl.model import LoopStage
+from treadle.dsl.templates import template_paths
+
+from ..plan import DataRef, Graph, Loop
+from .flow import nested_paths
+from .references import expression_paths, inner_references, is_reference, order_stages
+
+if TYPE_CHECKING:
+    from .graph import GraphPlanner
+
+
+def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
+    state, data = _initial(graph, name, stage)
+    body, next_ = _body(graph, stage)
+    data |= {node for inner in body.nodes for node in inner.data} - {inner.id for inner in body.nodes}
+    _, order = inner_references(stage)
+    return Loop(
+        id=name,
+        stages=(name,),
+        state=state,
+        scalars={key: value for key, value in stage.state.items() if state[key] is None},
+        body=body,
+        next=next_,
+        next_scalars={key: value for key, value in stage.next.items() if next_[key] is None},
+        max_iterations=graph.planner.sources.count(stage.max_iterations),
+        until=stage.until or "",
+        on_exhausted=stage.on_exhausted,
+        data=tuple(sorted(data)),
+        after=tuple(sorted((order_stages(stage) | order) - set(stage.stages))),
+        when=stage.when or "",
+        paths=tuple(sorted(_paths(stage, body))),
+        reasons=("its iterations run inside one activity, with a ledger of their own",),
+    )
+
+
+def _initial(graph: GraphPlanner, name: str, stage: LoopStage) -> tuple[dict[str, DataRef | None], set[str]]:
+    state: dict[str, DataRef | None] = {}
+    data: set[str] = set()
+    for key, value in stage.state.items():
+        state[key] = None
+        if is_reference(value):
+            dataset = graph.state_input(str(value), f"{name}.{key}", name)
+            state[key] = dataset.ref
+            data |= dataset.nodes
+    return state, data
+
+
+def _body(graph: GraphPlanner, stage: LoopStage) -> tuple[Graph, dict[str, DataRef | None]]:
+    body = graph.inner(stage)
+    body.plan()
+    user = next(iter(stage.stages))
+    next_: dict[str, DataRef | None] = {
+        key: body.reference(str(value), user).ref if is_reference(value) else None for key, value in stage.next.items()
+    }
+    return body.graph(), next_
+
+
+def _paths(stage: LoopStage, body: Graph) -> set[str]:
+    """Every run-time value that the loop or anything in it reads."""
+    values: Any = {**stage.next, **stage.state}
+    found = nested_paths(expression_paths(stage) | template_paths(values))
+    if stage.until:
+        found |= nested_paths(paths(parse(stage.until)))
+    for node in body.nodes:
+        found |= set(node.paths)
+        if node.when:
+            found |= nested_paths(paths(parse(node.when)))
+    return found

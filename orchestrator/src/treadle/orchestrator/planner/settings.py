@@ -1,0 +1,46 @@
+"""The settings in force for a stage: stage over `defaults` over decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from treadle.dsl.model import Memory, Retry, Settings, WorkStage
+
+from ..plan import Policy
+
+Count = Callable[[Any], int]
+"""Gives the number behind a literal or a template."""
+
+
+def policy_of(stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any], count: Count) -> Policy:
+    """The policy of a stage; `decorator` holds what `@task` of its function set, by snake_case name."""
+    decorated = Settings.model_validate(
+        {key: value for key, value in decorator.items() if key in Settings.model_fields}
+    )
+
+    def find(name: str) -> Any:
+        candidates = (getattr(source, name) for source in (stage, defaults, decorated))
+        return next((value for value in candidates if value is not None), None)
+
+    retry: Retry = find("retry") or Retry()
+    memory = _memory(find("memory"))
+    return Policy(
+        maximum_attempts=retry.maximum_attempts if stage.idempotent else 1,
+        initial_interval=retry.initial_interval,
+        backoff_coefficient=retry.backoff_coefficient,
+        maximum_interval=retry.maximum_interval,
+        non_retryable=tuple(retry.non_retryable_error_types),
+        timeout=find("timeout") or 0.0,
+        deadline=find("deadline") or 0.0,
+        max_concurrency=count(find("max_concurrency") or 0),
+        memory_start=memory.start if memory else 0,
+        memory_max=(memory.max or memory.start) if memory else 0,
+        executor=find("executor") or "local",
+        idempotent=stage.idempotent,
+        exchange=find("exchange") or "auto",
+    )
+
+
+def _memory(value: Memory | int | None) -> Memory | None:
+    return Memory.model_construct(start=value, max=None) if isinstance(value, int) else value

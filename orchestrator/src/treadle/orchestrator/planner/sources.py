@@ -1,0 +1,105 @@
+"""Feeds from what the outside gives: files, literal items, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from treadle.dsl.model import Batch, Items, Range, Source, StageInput
+from treadle.dsl.templates import render
+from treadle.primitives.errors import UsageError
+from treadle.primitives.files import FileInfo, list_files
+from treadle.primitives.formats import ReadOptions, plan_splits
+from treadle.primitives.partitioning import split_evenly
+
+from ..plan import Feed, FilesFeed, ItemsFeed, RangeFeed
+from ..scope import cut_runs
+
+DEFAULT_PARTITIONS = 256
+"""Most partitions of items, ranges and shuffles when nobody says."""
+
+_stage_input: TypeAdapter[Any] = TypeAdapter(StageInput)
+
+
+class Sources:
+    """Resolves sources once: globs to a listing, templates to values."""
+
+    def __init__(self, env: Mapping[str, Any], base: Path) -> None:
+        self._env, self._base = env, base
+        self._listings: dict[str, list[FileInfo]] = {}
+
+    def count(self, value: Any) -> int:
+        """A number, or the number that a template gives."""
+        found = render(value, self._env)
+        if isinstance(found, bool) or not isinstance(found, int):
+            raise UsageError(f"{value} gives {found!r}, and a whole number is needed here", "Give a number.")
+        return found
+
+    def text(self, value: str) -> str:
+        return str(render(value, self._env))
+
+    def dataset_input(self, name: str) -> Source | Items | Range:
+        """The value of a workflow input of type dataset."""
+        value = self._env["inputs"].get(name)
+        try:
+            found = _stage_input.validate_python(value)
+        except ValidationError as error:
+            raise UsageError(
+                f"input {name} is no dataset: {error.errors()[0]['msg']}",
+                "Give {uri, format}, {items: [...]} or {range: n}.",
+            ) from error
+        if isinstance(found, str):
+            raise UsageError(
+                f"input {name} is text, not a dataset", "Give {uri, format}, {items: [...]} or {range: n}."
+            )
+        return found  # type: ignore[no-any-return]
+
+    def feed(self, source: Source | Items | Range) -> tuple[Feed, int, int]:
+        """(feed, partitions, estimated bytes)."""
+        if isinstance(source, Source):
+            return self._files(source)
+        if isinstance(source, Items):
+            parts = self._partitions(source.partitions, len(source.items))
+            bounds = tuple(split_evenly(len(source.items), parts))
+            return ItemsFeed(tuple(source.items), bounds), parts, 100 * len(source.items)
+        total = self.count(source.range)
+        if total < 0:
+            raise UsageError(f"range: {source.range} gives {total}", "Give a number that is not negative.")
+        parts = self._partitions(source.partitions, total)
+        return RangeFeed(total, parts), parts, 16 * total
+
+    def _partitions(self, given: Any, records: int) -> int:
+        return self.count(given) if given is not None else max(1, min(records, DEFAULT_PARTITIONS))
+
+    def _files(self, source: Source) -> tuple[Feed, int, int]:
+        uri = self.text(source.uri)
+        if uri not in self._listings:
+            self._listings[uri] = list_files(uri, self._base)
+        splits = tuple(
+            split
+            for info in self._listings[uri]
+            for split in plan_splits(info, self._options(source, info), source.split)
+        )
+        return FilesFeed(splits), len(splits), sum(info.size for info in self._listings[uri])
+
+    def _options(self, source: Source, info: FileInfo) -> ReadOptions:
+        packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))
+        record_bytes = self.count(source.record_bytes) if source.record_bytes is not None else 0
+        return ReadOptions(source.format, record_bytes, source.header, source.delimiter, packed)
+
+
+def batched(feed: Feed, batch: Batch, count: Any) -> tuple[Feed, int] | None:
+    """The feed re-cut at plan time, with its partitions; None when the data must be seen first."""
+    if batch.max_bytes is not None or batch.max_items is None:
+        return None
+    longest: int = count(batch.max_items)
+    if isinstance(feed, RangeFeed):
+        runs = cut_runs(split_evenly(feed.count, feed.partitions), longest)
+        return RangeFeed(feed.count, feed.partitions, longest), len(runs)
+    if isinstance(feed, ItemsFeed):
+        runs = cut_runs(feed.bounds, longest)
+        return ItemsFeed(feed.items, tuple(runs)), len(runs)
+    return None

@@ -1,0 +1,89 @@
+"""The asyncio side of a ledger: group commit in the background, and waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from treadle.primitives.errors import StoreError
+
+from .ledger import Fenced, Ledger, Record
+
+WINDOW = 0.05
+"""Seconds that records gather before they are written, unless somebody waits for them."""
+TRIES = 5
+"""Times a passing store error is tried again before the segment fails."""
+
+
+class LedgerWriter:
+    """Appends to a ledger from one event loop. `failed` is called once when the ledger can no longer be written."""
+
+    def __init__(self, ledger: Ledger, failed: Callable[[BaseException], None]) -> None:
+        self.ledger = ledger
+        self._failed = failed
+        self._error: BaseException | None = None
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._busy = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._task = asyncio.get_running_loop().create_task(self._write_behind(), name="ledger writer")
+
+    def append(self, *records: Record) -> None:
+        """Raises what broke the ledger, if anything has."""
+        if self._error is not None:
+            raise self._error
+        self.ledger.append(*records)
+        self._wake.set()
+
+    async def synced(self) -> None:
+        """Return once everything appended so far is written. Raises Fenced or StoreError when it cannot be."""
+        if self._error is not None:
+            raise self._error
+        if not self.ledger.dirty and not self._busy:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._wake.set()
+        self._hurry.set()
+        await waiter
+
+    async def close(self) -> None:
+        """Write what is left, as far as that is possible."""
+        with suppress(StoreError, Fenced):
+            await self.synced()
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _write_behind(self) -> None:
+        while True:
+            await self._wake.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), WINDOW)
+            self._wake.clear()
+            self._hurry.clear()
+            waiters, self._waiters = self._waiters, []
+            self._busy = True
+            error = await self._flush()
+            self._busy = False
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error) if error else waiter.set_result(None)
+            if error is not None:
+                self._error = error
+                self._failed(error)
+                return
+
+    async def _flush(self) -> BaseException | None:
+        for attempt in range(1, TRIES + 1):
+            try:
+                await asyncio.to_thread(self.ledger.flush)
+                return None
+            except StoreError as error:
+                if attempt == TRIES or not getattr(error, "retryable", False):
+                    return error
+                await asyncio.sleep(0.1 * 2**attempt)
+            except Exception as error:  # noqa: BLE001  # Fenced, or a defect: the owner must hear of it
+                return error
+        return None
