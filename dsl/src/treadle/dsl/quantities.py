@@ -6,12 +6,13 @@ A bare number is refused: `timeout: 30` has been read as seconds, milliseconds a
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_UNIT_BYTES = {
+_UNIT_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SIZE_UNITS = {
     "B": 1,
     "KiB": 2**10,
     "MiB": 2**20,
@@ -21,40 +22,41 @@ _UNIT_BYTES = {
     "MB": 10**6,
     "GB": 10**9,
 }
-_DURATION = r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+"
-_SIZE = r"\d+(?:\.\d+)?(?:B|KiB|MiB|GiB|TiB|KB|MB|GB)"
+_DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+"
+_SIZE = r"([0-9]+(?:\.[0-9]+)?)(B|KiB|MiB|GiB|TiB|KB|MB|GB)"
 
 
 def parse_duration(text: Any) -> float:
     """Seconds of `1h30m`; raises ValueError for anything without units."""
     if not isinstance(text, str) or not re.fullmatch(_DURATION, text):
         raise ValueError(f"a duration needs a unit, such as 30s, 5m or 1h30m; got {text!r}")
-    pairs = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in pairs)
+    pairs = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
+    return float(sum(Decimal(number) * _UNIT_MILLISECONDS[unit] for number, unit in pairs) / 1000)
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest text that parses back to the same number of seconds."""
+    """Text in the largest unit that divides `seconds`; it parses back to the same number."""
+    milliseconds = Decimal(repr(float(seconds))) * 1000
     for unit in ("d", "h", "m", "s"):
-        if seconds >= _UNIT_SECONDS[unit] and seconds % _UNIT_SECONDS[unit] == 0:
-            return f"{int(seconds // _UNIT_SECONDS[unit])}{unit}"
-    millis = round(seconds * 1000, 6)
-    return f"{int(millis) if millis == int(millis) else millis}ms"
+        count, rest = divmod(milliseconds, _UNIT_MILLISECONDS[unit])
+        if count and not rest:
+            return f"{count:f}{unit}"
+    return f"{milliseconds.normalize():f}ms"
 
 
 def parse_size(text: Any) -> int:
-    """Bytes of `64MiB`; raises ValueError for anything without a unit."""
-    if not isinstance(text, str) or not re.fullmatch(_SIZE, text):
+    """Bytes of `64MiB`, rounded down; raises ValueError for anything without a unit."""
+    match = re.fullmatch(_SIZE, text) if isinstance(text, str) else None
+    if match is None:
         raise ValueError(f"a size needs a unit, such as 64MiB or 1GB; got {text!r}")
-    number, unit = re.fullmatch(r"([\d.]+)([A-Za-z]+)", text).groups()  # type: ignore[union-attr]
-    return int(float(number) * _UNIT_BYTES[unit])
+    return int(Decimal(match[1]) * SIZE_UNITS[match[2]])
 
 
 def format_size(size: int) -> str:
     """The largest binary unit that divides `size`."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if size and size % _UNIT_BYTES[unit] == 0:
-            return f"{size // _UNIT_BYTES[unit]}{unit}"
+        if size and size % SIZE_UNITS[unit] == 0:
+            return f"{size // SIZE_UNITS[unit]}{unit}"
     return f"{size}B"
 
 

@@ -124,7 +124,7 @@ class _Composer:
 
     def _scalar(self, event: Any) -> _Node:
         span = _span(event)
-        plain = event.style is None
+        plain = event.style in (None, "")
         try:
             value = resolve(event.value, event.tag, plain)
         except UnsupportedTag as error:

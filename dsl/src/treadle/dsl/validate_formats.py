@@ -1,0 +1,65 @@
+"""File formats: options that belong to another format, and records a format cannot hold."""
+
+from __future__ import annotations
+
+from .diagnostics import Path, one_of
+from .graph import Graph, Node, inputs_of
+from .graph_kinds import output_kind
+from .model import Output, Source
+from .validate_report import Report
+
+_TEXTUAL = ("text", "jsonl", "csv")
+
+
+def check_source(report: Report, path: Path, source: Source) -> None:
+    """Options of a source fit its format."""
+    if source.format == "fixed" and source.record_bytes is None:
+        report.add(
+            "T211", path, "the format fixed needs `recordBytes`", "write the bytes of one record: `recordBytes: 100`"
+        )
+    _only(report, path, source, "record_bytes", "recordBytes", ("fixed",))
+    _only(report, path, source, "header", "header", ("csv",))
+    _only(report, path, source, "delimiter", "delimiter", ("csv",))
+    _only(report, path, source, "compression", "compression", _TEXTUAL)
+    if "split" in source.model_fields_set and source.split == 0:
+        report.add("T015", (*path, "split"), "'split' must be more than nothing")
+
+
+def _only(report: Report, path: Path, options: Source | Output, field: str, key: str, formats: tuple[str, ...]) -> None:
+    if field in options.model_fields_set and getattr(options, field) is not None and options.format not in formats:
+        message = f"'{key}' belongs to the format {one_of(formats)}, and this is {options.format}"
+        report.add("T211", (*path, key), message, "remove it", key=True)
+
+
+def check_files(graph: Graph, report: Report, node: Node) -> None:
+    """Sources and output of a stage."""
+    for below, item in inputs_of(node.stage):
+        if isinstance(item, Source):
+            check_source(report, (*node.path, *below), item)
+    output: Output | None = getattr(node.stage, "output", None)
+    if output is not None:
+        _check_output(graph, report, node, output)
+
+
+def _check_output(graph: Graph, report: Report, node: Node, output: Output) -> None:
+    path: Path = (*node.path, "output")
+    _only(report, path, output, "header", "header", ("csv",))
+    _only(report, path, output, "delimiter", "delimiter", ("csv",))
+    _only(report, path, output, "columns", "columns", ("csv", "parquet"))
+    if output.columns == {}:
+        report.add("T015", (*path, "columns"), "'columns' names no column", "name at least one, or leave it out")
+    kind = output_kind(graph, node)
+    if kind is None:
+        return
+    if output.format in ("npy", "fixed") and kind != "array":
+        words = "Python objects" if kind == "objects" else "tables"
+        message = f"{output.format} holds arrays, and this stage gives {words}"
+        report.add("T212", (*path, "format"), message, "return an array from a map with `per: partition`, or use jsonl")
+    elif output.format in _TEXTUAL and kind == "array":
+        message = f"{output.format} cannot hold the rows of arrays"
+        report.add(
+            "T212", (*path, "format"), message, "use npy, fixed or parquet, or turn rows into objects with a map"
+        )
+    elif output.format == "parquet" and kind == "objects" and output.columns is None:
+        hint = "write them in order: `columns: {word: string, count: int64}`"
+        report.add("T213", path, "Parquet from Python objects needs the names and types of its columns", hint, key=True)
