@@ -1,0 +1,163 @@
+"""Which files of a project a module needs: imports followed by reading the sources, without running them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import pickletools
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from treadle.primitives.errors import UsageError
+
+_SKIPPED_SUFFIXES = (".pyc", ".pyo")
+_INSTALLED = ("site-packages", "dist-packages")
+_ENGINE = "treadle"
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+class Project:
+    """The modules below `roots` that were asked for, with all they import; others are noted as third-party."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = [root.resolve() for root in roots]
+        self.modules: set[str] = set()
+        self.files: dict[str, Path] = {}
+        """Path below the folder of imports -> file."""
+        self._foreign: set[str] = set()
+
+    def require(self, module: str, wanted_by: str) -> None:
+        """Include the module; raises UsageError when it is neither the project's nor installed."""
+        self.include(module)
+        top = module.partition(".")[0]
+        if top in self._foreign and _find_spec(top) is None:
+            raise UsageError(
+                f"no module {top!r} ({wanted_by})", "Put it beside the workflow file, or install the package it is in."
+            )
+
+    def include(self, module: str) -> None:
+        """Include the top-level module or package that `module` is in, if it is the project's, and what it imports."""
+        pending = [module.partition(".")[0]]
+        while pending:
+            name = pending.pop()
+            if name in self.modules or name in self._foreign or name == _ENGINE:
+                continue
+            place = self._locate(name)
+            if place is None:
+                self._foreign.add(name)
+                continue
+            self.modules.add(name)
+            pending += self._add(place)
+
+    def _add(self, place: Path) -> Iterator[str]:
+        """Take the files of a module or package; the top-level names they import."""
+        for file in [place] if place.is_file() else _package_files(place):
+            self.files[file.relative_to(place.parent).as_posix()] = file
+            if file.suffix == ".py":
+                yield from imported_names(file)
+
+    def _locate(self, name: str) -> Path | None:
+        """The file or folder of a top-level module, when it is below a root."""
+        for root in self._roots:
+            place = _below(root, name)
+            if place is not None:
+                _refuse_shadow(name, place)
+                return place
+        return None if name in sys.stdlib_module_names else self._locate_on_path(name)
+
+    def _locate_on_path(self, name: str) -> Path | None:
+        """A module found the way Python does (an editable install, say) that is the project's nevertheless."""
+        spec = _find_spec(name)
+        if spec is None:
+            return None
+        folders = list(spec.submodule_search_locations or ())
+        place = Path(folders[0]) if folders else Path(spec.origin or "")
+        resolved = place.resolve()
+        ours = any(resolved.is_relative_to(root) for root in self._roots)
+        return resolved if ours and place.exists() and not _is_installed(resolved) else None
+
+    def distributions(self) -> dict[str, str]:
+        """Third-party distribution -> version, of the modules imported from outside of the project."""
+        foreign = self._foreign - sys.stdlib_module_names
+        if not foreign:
+            return {}
+        providers = metadata.packages_distributions()
+        names = {distribution for module in foreign for distribution in providers.get(module, ())}
+        return {name: metadata.version(name) for name in sorted(names)}
+
+
+def imported_names(file: Path) -> Iterator[str]:
+    """Top-level names of what the source imports absolutely, anywhere in it. Raises UsageError for bad syntax."""
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}", "Correct it, or move it out of the package.") from error
+    for node in ast.walk(tree):
+        for name in _names(node):
+            yield name.partition(".")[0]
+
+
+def _names(node: ast.AST) -> list[str]:
+    match node:
+        case ast.Import(names):
+            return [alias.name for alias in names]
+        case ast.ImportFrom(module=str(module), level=0):
+            return [module]
+        case ast.Call(func=ast.Name(id="import_module" | "__import__"), args=[ast.Constant(value=str(name)), *_]):
+            return [name]
+        case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+            return [name]
+    return []
+
+
+def names_in_pickle(data: bytes) -> set[str]:
+    """Whatever in a pickle may be the name of a module: it is read, not loaded."""
+    arguments = (argument for _, argument, _ in pickletools.genops(data) if isinstance(argument, str))
+    return {name.partition(".")[0] for name in arguments if _NAME.fullmatch(name)}
+
+
+def _below(root: Path, name: str) -> Path | None:
+    """As Python would find it in `root`: a package, a module, then a folder with sources (a namespace package)."""
+    folder, module = root / name, root / f"{name}.py"
+    if (folder / "__init__.py").is_file():
+        return folder
+    if module.is_file():
+        return module
+    return folder if folder.is_dir() and any(folder.rglob("*.py")) and not _is_venv(folder) else None
+
+
+def _refuse_shadow(name: str, place: Path) -> None:
+    if name in sys.stdlib_module_names:
+        raise UsageError(
+            f"{place} has the name of the module {name!r} of the standard library", "Give it another name."
+        )
+
+
+def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a module of this name was made by hand
+        return None
+
+
+def _is_installed(place: Path) -> bool:
+    return any(part in _INSTALLED for part in place.parts)
+
+
+def _is_venv(folder: Path) -> bool:
+    return (folder / "pyvenv.cfg").is_file()
+
+
+def _package_files(folder: Path) -> Iterator[Path]:
+    """Every file of a package, sorted; not what is hidden, compiled, or in a virtual environment."""
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_dir():
+            if not entry.is_symlink() and not _is_venv(entry):
+                yield from _package_files(entry)
+        elif entry.is_file() and entry.suffix not in _SKIPPED_SUFFIXES:
+            yield entry

@@ -1,0 +1,121 @@
+"""What a user function may ask about the attempt it is part of: `def f(record, *, context: Context)`."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.primitives import trust
+from treadle.primitives.errors import MissingError
+
+from .program import Job
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from treadle.primitives.store import Store
+
+_PROGRESS_INTERVAL = 1.0
+"""Seconds between two lines of progress in the log."""
+
+
+class Checkpoint:
+    """A few bytes that outlive the attempt: the next attempt at the same partition of the same stage loads them.
+
+    The last `save` wins. A function that uses it must give the same result from every checkpoint it saves.
+    """
+
+    def __init__(self, store: Store, key: bytes, name: str) -> None:
+        self._store, self._key, self._name = store, key, name
+
+    def load(self) -> bytes | None:
+        """What was saved last, or None. Raises CorruptError when it is not what `save` wrote, or StoreError."""
+        try:
+            data = self._store.get(self._name)
+        except MissingError:
+            return None
+        return bytes(trust.unseal(self._key, self._name, data))
+
+    def save(self, data: bytes) -> None:
+        """Keep `data` durably, instead of what was saved before. Raises StoreError."""
+        self._store.put(self._name, trust.seal(self._key, self._name, data))
+
+
+class Context:
+    """One stage's view of one attempt at one partition."""
+
+    def __init__(self, job: Job, stage: str, partition: int, attempt: int, store: Store, key: bytes) -> None:
+        self.run = job.run
+        self.workflow = job.workflow
+        self.started = job.started
+        """First start of the run, RFC 3339, UTC; the same on every attempt and resumption."""
+        self.seed = job.seed
+        self.stage = stage
+        """With its iteration path, such as `lloyd[3].assign`."""
+        self.partition = partition
+        self.attempt = attempt
+        self._store, self._key = store, key
+        self._reported = 0.0
+
+    @cached_property
+    def rng(self) -> Generator:
+        """A NumPy generator seeded by (seed of the spec; stage, iteration path, partition) and nothing else."""
+        from treadle.primitives import seeds
+
+        return seeds.rng(self.seed, self.stage, self.partition)
+
+    @cached_property
+    def logger(self) -> logging.Logger:
+        """Writes to the log of the attempt."""
+        return attempt_logger(f"{self.stage}[{self.partition}]")
+
+    def progress(self, done: int, total: int | None = None) -> None:
+        """Note in the log, at most once a second, how far the function is."""
+        now = time.monotonic()
+        if now - self._reported >= _PROGRESS_INTERVAL:
+            self._reported = now
+            self.logger.info("progress %d%s", done, "" if total is None else f"/{total}")
+
+    @cached_property
+    def tmp(self) -> Path:
+        """An empty folder of this attempt's own, removed after it."""
+        return Path(tempfile.mkdtemp(prefix="treadle-"))
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        name = f"runs/{self.run}/checkpoints/{self.stage}/{self.partition}"
+        return Checkpoint(self._store, self._key, name)
+
+    def close(self) -> None:
+        """Remove the temporary folder, if there is one."""
+        if "tmp" in self.__dict__:
+            shutil.rmtree(self.tmp, ignore_errors=True)
+
+
+class _AttemptLog(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to what `sys.stderr` is at that moment: the log of the attempt under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        import sys
+
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+_handler = _AttemptLog()
+
+
+def attempt_logger(name: str) -> logging.Logger:
+    """A logger outside the logging tree, so that nothing configured elsewhere changes what it does."""
+    logger = logging.Logger(name, logging.INFO)
+    logger.addHandler(_handler)
+    return logger

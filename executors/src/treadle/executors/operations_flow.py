@@ -1,0 +1,94 @@
+"""A partition on its way through a chain of operations: parts of one kind, made when they are asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from treadle.primitives import codec
+from treadle.primitives.references import Kind
+
+_BATCH_BYTES = 1 << 20
+_BATCH_RECORDS = 1024
+
+
+@dataclass
+class Flow:
+    """Records as a sequence of parts (lists, tables or arrays); the parts can be gone through once."""
+
+    kind: Kind
+    parts: Iterable[Any]
+    sources: bool = False
+    """The parts are the source partitions, not just pieces."""
+    inputs: tuple[Flow, ...] = ()
+    """The inputs of a shuffle apart, for a reduce that keeps them so; `parts` is then empty."""
+
+
+def objects(records: list[Any]) -> Flow:
+    return Flow("objects", (records,))
+
+
+def whole(flow: Flow) -> Any:
+    """The partition as one list, table or array."""
+    parts = flow.parts if isinstance(flow.parts, tuple) else tuple(flow.parts)
+    if len(parts) == 1:
+        return parts[0]
+    if flow.kind == "objects":
+        return list(chain.from_iterable(parts))
+    return codec.concat(flow.kind, parts)
+
+
+def batches(flow: Flow) -> Iterator[list[Any]]:
+    """The records as lists; those of a table are dicts, of an array its elements."""
+    if flow.kind == "objects":
+        return iter(flow.parts)
+    cut = _table_rows if flow.kind == "table" else _array_rows
+    return chain.from_iterable(map(cut, flow.parts))
+
+
+def records(flow: Flow) -> Iterator[Any]:
+    return chain.from_iterable(batches(flow))
+
+
+def _table_rows(table: Any) -> Iterator[list[Any]]:
+    for batch in table.to_batches(max_chunksize=_BATCH_RECORDS):
+        yield batch.to_pylist()
+
+
+def _array_rows(array: Any) -> Iterator[list[Any]]:
+    for start in range(0, len(array), _BATCH_RECORDS):
+        yield list(array[start : start + _BATCH_RECORDS])
+
+
+def next_size(batch: list[Any], size: int) -> int:
+    """How many records the next batch of a lazy chain may hold: few while records are large."""
+    if not batch:
+        return size
+    if sys.getsizeof(batch[-1]) * len(batch) > _BATCH_BYTES:
+        return max(1, size // 2)
+    return min(2 * size, _BATCH_RECORDS)
+
+
+class Values(Iterator[Any]):
+    """An iterator of records that can also give what is left of them as source partitions."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._kind, self._sources = flow.kind, flow.sources
+        self._parts = iter(flow.parts)
+        self._records = records(Flow(flow.kind, self._parts))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._records
+
+    def __next__(self) -> Any:
+        return next(self._records)
+
+    def partitions(self) -> Iterator[Any]:
+        """The source partitions that were not begun, each as its list, table or array."""
+        if not self._sources:
+            parts = tuple(self._parts) if self._kind != "objects" else (list(self._records),)
+            return iter((whole(Flow(self._kind, parts)),) if parts else ())
+        return map(list, self._parts) if self._kind == "objects" else self._parts

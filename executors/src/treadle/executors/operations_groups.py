@@ -1,0 +1,63 @@
+"""Folds and groups of values by their keys, in the order of first occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from datetime import date
+from typing import Any
+from uuid import UUID
+
+from treadle.primitives.keys import canonical, identity
+
+_SELF = {type(None), bool, int, str, bytes, date, UUID}
+"""Types whose keys are their own identity (primitives.keys.identity)."""
+
+
+def plain(keys: Any) -> Sequence[Any]:
+    """The keys as canonical Python values."""
+    kinds = set(map(type, keys)) if isinstance(keys, list) else None
+    if kinds is not None and kinds <= _SELF:
+        return keys  # type: ignore[no-any-return]
+    return [canonical(key) for key in keys]
+
+
+def identities(keys: Sequence[Any]) -> Sequence[Hashable]:
+    """A hashable value for each canonical key: equal for the same key."""
+    return keys if set(map(type, keys)) <= _SELF else [identity(key) for key in keys]
+
+
+def fold(keys: Sequence[Any], values: Iterable[Any], combine: Callable[[Any, Any], Any]) -> list[tuple[Any, Any]]:
+    """(first key, left fold of its values) for each key; `keys` are canonical."""
+    names = identities(keys)
+    folded: dict[Hashable, Any] = {}
+    first: dict[Hashable, Any] = {}
+    for name, key, value in zip(names, keys, values, strict=True):
+        if name in folded:
+            folded[name] = combine(folded[name], value)
+        else:
+            folded[name], first[name] = value, key
+    return [(first[name], value) for name, value in folded.items()]
+
+
+def group(keys: Sequence[Any], values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:
+    """(first key, its values) for each key; `keys` are canonical."""
+    groups: dict[Hashable, tuple[Any, list[Any]]] = {}
+    for name, key, value in zip(identities(keys), keys, values, strict=True):
+        if name in groups:
+            groups[name][1].append(value)
+        else:
+            groups[name] = (key, [value])
+    return list(groups.values())
+
+
+def joint_groups(
+    inputs: Sequence[tuple[Sequence[Any], Iterable[Any]]],
+) -> list[tuple[Any, list[list[Any]]]]:
+    """(first key, its values in each input) for each key of any input; the inputs are (canonical keys, values)."""
+    groups: dict[Hashable, tuple[Any, list[list[Any]]]] = {}
+    for index, (keys, values) in enumerate(inputs):
+        for name, key, value in zip(identities(keys), keys, values, strict=True):
+            if name not in groups:
+                groups[name] = (key, [[] for _ in inputs])
+            groups[name][1][index].append(value)
+    return list(groups.values())
