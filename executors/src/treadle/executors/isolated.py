@@ -7,6 +7,7 @@ size and answers with one. Reports are seen when it ends. What runs here needs n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from .interface import Capabilities
 from .isolated_payload import KEY_VARIABLE, MEMORY_VARIABLE, PAYLOAD_LIMIT, decode_response, encode_request, secrets_of
 from .local_child import ChildProcess, Death
 from .local_failures import TIMED_OUT, failure_at_death
+from .local_guard import Guard
 from .program import Report, Task
 from .worker_environment import FIXED
 
@@ -84,6 +86,7 @@ class IsolatedSlot:
 
     async def _invoke(self, task: Task, request: bytes) -> tuple[Death, bytes]:
         with (
+            contextlib.closing(Guard()) as guard,
             tempfile.TemporaryDirectory(prefix="treadle-attempt-") as folder,
             tempfile.TemporaryFile() as stdin,
             tempfile.TemporaryFile() as stdout,
@@ -93,6 +96,7 @@ class IsolatedSlot:
             self._child = ChildProcess(
                 [sys.executable, "-P", "-m", "treadle.executors.isolated_worker"],
                 self._environment,
+                guard,
                 stdin=stdin.fileno(),
                 stdout=stdout.fileno(),
                 folder=folder,

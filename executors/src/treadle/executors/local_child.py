@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from . import limits
+from .local_guard import Guard
 from .worker_log import open_log, read_tail
 
 
@@ -47,6 +48,7 @@ class ChildProcess:
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
+        guard: Guard,
         *,
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
@@ -58,6 +60,7 @@ class ChildProcess:
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[Death] = self._loop.create_future()
         self._at_exit = at_exit
+        self._guard = guard
         self._killed = ""
         self._oom_kills = limits.oom_kills()
         self._log = open_log()
@@ -75,6 +78,7 @@ class ChildProcess:
         except BaseException:
             os.close(self._log)
             raise
+        guard.watch(self.pid)
         self._exit = os.pidfd_open(self.pid)
         self._loop.add_reader(self._exit, self._exited)
 
@@ -113,6 +117,7 @@ class ChildProcess:
     def _exited(self) -> None:
         """Reap it: first the group, while its zombie keeps the id from being given to another."""
         self._kill_group()
+        self._guard.forget(self.pid)
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self._loop.remove_reader(self._exit)

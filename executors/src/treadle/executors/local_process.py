@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from .local_child import ChildProcess, Death
+from .local_guard import Guard
 from .program import Failure, Outcome
 from .worker_messages import Done, FrameBuffer, FrameEncoder, Ready, Reply, Setup
 
@@ -27,7 +28,7 @@ def _ignore(event: Event) -> None:
 class WorkerProcess:
     """One running worker. `listener` gets what it says, and at last its Death."""
 
-    def __init__(self, setup: Setup, environment: Mapping[str, str]) -> None:
+    def __init__(self, setup: Setup, environment: Mapping[str, str], guard: Guard) -> None:
         self.listener: Callable[[Event], None] = _ignore
         self.bundle: str | None = None
         """Digest of the bundle it has imported from; None: it has run nothing."""
@@ -39,7 +40,7 @@ class WorkerProcess:
         self._socket, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-P", "-m", "treadle.executors.worker", str(theirs.fileno())]
-            self.child = ChildProcess(command, environment, pass_fds=[theirs.fileno()], at_exit=self._hang_up)
+            self.child = ChildProcess(command, environment, guard, pass_fds=[theirs.fileno()], at_exit=self._hang_up)
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket, self._readable)
         self.child.death.add_done_callback(lambda death: self.listener(death.result()))
