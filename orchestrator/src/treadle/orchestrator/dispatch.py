@@ -174,6 +174,12 @@ class Dispatch:
         self._running[slot] = deque(chosen)
         return Assignment(tuple(self._attempt(p) for p in chosen), memory)
 
+    def unknown(self, partition: int, attempt: int) -> None:
+        """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
+        how = "the driver died while it ran, and the stage is not idempotent"
+        text = "its outcome is unknown; check the effect, then: treadle resume --assume done|retry"
+        self._fail(Failure(partition, attempt, FailureClass.UNKNOWN_OUTCOME, how, message=text, retryable=False))
+
     def done(self, slot: str, outcome: Outcome) -> bool:
         """The slot delivered; False when the outcome is not wanted any more."""
         running = self._running.get(slot)

@@ -3,8 +3,8 @@
 A ledger is a chain of numbered objects, each made with create-if-absent and sealed with the run's key. The number
 makes the order total: of two writers that want the same number one wins, and the other reads what it lost to. A writer
 opens an **epoch** by appending an epoch record; a writer that finds a higher epoch at its next number is fenced and
-stops, and whatever it had not appended by then was never committed. So two dispatchers on one segment are harmless (a stalled
-driver, a late heartbeat), on any store with create-if-absent, and no lock is held by anyone who could sleep with it.
+stops, and whatever it had not appended by then was never committed. So two dispatchers on one segment are harmless (a
+stalled driver, a late heartbeat), on any store with create-if-absent, and no lock is held by anyone who could sleep.
 The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020); docs/decisions/0004 says why not one file.
 
 Records are grouped: `append` buffers, `flush` writes one object. On a file store an object is synced before it is

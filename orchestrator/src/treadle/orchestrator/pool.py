@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from treadle.executors import Executor, Slot
+from treadle.executors.interface import Executor, Slot
 from treadle.executors.program import Report, Task
 
 
@@ -16,6 +16,9 @@ class Client(Protocol):
 
     def offer(self, slot: str) -> Task | None:
         """A task for the free slot, or None when there is none now."""
+
+    async def ready(self) -> None:
+        """Return when a task just offered may start."""
 
     def report(self, slot: str, report: Report) -> None:
         """A partition of the slot's task ended."""
@@ -70,6 +73,7 @@ class SlotPool:
     async def _run(self, slot: Slot, client: Client, task: Task) -> None:
         error: BaseException | None = None
         try:
+            await client.ready()
             await slot.run(task, _reporter(client, slot.name))
         except asyncio.CancelledError as cancelled:
             error = cancelled

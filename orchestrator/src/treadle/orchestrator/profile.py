@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 10.0
 """Seconds; the SDK itself would wait for a silent host far longer."""
 
+SDK_DEFAULT = "default"
+"""The SDK's name for the profile that it uses when none is named."""
+
 
 class Settings(BaseModel):
     """A table of `profiles.toml`: an unknown key is refused."""
@@ -108,7 +111,7 @@ def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str]
     name = name or environ.get("TREADLE_PROFILE") or None
     table = _table(home.profiles, name) if name else {}
     if "temporal" not in table and _sdk_is_configured(environ):
-        table["temporal"] = {"config_profile": environ.get("TEMPORAL_PROFILE") or "default"}
+        table["temporal"] = {"config_profile": environ.get("TEMPORAL_PROFILE") or SDK_DEFAULT}
     if store := environ.get("TREADLE_STORE"):
         table["store"] = store
     try:
@@ -197,7 +200,8 @@ def _sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
     from temporalio.envconfig import ClientConfigProfile
 
     try:
-        return ClientConfigProfile.load(name, override_env_vars=environ)
+        # Named explicitly, the default profile would have to be in a file; unnamed, variables are enough.
+        return ClientConfigProfile.load(None if name == SDK_DEFAULT else name, override_env_vars=environ)
     except RuntimeError as error:
         raise UsageError(
             f"Temporal's own configuration is refused: {error}", "Mend TEMPORAL_* or temporal.toml."
@@ -211,7 +215,7 @@ def _sdk_is_configured(environ: Mapping[str, str]) -> bool:
         return False
     if environ.get("TEMPORAL_PROFILE"):
         return True
-    return bool(_sdk_profile("default", environ).to_client_connect_config())
+    return bool(_sdk_profile(SDK_DEFAULT, environ).to_client_connect_config())
 
 
 def _default_config_file(environ: Mapping[str, str]) -> Path:

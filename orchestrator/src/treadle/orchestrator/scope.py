@@ -9,7 +9,7 @@ from typing import Any
 from treadle.executors.program import BlockInput, ItemSplit, PartitionInput, RangeSplit
 from treadle.primitives.errors import InternalError
 from treadle.primitives.partitioning import split_evenly
-from treadle.primitives.references import Slice
+from treadle.primitives.references import BlockRef, Slice
 
 from .plan import (
     AllFeed,
@@ -76,9 +76,13 @@ def partition_inputs(data: Data, find: FindManifest) -> list[BlockInput]:
     manifests = [find(segment) for segment in data.segments]
     if data.form == "scattered":
         return _gather(manifests)
-    blocks = [outcome.block for manifest in manifests for outcome in manifest.outcomes]
-    slices = [block.slice(part) for block in blocks if block is not None for part in range(len(block.parts))]
-    return [BlockInput(((one,),)) for one in slices]
+    rows = [_parts(outcome.block) for manifest in manifests for outcome in manifest.outcomes]
+    return [BlockInput((one,)) for row in rows for one in row]
+
+
+def _parts(block: BlockRef | None) -> list[tuple[Slice, ...]]:
+    """One row of slices for each part; a partition that left no block is empty."""
+    return [()] if block is None else [(block.slice(part),) for part in range(len(block.parts))]
 
 
 def _gather(manifests: Sequence[Manifest]) -> list[BlockInput]:

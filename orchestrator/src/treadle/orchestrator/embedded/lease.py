@@ -91,9 +91,10 @@ class DriverLease:
         while not asked.is_set():
             if idle_seconds() >= limit and self._no_clients():
                 return "idle"
-            await self._care()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asked.wait(), interval)
+                break
+            await self._care()
         return "signal"
 
     def close(self) -> None:

@@ -210,7 +210,5 @@ def _tree(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
         dataset = graph.add(flow, f"{name}.level{level}")
     root = _collect(graph, name, stage, dataset)
     root.ops.append(_whole(name, stage, fan_in))
-    root.reasons.append(
-        f"a tree of fan-in {fan_in}: leaves in the producers' tasks, {level} levels, the rest at once"
-    )
+    root.reasons.append(f"a tree of fan-in {fan_in}: leaves in the producers' tasks, {level} levels, the rest at once")
     return root
