@@ -1,0 +1,33 @@
+"""Every claim of `treadle.executors.interface`, as tests for any executor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from treadle.executors.interface import Executor
+
+from .suite_failures import FailureTests
+from .suite_lifetime import LifetimeTests
+from .suite_outcomes import OutcomeTests
+from .workbench import Place, Workbench
+
+
+class ExecutorTests(OutcomeTests, FailureTests, LifetimeTests):
+    """A subclass gives the fixture `executor`: two slots, started, the secret SECRET, stopped at the end."""
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        """A file store, a key and a host folder; give another to test with another store."""
+        place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"))
+        place.run_key("")  # makes the key
+        return place
+
+    @pytest.fixture
+    async def executor(self) -> Executor:
+        raise NotImplementedError("give a fixture `executor`")
+
+    @pytest.fixture
+    def bench(self, executor: Executor, place: Place, tmp_path: Path) -> Workbench:
+        return Workbench(executor, place, tmp_path)

@@ -1,0 +1,24 @@
+"""The local executor keeps every promise of the executor interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from treadle.executors.local import LocalExecutor
+from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing.workbench import SECRET
+
+
+class TestLocalExecutor(ExecutorTests):
+    @pytest.fixture
+    async def executor(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalExecutor]:
+        monkeypatch.setenv("TEMPORAL_API_KEY", "not for workers")
+        monkeypatch.setenv("TREADLE_SECRET_TOKEN", SECRET[1])
+        executor = LocalExecutor(
+            run_key=place.run_key, slots=2, host_root=place.host_root, secrets=dict([SECRET]).__getitem__
+        )
+        await executor.start()
+        yield executor
+        await executor.stop()
