@@ -132,7 +132,7 @@ class Blocks:
             path, where = self._host.root / self._run / slice.name, "of this host"
         if path is None:
             return self._store.get_range(name, part.offset, part.length)
-        with border(where, slice.name):
+        with border(where, slice.name, reading=True):
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]

@@ -40,6 +40,8 @@ def _are_frozen(values: Iterable[Any]) -> bool:
             return False
         if any(cls.__name__ == "ndarray" for cls in types) and not all(map(_is_frozen_array, _arrays(values))):
             return False
+        if not types & _NESTED:
+            return True
         nested = values if met <= _NESTED else [value for value in values if type(value) in _NESTED]
         values = list(chain.from_iterable(nested))
     return True

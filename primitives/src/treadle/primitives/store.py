@@ -15,6 +15,7 @@ import stat
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -129,11 +130,11 @@ class FileStore(Store):
             return create_file(self.path(name), _buffers(data))
 
     def get(self, name: str) -> bytes:
-        with border(self.url, name):
+        with border(self.url, name, reading=True):
             return self.path(name).read_bytes()
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        with border(self.url, name):
+        with border(self.url, name, reading=True):
             return read_range(self.path(name), start, length)
 
     def head(self, name: str) -> ObjectInfo | None:
@@ -170,8 +171,8 @@ class FileStore(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            with border(self.url, name):
-                self.path(name).unlink(missing_ok=True)
+            with border(self.url, name), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                self.path(name).unlink()
 
     def delete_prefix(self, prefix: str) -> None:
         with border(self.url, prefix):

@@ -64,13 +64,18 @@ _RETRYABLE_ERRNO = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.E
 
 
 @contextlib.contextmanager
-def border(url: str, name: str = "") -> Iterator[None]:
-    """Raise MissingError or StoreError, caused by the foreign error, for whatever the store at `url` raises inside."""
+def border(url: str, name: str = "", *, reading: bool = False) -> Iterator[None]:
+    """Raise MissingError or StoreError, caused by the foreign error, for whatever the store at `url` raises inside.
+
+    Reading, a folder where a file should be, or a file where a folder should be, means that the object is missing.
+    """
     try:
         yield
     except TreadleError:
         raise
     except OSError as error:
+        if error.errno == errno.ENOENT or (reading and error.errno in (errno.EISDIR, errno.ENOTDIR)):
+            raise missing(url, name) from error
         if error.errno is None:
             raise _of_object_store(error, url, name) from error
         raise _of_file_system(error, url, name) from error
@@ -78,9 +83,7 @@ def border(url: str, name: str = "") -> Iterator[None]:
         raise _of_object_store(error, url, name) from error
 
 
-def _of_file_system(error: OSError, url: str, name: str) -> TreadleError:
-    if error.errno == errno.ENOENT:
-        return missing(url, name)
+def _of_file_system(error: OSError, url: str, name: str) -> StoreError:
     what, hint = _BY_ERRNO.get(
         error.errno or 0, (f"failed: {error.strerror or error}", "Check the disk and its mount.")
     )

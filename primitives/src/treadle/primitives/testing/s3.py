@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from msgspec import Struct
 READY_SECONDS = 60.0
 _ACCESS_KEY = "treadle"
 _SECRET_KEY = "treadle-secret"
+_CONFLICT = 409
 _ROLES = (
     *("master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),
     *("filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"),
@@ -60,7 +62,12 @@ class S3Endpoint(Struct, frozen=True):
     def make_bucket(self, bucket: str) -> None:
         """Create a bucket, which SeaweedFS keeps as a folder of its file server; one that exists is no error."""
         request = urllib.request.Request(f"{self.filer}/buckets/{bucket}/", method="POST")
-        urllib.request.urlopen(request, timeout=10).close()
+        try:
+            urllib.request.urlopen(request, timeout=10).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code != _CONFLICT:
+                raise
 
 
 @contextlib.contextmanager
