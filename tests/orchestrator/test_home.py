@@ -1,0 +1,97 @@
+"""The home is private, and says who must act when it is not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from treadle.orchestrator.home import Home
+from treadle.primitives.errors import UsageError
+from treadle.primitives.trust import load_or_create_key
+
+
+def test_folders_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        home = Home(tmp_path / "deep" / "home")
+    finally:
+        os.umask(before)
+    for folder in (home.path, home.store, home.server, home.driver, home.secrets, home.cache):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_home_follows_argument_then_variable_then_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    environ = {"TREADLE_HOME": str(tmp_path / "variable")}
+    assert Home(tmp_path / "argument", environ).path == tmp_path / "argument"
+    assert Home(environ=environ).path == tmp_path / "variable"
+    assert Home(environ={}).path == tmp_path / "user" / ".treadle"
+
+
+def test_home_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UsageError, match=r"mode 0777: others may write to it(.|\n)*chmod 700"):
+        Home(tmp_path)
+
+
+def test_home_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"cannot be made(.|\n)*TREADLE_HOME"):
+        Home(tmp_path / "file" / "home")
+
+
+def test_key_file_with_wrong_mode_is_refused(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert len(load_or_create_key(home.key)) == 32
+    home.key.chmod(0o644)
+    with pytest.raises(UsageError, match="0644"):
+        load_or_create_key(home.key)
+
+
+def test_secret_comes_from_its_file_before_the_variable(tmp_path: Path) -> None:
+    home = Home(tmp_path, {"TREADLE_SECRET_DATA_BASE": "from variable", "TREADLE_SECRET_OTHER": "x\n"})
+    assert home.secret("data-base") == "from variable"
+    assert home.secret("other") == "x\n"
+    file = home.secrets / "data-base"
+    file.write_text("from file \n\n")
+    file.chmod(0o600)
+    assert home.secret("data-base") == "from file \n"
+
+
+def test_missing_secret_names_both_places(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        Home(tmp_path, {}).secret("db.password")
+    assert str(tmp_path / "secrets" / "db.password") in str(caught.value)
+    assert "TREADLE_SECRET_DB_PASSWORD" in str(caught.value)
+
+
+def test_secret_that_others_may_read_is_refused_even_with_a_variable(tmp_path: Path) -> None:
+    home = Home(tmp_path, {"TREADLE_SECRET_DB": "value"})
+    (home.secrets / "db").write_text("secret text")
+    (home.secrets / "db").chmod(0o640)
+    with pytest.raises(UsageError, match="mode 0640") as caught:
+        home.secret("db")
+    assert "secret text" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["", "../key", "a/b", ".hidden", "a b"])
+def test_secret_names_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="no name for a secret"):
+        Home(tmp_path).secret(name)
+
+
+def test_host_root_differs_by_home_and_is_the_same_through_a_link(tmp_path: Path) -> None:
+    first, second = Home(tmp_path / "a"), Home(tmp_path / "b")
+    (tmp_path / "link").symlink_to(first.path)
+    assert first.host_root != second.host_root
+    assert Home(tmp_path / "link").host_root == first.host_root
+    assert first.host_root.parent.name == f"treadle-{os.geteuid()}"
+
+
+def test_host_root_falls_back_without_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.orchestrator.home._SHARED_MEMORY", tmp_path / "absent")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    assert Home(tmp_path / "home").host_root.is_relative_to(tmp_path / "tmp")
