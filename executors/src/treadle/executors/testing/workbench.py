@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -83,7 +83,7 @@ class Workbench:
         }
         call = Call(f"{functions.HERE}:{function}", values)
         op = MapPartition("stage", call, flat=True) if per_partition else MapRecords("stage", call)
-        put = "host" if self.executor.capabilities.shares_host else "store"
+        put: Literal["host", "store"] = "host" if self.executor.capabilities.shares_host else "store"
         program = Program("stage", (op,), Keep(), put=put, inline_limit=inline_limit, secrets=secrets)
         inputs = tuple(Partition(index, ItemSplit(tuple(items)), attempt) for index, items in enumerate(partitions))
         job = Job(RUN, "conformance", "2026-01-01T00:00:00Z", 0, self.place.store, "")
