@@ -1,0 +1,130 @@
+"""Types of expressions before anything runs: unknown names and operands that can never fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from .nodes import Binary, Call, Expr, ExpressionError, Literal, Path, Unary
+
+
+class Type(StrEnum):
+    """What a value will be. `float` also stands for "a number, whole or not"; `unknown` fits everything."""
+
+    NULL = "null"
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    STRING = "string"
+    LIST = "list"
+    UNKNOWN = "unknown"
+
+
+Scope = Mapping[str, Any]
+"""Nested mappings from name to Type (a value) or Scope (names below it). Below an unknown value every name goes."""
+
+_NUMBERS = {Type.INT, Type.FLOAT, Type.UNKNOWN}
+_ORDERED = _NUMBERS | {Type.STRING}
+_LITERALS = {type(None): Type.NULL, bool: Type.BOOL, int: Type.INT, float: Type.FLOAT, str: Type.STRING}
+
+
+def check(expr: Expr, scope: Scope) -> Type:
+    """The type of `expr`; raises ExpressionError at the first name or operand that can never be right."""
+    match expr:
+        case Literal(value):
+            return _LITERALS[type(value)]
+        case Path():
+            return _path(expr, scope)
+        case Call(function, arguments):
+            return _call(function, arguments, scope)
+        case Unary("!", operand):
+            return _expect(operand, scope, {Type.BOOL, Type.UNKNOWN}, "true or false", Type.BOOL)
+        case Unary(_, operand):
+            return _numeric(_expect(operand, scope, _NUMBERS, "a number"))
+        case Binary(("&&" | "||"), left, right):
+            _expect(left, scope, {Type.BOOL, Type.UNKNOWN}, "true or false")
+            return _expect(right, scope, {Type.BOOL, Type.UNKNOWN}, "true or false", Type.BOOL)
+        case Binary("+" | "-" | "*" | "/"):
+            return _arithmetic(expr, scope)
+    return _comparison(expr, scope)
+
+
+def _resolve(path: Path, scope: Scope) -> Any:
+    """The Type or Scope at the path; raises ExpressionError that lists what there is."""
+    here: Any = scope
+    for depth, name in enumerate(path.names):
+        if here is Type.UNKNOWN or here is Type.NULL:
+            return here
+        if not isinstance(here, Mapping):
+            message = f"{'.'.join(path.names[:depth])} is a {here.value}, it has no {name!r}"
+            raise ExpressionError(message, path.offset)
+        if name not in here:
+            message = f"there is no {'.'.join(path.names[: depth + 1])}"
+            raise ExpressionError(message, path.offset, _suggest(name, here))
+        here = here[name]
+    return here
+
+
+def _suggest(name: str, scope: Scope) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(scope), 1)
+    if close:
+        return f"did you mean {close[0]}?"
+    return f"there are {', '.join(sorted(scope))}" if scope else "there is nothing to name here"
+
+
+def _path(path: Path, scope: Scope) -> Type:
+    found = _resolve(path, scope)
+    if isinstance(found, Mapping):
+        below = ", ".join(f"{path}.{name}" for name in sorted(found))
+        raise ExpressionError(f"{path} is not a value", path.offset, f"there are {below}" if below else "")
+    return Type(found)
+
+
+def _expect(expr: Expr, scope: Scope, allowed: set[Type], wanted: str, result: Type | None = None) -> Type:
+    found = check(expr, scope)
+    if found not in allowed:
+        raise ExpressionError(f"expected {wanted}, got {found.value}", expr.offset)
+    return result or found
+
+
+def _numeric(*types: Type) -> Type:
+    return Type.INT if all(kind is Type.INT for kind in types) else Type.FLOAT
+
+
+def _arithmetic(expr: Binary, scope: Scope) -> Type:
+    left, right = check(expr.left, scope), check(expr.right, scope)
+    if expr.operator == "+" and {left, right} <= {Type.STRING, Type.UNKNOWN}:
+        return Type.STRING if Type.STRING in (left, right) else Type.UNKNOWN
+    for side, found in ((expr.left, left), (expr.right, right)):
+        if found not in _NUMBERS:
+            raise ExpressionError(f"expected a number, got {found.value}", side.offset)
+    return Type.FLOAT if expr.operator == "/" else _numeric(left, right)
+
+
+def _comparison(expr: Binary, scope: Scope) -> Type:
+    equality = expr.operator in ("==", "!=")
+    left, right = check(expr.left, scope), check(expr.right, scope)
+    for side, found in ((expr.left, left), (expr.right, right)):
+        if not equality and found not in _ORDERED:
+            raise ExpressionError(f"{found.value} has no order", side.offset)
+    if not _may_be_alike(left, right) and not (equality and Type.NULL in (left, right)):
+        raise ExpressionError(f"{left.value} and {right.value} cannot be compared", expr.offset)
+    return Type.BOOL
+
+
+def _may_be_alike(left: Type, right: Type) -> bool:
+    return left is right or Type.UNKNOWN in (left, right) or {left, right} == {Type.INT, Type.FLOAT}
+
+
+def _call(function: str, arguments: tuple[Expr, ...], scope: Scope) -> Type:
+    if function == "has":
+        _resolve(arguments[0], scope)  # type: ignore[arg-type]  # the parser lets nothing but a path in
+        return Type.BOOL
+    if function == "size":
+        sized = {Type.STRING, Type.LIST, Type.UNKNOWN}
+        return _expect(arguments[0], scope, sized, "a string or a list", Type.INT)
+    allowed = _NUMBERS | {Type.LIST} if len(arguments) == 1 else _NUMBERS
+    return _numeric(*(_expect(argument, scope, allowed, "a number") for argument in arguments))

@@ -1,0 +1,80 @@
+"""`${{ expression }}` inside JSON values: a whole-value expression keeps its type, an embedded one becomes text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .expressions import Expr, ExpressionError, evaluate, paths
+from .expressions.evaluator import type_name
+from .expressions.parser import parse_embedded
+
+OPEN = "${{"
+
+
+def parse_template(text: str) -> tuple[str | Expr, ...]:
+    """Literal pieces and expressions in order; offsets count from the start of `text`. Raises ExpressionError."""
+    pieces: list[str | Expr] = []
+    position = 0
+    while (start := text.find(OPEN, position)) >= 0:
+        if start > position:
+            pieces.append(text[position:start])
+        expr, position = parse_embedded(text, start + len(OPEN))
+        pieces.append(expr)
+    if position < len(text):
+        pieces.append(text[position:])
+    return tuple(pieces)
+
+
+def whole(text: str) -> Expr | None:
+    """The expression of a text that is nothing but one `${{ }}`."""
+    pieces = parse_template(text)
+    only = pieces[0] if len(pieces) == 1 else None
+    return None if isinstance(only, str) else only
+
+
+def expressions_in(value: Any) -> Iterator[tuple[tuple[str | int, ...], Expr]]:
+    """Every expression of a JSON value, with the keys and indexes that lead to its string."""
+    if isinstance(value, str):
+        yield from (((), piece) for piece in parse_template(value) if not isinstance(piece, str))
+        return
+    pairs: Iterator[tuple[Any, Any]] = iter(())
+    if isinstance(value, Mapping):
+        pairs = iter(value.items())
+    elif isinstance(value, (list, tuple)):
+        pairs = iter(enumerate(value))
+    for key, item in pairs:
+        yield from (((key, *rest), expr) for rest, expr in expressions_in(item))
+
+
+def template_paths(value: Any) -> set[tuple[str, ...]]:
+    """Every path the templates in a JSON value mention."""
+    return {path for _, expr in expressions_in(value) for path in paths(expr)}
+
+
+def render(value: Any, env: Mapping[str, Any]) -> Any:
+    """A copy of a JSON value with every template replaced by what it is worth. Raises ExpressionError."""
+    if isinstance(value, str):
+        return _render_text(value, env)
+    if isinstance(value, Mapping):
+        return {key: render(item, env) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [render(item, env) for item in value]
+    return value
+
+
+def _render_text(text: str, env: Mapping[str, Any]) -> Any:
+    pieces = parse_template(text)
+    if len(pieces) == 1 and not isinstance(pieces[0], str):
+        return evaluate(pieces[0], env)
+    return "".join(piece if isinstance(piece, str) else _text(piece, evaluate(piece, env)) for piece in pieces)
+
+
+def _text(expr: Expr, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (bool, int, float)):
+        hint = "only strings, numbers and booleans can stand inside a longer text"
+        raise ExpressionError(f"{type_name(value)} cannot become text", expr.offset, hint)
+    return json.dumps(value)

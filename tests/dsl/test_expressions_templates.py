@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.dsl.expressions import ExpressionError, Path
+from treadle.dsl.templates import expressions_in, parse_template, render, template_paths, whole
+
+ENV: dict[str, Any] = {"inputs": {"k": 8, "tol": 1e-4, "on": True, "name": "abc", "list": [1, 2], "no": None}}
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text().filter(lambda s: "${{" not in s),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_value_without_templates_renders_to_itself(value: Any) -> None:
+    assert render(value, {}) == value
+
+
+@pytest.mark.parametrize("name", ["k", "tol", "on", "name", "list", "no"])
+def test_whole_value_expression_keeps_its_type(name: str) -> None:
+    found = render({"a": [f"${{{{ inputs.{name} }}}}"]}, ENV)["a"][0]
+    assert found == ENV["inputs"][name]
+    assert type(found) is type(ENV["inputs"][name])
+
+
+def test_embedded_expression_becomes_text() -> None:
+    text = "n=${{inputs.k}} t=${{ inputs.tol }} o=${{ inputs.on }} s=${{ inputs.name }}, }} and $ stay"
+    assert render(text, ENV) == "n=8 t=0.0001 o=true s=abc, }} and $ stay"
+
+
+@given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+def test_embedded_number_is_its_json(number: float) -> None:
+    assert render("x${{ a }}", {"a": number}) == "x" + json.dumps(number)
+
+
+@pytest.mark.parametrize("name", ["list", "no"])
+def test_list_or_null_inside_a_text_is_refused_at_its_position(name: str) -> None:
+    with pytest.raises(ExpressionError, match="cannot become text") as caught:
+        render(f"a ${{{{ inputs.{name} }}}}", ENV)
+    assert caught.value.offset == 6
+
+
+def test_closing_braces_inside_a_string_do_not_end_the_expression() -> None:
+    assert render("${{ '}}' }}", {}) == "}}"
+    assert render("a${{ '${{' }}b", {}) == "a${{b"
+
+
+@pytest.mark.parametrize(("text", "offset"), [("ab ${{ inputs.k", 15), ("${{ }}", 4), ("x ${{ 1 }} ${{ 1 + }}", 19)])
+def test_broken_template_is_refused_at_its_position(text: str, offset: int) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse_template(text)
+    assert caught.value.offset == offset
+
+
+def test_space_around_the_delimiters_makes_text() -> None:
+    assert whole("${{ inputs.k }}") == Path(("inputs", "k"))
+    assert whole(" ${{ inputs.k }}") is None
+    assert whole("inputs.k") is None
+    assert whole("") is None
+
+
+def test_expressions_are_found_with_the_way_to_them() -> None:
+    value = {"a": ["x", "${{ inputs.k }}"], "b": "${{ 1 }}-${{ run.id }}"}
+    assert [where for where, _ in expressions_in(value)] == [("a", 1), ("b",), ("b",)]
+    assert template_paths(value) == {("inputs", "k"), ("run", "id")}
