@@ -14,7 +14,7 @@ from treadle.primitives.errors import FailureClass
 
 from .workbench import SECRET, Workbench, failure_of
 
-_FOREVER: list[tuple[Any, ...]] = [("loop",), ("stuck in C", 60), ("stop",), ("sleep", 60)]
+_FOREVER: list[tuple[Any, ...]] = [("loop",), ("stuck in C",), ("stop",), ("sleep", 60)]
 
 
 class FailureTests:
