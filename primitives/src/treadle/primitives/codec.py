@@ -6,7 +6,8 @@ Layout, integers little-endian:
     length of each buffer (8 each) | meta | then each buffer, at the next multiple of 64
 
 Forms: `pickle` (meta is a pickle of protocol 5, PEP 574, the buffers are its out-of-band buffers), `array` (meta is
-the dtype and shape as a Python literal, as in the .npy format), `table` (the buffers are one Arrow IPC stream).
+the dtype and shape as a Python literal, as in the .npy format), `odd array` (a pickle of one whose dtype that format
+cannot say), `table` (the one buffer is an Arrow IPC stream).
 A part holds only what its kind says and must be authentic (checksum and digest checked) before it is decoded.
 """
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 _MAGIC = b"TRD\x01"
 _HEADER = struct.Struct("<4sB3xQQQ")
-_PICKLE, _ARRAY, _TABLE = 1, 2, 3
+_PICKLE, _ARRAY, _TABLE, _ODD_ARRAY = 1, 2, 3, 4
 _SMALL = 1 << 12
 _SAMPLE = 64
 
@@ -55,6 +56,8 @@ def decode(data: Buffer) -> Any:
     form, meta, buffers = _unframe(memoryview(data).cast("B").toreadonly())
     if form == _PICKLE:
         return _unpickle(meta, buffers)
+    if form == _ODD_ARRAY:
+        return _read_only(_unpickle(meta, buffers))
     if form == _ARRAY and len(buffers) == 1:
         return _decode_array(bytes(meta), buffers[0])
     if form == _TABLE and len(buffers) == 1:
@@ -153,13 +156,13 @@ def _aligned(length: int) -> int:
 def _encode_objects(records: Any) -> list[Buffer]:
     if type(records) is not list:
         raise DataError(f"a partition of objects is a list, not {type(records).__name__}", "Return a list of records.")
-    return _encode_pickle(records)
+    return _encode_pickle(_PICKLE, records)
 
 
-def _encode_pickle(value: Any) -> list[Buffer]:
+def _encode_pickle(form: int, value: Any) -> list[Buffer]:
     outside: list[pickle.PickleBuffer] = []
     meta = _dumps(value, outside)
-    return _frame(_PICKLE, meta, [[buffer.raw()] for buffer in outside])
+    return _frame(form, meta, [[buffer.raw()] for buffer in outside])
 
 
 def _dumps(value: Any, outside: list[pickle.PickleBuffer] | None) -> bytes:
@@ -224,7 +227,7 @@ def _encode_array(value: Any) -> list[Buffer]:
     array = np.ascontiguousarray(value.view(np.ndarray))
     descr = _dtype_descr(array.dtype)
     if descr is None:
-        return _encode_pickle(array)
+        return _encode_pickle(_ODD_ARRAY, array)
     meta = repr((descr, array.shape)).encode()
     return _frame(_ARRAY, meta, [[array.reshape(-1).view(np.uint8).data] if array.nbytes else []])
 
@@ -260,12 +263,16 @@ def _dtype_descr(dtype: np.dtype[Any]) -> Any:
     return descr if same else None
 
 
-def _decode_array(meta: bytes, data: memoryview) -> np.ndarray[Any, Any]:
+def _decode_array(meta: bytes, data: memoryview) -> Any:
     import numpy as np
 
     descr, shape = ast.literal_eval(meta.decode())
     dtype = np.lib.format.descr_to_dtype(descr)
     array = np.frombuffer(data, dtype).reshape(shape) if len(data) else np.empty(shape, dtype)
+    return _read_only(array)
+
+
+def _read_only(array: Any) -> Any:
     array.flags.writeable = False
     return array
 
@@ -280,9 +287,7 @@ def _concat_arrays(values: Sequence[Any]) -> Any:
                 f"partitions differ: rows of {_row_type(first)} and of {_row_type(value)}",
                 "Return arrays of one dtype and row shape from every partition.",
             )
-    array = np.concatenate(values)
-    array.flags.writeable = False
-    return array
+    return _read_only(np.concatenate(values))
 
 
 def _row_type(array: Any) -> str:
