@@ -1,0 +1,113 @@
+"""Folds in their one order: left folds, the levels of a reduce tree, groups by first occurrence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, Literal, TypeVar
+
+from .errors import DataError, UsageError
+from .keys import Key, canonical, identity
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Nothing(Enum):
+    """The value of a fold over nothing; None is a value like any other."""
+
+    NOTHING = "nothing"
+
+
+NOTHING: Final = Nothing.NOTHING
+
+
+def left_fold(
+    f: Callable[[Any, Any], Any], values: Iterable[Any], initial: Any = NOTHING
+) -> Any | Literal[Nothing.NOTHING]:
+    """f(f(f(initial, v0), v1), ...): without `initial` it starts at v0; over nothing it is `initial`."""
+    accumulator = initial
+    for value in values:
+        accumulator = value if accumulator is NOTHING else f(accumulator, value)
+    return accumulator
+
+
+# -- reduce tree ---------------------------------------------------------------------------------------------------
+
+
+def tree_groups(count: int, fan_in: int) -> list[tuple[int, int]]:
+    """[start, stop) of the consecutive groups of `fan_in` that one level makes of `count` partial results."""
+    _check_fan_in(fan_in)
+    return [(start, min(start + fan_in, count)) for start in range(0, count, fan_in)]
+
+
+def tree_levels(count: int, fan_in: int) -> int:
+    """Levels above `count` leaves until one result is left; at least 1, which is the root, for `finish`."""
+    _check_fan_in(fan_in)
+    levels = 1
+    while count > fan_in:
+        count = -(-count // fan_in)
+        levels += 1
+    return levels
+
+
+def _check_fan_in(fan_in: int) -> None:
+    if fan_in < 2:
+        raise UsageError(f"fanIn is {fan_in}, a tree node needs at least 2 children", "Set fanIn to 2 or more.")
+
+
+# -- by key --------------------------------------------------------------------------------------------------------
+
+
+def pair(record: Any) -> tuple[Key, Any]:
+    """(key, value) of a record that is a 2-sequence, the key canonical. Raises DataError for any other record."""
+    if not isinstance(record, tuple | list):
+        record = _as_list(record)
+    if len(record) != 2:
+        raise DataError(
+            f"a record of {len(record)} elements has no key: {record!r:.80}",
+            "`by: key` needs records (key, value); name a key function or columns otherwise.",
+        )
+    return canonical(record[0]), record[1]
+
+
+def _as_list(record: Any) -> list[Any]:
+    """A row of a NumPy array as a list; anything else that is not a list or tuple is refused."""
+    if type(record).__module__ == "numpy" and getattr(record, "ndim", 0) == 1:
+        return list(record)
+    raise DataError(
+        f"a {type(record).__name__} has no key: {record!r:.80}",
+        "`by: key` needs records (key, value); name a key function or columns otherwise.",
+    )
+
+
+def group_by_key(
+    records: Iterable[T], key_of: Callable[[T], object], value_of: Callable[[T], Any] | None = None
+) -> Iterator[tuple[Key, list[Any]]]:
+    """(first key, values) for each key in the order of first occurrence; values are the records unless `value_of`.
+
+    Holds all records. The key is the canonical form of the first one seen.
+    """
+    groups: dict[Hashable, tuple[Key, list[Any]]] = {}
+    for record in records:
+        key = canonical(key_of(record))
+        name = identity(key)
+        group = groups.get(name)
+        if group is None:
+            group = groups[name] = (key, [])
+        group[1].append(record if value_of is None else value_of(record))
+    yield from groups.values()
+
+
+def fold_by_key(pairs: Iterable[Any], f: Callable[[Any, Any], Any]) -> list[tuple[Key, Any]]:
+    """One (first key, left fold of the values) for each key, at the place of the key's first record.
+
+    A shuffle's `combine`. `pairs` are 2-sequences (DataError otherwise).
+    """
+    folded: dict[Hashable, tuple[Key, Any]] = {}
+    for record in pairs:
+        key, value = pair(record)
+        name = identity(key)
+        held = folded.get(name)
+        folded[name] = (key, value) if held is None else (held[0], f(held[1], value))
+    return list(folded.values())

@@ -1,0 +1,378 @@
+"""Keys of records: which values may be one, when two are the same, and how they hash (docs/hashing.md).
+
+A key is None, bool, int, float, str, bytes, date, datetime, UUID or a tuple of these. NumPy and Arrow scalars become
+Python's first. Equality is Python's, made an equivalence: NaN equals NaN at any depth, and aware datetimes are equal
+when they are the same instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from uuid import UUID
+
+import xxhash
+from msgspec import Struct
+
+from .errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from .columns import Column, KeyArray
+
+Key: TypeAlias = "bool | int | float | str | bytes | date | datetime | UUID | tuple[Key, ...] | None"
+
+_NoneType = type(None)
+_PLAIN = frozenset({_NoneType, bool, int, float, str, bytes, date, datetime, UUID})
+_ALLOWED = "None, bool, int, float, str, bytes, date, datetime, UUID and tuples of these"
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_DAY = date(1970, 1, 1).toordinal()
+
+# -- what may be a key ---------------------------------------------------------------------------------------------
+
+
+def canonical(key: object) -> Key:
+    """The key as plain Python: NumPy and Arrow scalars, subclasses and elements of tuples converted.
+
+    Raises DataError naming the type of anything that cannot be a key.
+    """
+    kind = type(key)
+    if kind in _PLAIN:
+        return cast(Key, key)
+    if kind is tuple:
+        items = cast("tuple[object, ...]", key)
+        return cast(Key, items) if all(type(item) in _PLAIN for item in items) else tuple(map(canonical, items))
+    return _converted(key)
+
+
+def refuse(key: object, why: str = "") -> NoReturn:
+    """Raise the DataError for something that cannot be a key."""
+    kind = type(key)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise DataError(
+        f"a {name} cannot be a key{why and ': ' + why} ({_shown(key)})",
+        f"Let the key function return one of {_ALLOWED}.",
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _converted(key: object) -> Key:
+    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
+    if numpy is not None and isinstance(key, numpy.generic):
+        return _from_numpy(key)
+    if arrow is not None and isinstance(key, arrow.Scalar):
+        return _from_arrow(key)
+    for base, convert in _BASES:
+        if isinstance(key, base):
+            return convert(key)
+    refuse(key)
+
+
+def _plain_datetime(key: Any) -> Key:
+    """A datetime subclass (such as pandas.Timestamp) as a datetime; finer than microseconds is refused."""
+    if getattr(key, "nanosecond", 0):
+        refuse(key, "it is finer than microseconds")
+    try:
+        day = (key.year, key.month, key.day)
+        return datetime(*day, key.hour, key.minute, key.second, key.microsecond, key.tzinfo, fold=key.fold)
+    except (ValueError, TypeError):
+        refuse(key)
+
+
+_BASES: tuple[tuple[type, Callable[[Any], Key]], ...] = (
+    (int, int.__int__),
+    (float, float.__float__),
+    (str, str.__str__),
+    (bytes, bytes.__bytes__),
+    (tuple, lambda key: tuple(map(canonical, key))),
+    (datetime, _plain_datetime),
+    (date, lambda key: date(key.year, key.month, key.day)),
+    (UUID, lambda key: UUID(int=key.int)),
+)
+
+
+def _from_numpy(key: Any) -> Key:
+    import numpy as np
+
+    if isinstance(key, np.datetime64):
+        return _from_datetime64(key)
+    if isinstance(key, np.void) and key.dtype.names is not None:
+        return tuple(canonical(key[name]) for name in key.dtype.names)
+    value = key.item()
+    if type(value) not in _PLAIN:
+        refuse(key)
+    return cast(Key, value)
+
+
+def _from_datetime64(key: Any) -> Key:
+    """A date for units of days and longer, a datetime for shorter ones, None for NaT."""
+    import numpy as np
+
+    value = key.item()
+    if type(value) is int:  # NumPy gives up on what datetime cannot hold
+        microseconds = key.astype("M8[us]")
+        if np.datetime_data(key.dtype)[0] not in ("ns", "ps", "fs", "as") or microseconds != key:
+            refuse(key, "it is finer than microseconds or outside the years 1 to 9999")
+        value = microseconds.item()
+    if value is not None and type(value) not in (date, datetime):
+        refuse(key, "it is outside the years 1 to 9999")
+    return cast(Key, value)
+
+
+def _from_arrow(key: Any) -> Key:
+    if hasattr(key, "items") and hasattr(key.type, "fields"):  # a struct: the tuple of its fields
+        return tuple(canonical(value) for _, value in key.items()) if key.is_valid else None
+    try:
+        value = key.as_py()
+    except (ValueError, OverflowError) as error:
+        refuse(key, str(error))
+    if type(value) not in _PLAIN:
+        if isinstance(value, datetime):
+            return _plain_datetime(value)
+        refuse(value, f"it comes from the Arrow type {key.type}")
+    return cast(Key, value)
+
+
+# -- when two keys are the same ------------------------------------------------------------------------------------
+
+
+class _NotANumber(Enum):
+    NAN = "nan"
+
+
+class _Instant(Struct, frozen=True):
+    microseconds: int
+
+
+_SELF = frozenset({_NoneType, bool, int, str, bytes, date, UUID})
+
+
+def identity(key: object) -> Hashable:
+    """A hashable value: two keys are the same key exactly when their identities are equal.
+
+    Python's equality, except that NaN equals NaN and aware datetimes are compared as instants (Python's own
+    comparison of those is not transitive around a change of daylight saving time).
+    """
+    kind = type(key)
+    if kind in _SELF:
+        return key
+    if kind is float:
+        return key if key == key else _NotANumber.NAN
+    if kind is tuple:
+        return tuple(map(identity, cast("tuple[object, ...]", key)))
+    if kind is datetime:
+        moment = cast(datetime, key)
+        return _Instant(microseconds(moment)) if is_aware(moment) else moment
+    return identity(canonical(key))
+
+
+def is_aware(moment: datetime) -> bool:
+    return moment.tzinfo is not None and moment.utcoffset() is not None
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds since 1970-01-01T00:00: UTC for aware moments, the wall clock's for naive ones."""
+    since: timedelta = moment - (_EPOCH_UTC if is_aware(moment) else _EPOCH)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+# -- how a key hashes ----------------------------------------------------------------------------------------------
+
+_MASK = 2**64 - 1
+_SEED = int.from_bytes(b"treadle1", "big")
+_xxh3: Callable[[bytes, int], int] = xxhash.xxh3_64_intdigest
+
+
+def mix(x: int) -> int:
+    """Finaliser of SplitMix64 (Steele, Lea, Flood 2014; constants of Stafford's variant 13)."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+def _salt(tag: int) -> int:
+    return mix(_SEED + tag)
+
+
+_NONE, _WHOLE, _REAL, _BIG, _STR, _BYTES, _DATE, _NAIVE, _AWARE, _UUID, _TUPLE = (_salt(tag) for tag in range(11))
+_NULL_HASH = mix(_NONE)
+_NAN_BITS = 0x7FF8 << 48
+
+
+def stable_hash(key: object) -> int:
+    """Unsigned 64-bit hash of a key: the same in every process, and for every pair of equal keys at any depth."""
+    hasher = _HASHERS.get(type(key))
+    return hasher(key) if hasher is not None else stable_hash(canonical(key))
+
+
+def _hash_int(key: int) -> int:
+    if -(2**63) <= key < 2**64:
+        return mix((key & _MASK) ^ _WHOLE)
+    try:
+        nearest = float(key)
+    except OverflowError:
+        nearest = 0.0
+    return _hash_real(nearest) if nearest == key else _hash_big(key)
+
+
+def _hash_big(key: int) -> int:
+    """An integer that no double holds: its shortest two's complement, little-endian."""
+    size = ((key if key >= 0 else ~key).bit_length() + 8) // 8
+    return _xxh3(key.to_bytes(size, "little", signed=True), _BIG)
+
+
+def _hash_float(key: float) -> int:
+    if key.is_integer() and -(2.0**63) <= key < 2.0**64:
+        return mix((int(key) & _MASK) ^ _WHOLE)
+    return _hash_real(key)
+
+
+def _hash_real(key: float) -> int:
+    import struct
+
+    bits = struct.unpack("<Q", struct.pack("<d", key))[0] if key == key else _NAN_BITS
+    return mix(bits ^ _REAL)
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _hash_datetime(key: datetime) -> int:
+    return mix((microseconds(key) & _MASK) ^ (_AWARE if is_aware(key) else _NAIVE))
+
+
+def _hash_tuple(key: tuple[object, ...]) -> int:
+    value = mix(len(key) ^ _TUPLE)
+    for item in key:
+        value = mix(value ^ stable_hash(item))
+    return value
+
+
+_HASHERS: dict[type, Callable[[Any], int]] = {
+    _NoneType: lambda _: _NULL_HASH,
+    bool: _hash_int,
+    int: _hash_int,
+    float: _hash_float,
+    str: lambda key: _xxh3(_utf8(key), _STR),
+    bytes: lambda key: _xxh3(key, _BYTES),
+    date: lambda key: mix(((key.toordinal() - EPOCH_DAY) & _MASK) ^ _DATE),
+    datetime: _hash_datetime,
+    UUID: lambda key: _xxh3(key.bytes, _UUID),
+    tuple: _hash_tuple,
+}
+
+
+# -- many keys at once ---------------------------------------------------------------------------------------------
+
+
+def stable_hash_list(keys: Sequence[object]) -> list[int]:
+    """`stable_hash` of each key, faster for lists of one type."""
+    kinds = set(map(type, keys))
+    if kinds == {str}:
+        return _hash_texts(cast("Sequence[str]", keys))
+    if kinds == {bytes}:
+        return [_xxh3(key, _BYTES) for key in cast("Sequence[bytes]", keys)]
+    numpy = _numpy_for(len(keys))
+    if numpy is not None and kinds in ({int}, {float}):
+        try:
+            numbers = numpy.array(keys, dtype=numpy.int64 if kinds == {int} else numpy.float64)
+        except OverflowError:
+            return [stable_hash(key) for key in keys]
+        return cast("list[int]", stable_hash_array(numbers).tolist())
+    return [stable_hash(key) for key in keys]
+
+
+def _numpy_for(count: int) -> Any:
+    """NumPy when it is loaded, or when importing it (0.4 s) costs less than doing without."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None and count > 500_000:
+        import numpy
+    return numpy
+
+
+def _hash_texts(keys: Sequence[str]) -> list[int]:
+    try:
+        return [_xxh3(key.encode(), _STR) for key in keys]
+    except UnicodeEncodeError:
+        return [_xxh3(_utf8(key), _STR) for key in keys]
+
+
+def stable_hash_array(keys: KeyArray) -> NDArray[np.uint64]:
+    """`stable_hash` of each element of a one-dimensional NumPy or Arrow array, shape (n,).
+
+    Nulls and NaT are None, structs are tuples of their fields. Raises DataError as `canonical` does.
+    """
+    from .columns import column_of
+
+    return _hash_column(column_of(keys))
+
+
+def _hash_column(column: Column) -> NDArray[np.uint64]:
+    from . import columns
+
+    hashes = _hash_values(column)
+    nulls = None if isinstance(column, columns.Objects) else column.nulls
+    if nulls is not None:
+        hashes[nulls] = _NULL_HASH
+    return hashes
+
+
+def _hash_values(column: Column) -> NDArray[np.uint64]:
+    import numpy as np
+
+    from . import columns
+
+    if isinstance(column, columns.Numbers):
+        return _hash_numbers(column.values)
+    if isinstance(column, columns.Moments):
+        salt = {"date": _DATE, "naive": _NAIVE, "aware": _AWARE}[column.clock]
+        return _mix_array(column.values.view(np.uint64) ^ np.uint64(salt))
+    if isinstance(column, columns.Structs):
+        return _hash_structs(column)
+    if isinstance(column, columns.Indexed):
+        return _hash_column(column.values)[column.indices]
+    return np.array(stable_hash_list(column.to_list()), dtype=np.uint64)
+
+
+def _mix_array(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix` of each element, in place."""
+    import numpy as np
+
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= x >> np.uint64(shift)
+        x *= np.uint64(factor)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def _hash_numbers(values: NDArray[Any]) -> NDArray[np.uint64]:
+    import numpy as np
+
+    if values.dtype != np.float64:
+        return _mix_array(values.view(np.uint64) ^ np.uint64(_WHOLE))
+    whole = (np.floor(values) == values) & (values >= -(2.0**63)) & (values < 2.0**64)
+    below = np.where(whole & (values < 0), values, 0.0).astype(np.int64).view(np.uint64)
+    above = np.where(whole & (values >= 0), values, 0.0).astype(np.uint64)
+    bits = np.where(np.isnan(values), np.uint64(_NAN_BITS), values.view(np.uint64))
+    return _mix_array(np.where(whole, (below | above) ^ np.uint64(_WHOLE), bits ^ np.uint64(_REAL)))
+
+
+def _hash_structs(column: Any) -> NDArray[np.uint64]:
+    import numpy as np
+
+    start = mix(len(column.fields) ^ _TUPLE)
+    hashes = np.full(len(column), start, dtype=np.uint64)
+    for field in column.fields:
+        hashes = _mix_array(hashes ^ _hash_column(field))
+    return hashes
