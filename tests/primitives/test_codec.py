@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from treadle.primitives.codec import concat, decode, encode, is_frozen, nbytes, 
 from treadle.primitives.errors import CorruptError, DataError
 from treadle.primitives.references import Kind
 
+Array: TypeAlias = np.ndarray[Any, Any]
 atoms = (
     st.none()
     | st.booleans()
@@ -43,10 +43,10 @@ any_records = st.recursive(
     max_leaves=8,
 )
 dtypes = hnp.scalar_dtypes() | hnp.array_dtypes() | hnp.nested_dtypes()
-any_arrays = dtypes.flatmap(
-    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4))
-)
+shapes = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4)
+any_arrays = dtypes.flatmap(lambda dtype: hnp.arrays(dtype, shapes))
 
+_small, _short = st.integers(0, 9), st.text(max_size=2)
 _columns: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.int8(), st.integers(-128, 127)),
     (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -60,11 +60,11 @@ _columns: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.date32(), st.dates()),
     (pa.decimal128(20, 2), st.integers(-(10**9), 10**9).map(lambda cents: Decimal(cents) / 100)),
     (pa.list_(pa.int32()), st.lists(st.integers(-5, 5) | st.none(), max_size=3)),
-    (pa.struct([("x", pa.int64()), ("y", pa.string())]), st.fixed_dictionaries({"x": st.integers(0, 9), "y": st.text(max_size=2)})),
-    (pa.map_(pa.string(), pa.int64()), st.dictionaries(st.text(max_size=2), st.integers(0, 9), max_size=2).map(lambda d: list(d.items()))),
+    (pa.struct([("x", pa.int64()), ("y", pa.string())]), st.fixed_dictionaries({"x": _small, "y": _short})),
+    (pa.map_(pa.string(), pa.int64()), st.lists(st.tuples(_short, _small), max_size=2)),
     (pa.dictionary(pa.int32(), pa.string()), st.sampled_from(["red", "green", "blue"])),
     (pa.null(), st.none()),
-]  # fmt: skip
+]
 
 
 @st.composite
@@ -94,9 +94,7 @@ def test_records_come_back_equal(records: list[Any]) -> None:
 
 
 @given(any_arrays, st.data())
-def test_arrays_of_any_dtype_shape_and_stride_come_back_bit_for_bit(
-    array: np.ndarray[Any, Any], data: st.DataObject
-) -> None:
+def test_arrays_of_any_dtype_shape_and_stride_come_back_bit_for_bit(array: Array, data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         array = array.T
     array = array[:: data.draw(st.sampled_from([1, -1, 2, -3]))]
@@ -122,7 +120,7 @@ def test_an_unusual_dtype_or_an_empty_shape_survives(dtype: Any, shape: tuple[in
 def test_dtypes_the_npy_format_cannot_say_survive() -> None:
     aligned = np.zeros(3, np.dtype({"names": ["a", "b"], "formats": ["i1", "f8"]}, align=True))
     titled = np.zeros(3, np.dtype({"names": ["a"], "formats": ["i4"], "titles": ["A"]}))
-    noted = np.zeros(3, np.dtype("i4", metadata={"unit": "m"}))  # type: ignore[call-overload]
+    noted = np.zeros(3, np.dtype("i4", metadata={"unit": "m"}))
     overlapping = np.zeros(3, np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 0]}))
     for array in (aligned, titled, noted, overlapping):
         decoded = decode(joined("array", array))
@@ -240,7 +238,7 @@ class Gone: ...
 def test_plain_arrays_are_not_pickled() -> None:
     part = joined("array", np.arange(3.0))
     assert b"numpy" not in part
-    assert pickle.PROTO not in part[:64]
+    assert b"('<f8', (3,))" in part
 
 
 @given(st.lists(st.lists(any_records, max_size=3), min_size=1, max_size=4))
