@@ -17,7 +17,7 @@ class TestIsolatedExecutor(ExecutorTests):
         monkeypatch.setenv("TEMPORAL_API_KEY", "not for workers")
         name, value = SECRET
         executor = IsolatedExecutor(
-            key_file=place.key_file, slots=2, environment={f"TREADLE_SECRET_{name.upper()}": value}
+            key_file=place.key_file, slots=2, start_seconds=3, environment={f"TREADLE_SECRET_{name.upper()}": value}
         )
         await executor.start()
         yield executor

@@ -26,19 +26,22 @@ from .worker_environment import FIXED
 STOPPED = "the executor was stopped"
 CANCELLED = "the attempt was cancelled"
 
-_START_SECONDS = 10.0
-"""What starting a process and loading a bundle may take on top of a task's own time."""
-
 
 class IsolatedExecutor:
     """Fresh processes, at most `slots` at a time.
 
     `key_file` holds the deployment key; `memory` is what an attempt may allocate when its task does not say (0: no
-    limit); `environment` is all that workers find in theirs, apart from treadle's settings.
+    limit); `start_seconds` is granted on top of a task's own time; `environment` is all that workers find in theirs, apart from treadle's settings.
     """
 
     def __init__(
-        self, *, key_file: str, slots: int = 2, memory: int = 0, environment: Mapping[str, str] | None = None
+        self,
+        *,
+        key_file: str,
+        slots: int = 2,
+        memory: int = 0,
+        start_seconds: float = 10.0,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         if slots < 1:
             raise UsageError(f"the isolated executor needs at least one slot, not {slots}", "Give slots=1 or more.")
@@ -48,7 +51,7 @@ class IsolatedExecutor:
         settings = {KEY_VARIABLE: key_file, MEMORY_VARIABLE: str(memory)}
         own = {**FIXED, **(environment or {}), **settings}
         deployment_key = trust.load_or_create_key(key_file)
-        self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, deployment_key) for i in range(slots)]
+        self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, start_seconds, deployment_key) for i in range(slots)]
 
     @property
     def slots(self) -> Sequence[IsolatedSlot]:
@@ -65,10 +68,13 @@ class IsolatedExecutor:
 class IsolatedSlot:
     """Starts one process after the other."""
 
-    def __init__(self, name: str, environment: Mapping[str, str], memory: int, deployment_key: bytes) -> None:
+    def __init__(
+        self, name: str, environment: Mapping[str, str], memory: int, start_seconds: float, deployment_key: bytes
+    ) -> None:
         self.name = name
         self._environment = environment
         self._memory = memory
+        self._start_seconds = start_seconds
         self._deployment_key = deployment_key
         self._child: ChildProcess | None = None
 
@@ -102,7 +108,7 @@ class IsolatedSlot:
                 folder=folder,
             )
             try:
-                await asyncio.wait({self._child.death}, timeout=_patience(task))
+                await asyncio.wait({self._child.death}, timeout=self._patience(task))
                 self._child.kill(TIMED_OUT)
             finally:
                 await self._child.end(CANCELLED)
@@ -117,7 +123,6 @@ class IsolatedSlot:
         secrets = secrets_of(task, self._environment)
         return [failure_at_death(task, partition, death, task.memory or self._memory, secrets)]
 
-
-def _patience(task: Task) -> float | None:
-    """Seconds for the whole attempt, should it not keep time itself."""
-    return task.timeout * len(task.partitions) + _START_SECONDS if task.timeout else None
+    def _patience(self, task: Task) -> float | None:
+        """Seconds for the whole attempt, should it not keep time itself."""
+        return task.timeout * len(task.partitions) + self._start_seconds if task.timeout else None

@@ -121,8 +121,16 @@ def _write_raw(text: str) -> None:
         os.write(fd, text.encode() + b"\n")
 
 
+_left: list[int] = []
+
+
 def _leave_running(seconds: float) -> None:
-    subprocess.Popen(["sleep", str(seconds)])
+    _left.append(subprocess.Popen(["sleep", str(seconds)]).pid)
+
+
+def _note_processes(file: str) -> None:
+    """Write down the ids of this process and of those it left running."""
+    Path(file).write_text(" ".join(map(str, [os.getpid(), *_left])))
 
 
 def _fork(seconds: float) -> None:
@@ -164,6 +172,7 @@ ACTIONS: dict[str, Callable[[Any], None]] = {
     "print from a subprocess": _print_from_subprocess,
     "write raw": _write_raw,
     "leave running": _leave_running,
+    "note processes": _note_processes,
     "fork": _fork,
     "meet": _meet,
     "read stdin": _read_stdin,

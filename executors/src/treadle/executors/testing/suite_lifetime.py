@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from treadle.executors.program import Outcome, Report
 from treadle.primitives.errors import FailureClass
 
 from .workbench import Workbench, failure_of
 
+_PR_SET_CHILD_SUBREAPER = 36
+
 
 class LifetimeTests:
     """Claims about start, stop and leaks."""
+
+    @pytest.fixture(autouse=True)
+    def adopting(self) -> Iterator[None]:
+        """Have this process adopt orphans of its descendants, so that it can tell them from those of others."""
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        yield
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
     async def test_start_is_idempotent(self, bench: Workbench) -> None:
         slots = list(bench.executor.slots)
@@ -30,7 +44,7 @@ class LifetimeTests:
         await bench.play(("exit", 1))
         await asyncio.gather(*(bench.assert_usable(slot) for slot in range(2)))
         await bench.executor.stop()
-        assert descendants() - processes == set()
+        await _wait_until_gone(processes)
         assert _open_files() == files
 
     async def test_what_a_killed_attempt_started_is_killed_too(self, bench: Workbench) -> None:
@@ -38,7 +52,7 @@ class LifetimeTests:
         processes = descendants()
         await bench.play(("leave running", 100), ("fork", 100), ("exit", 1))
         await bench.executor.stop()
-        assert descendants() - processes == set()
+        await _wait_until_gone(processes)
 
     async def test_stop_ends_an_attempt_under_way(self, bench: Workbench) -> None:
         script = bench.scripted({0: [[("sleep", 60)]]})
@@ -75,23 +89,33 @@ class LifetimeTests:
 
 
 def descendants() -> set[int]:
-    """Processes in sessions that descend from this process, and those left over from them (adopted by init)."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (status := _stat(entry)):
-            state, parent, session = status
-            if state != "Z" and session != os.getsid(0) and parent in (1, os.getpid()):
-                found.add(int(entry.name))
+    """Living processes that descend from this one, those that lost their parent included (see `adopting`)."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (parent := _living_parent(entry)):
+            children.setdefault(parent, []).append(int(entry))
+    found: set[int] = set()
+    ahead = [os.getpid()]
+    while ahead:
+        ahead += (new := children.get(ahead.pop(), []))
+        found.update(new)
     return found
 
 
-def _stat(entry: Path) -> tuple[str, int, int] | None:
-    """(state, parent, session); None when the process is gone."""
+def _living_parent(pid: str) -> int:
+    """0 when the process is gone or a zombie."""
     try:
-        fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
-        return None
-    return fields[0], int(fields[1]), int(fields[3])
+        return 0
+    return 0 if state in "ZX" else int(parent)
+
+
+async def _wait_until_gone(before: set[int]) -> None:
+    """A killed process takes a moment to die."""
+    async with asyncio.timeout(5):
+        while descendants() - before:  # noqa: ASYNC110 (they are nobody's children any more)
+            await asyncio.sleep(0.01)
 
 
 def _open_files() -> set[str]:

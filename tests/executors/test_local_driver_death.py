@@ -1,0 +1,75 @@
+"""Nothing outlives a driver that was killed without a chance to clean up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.executors.testing import Place
+from treadle.executors.testing.script import Script
+
+_DRIVER = """
+import asyncio, sys
+from pathlib import Path
+import msgspec
+from treadle.executors.isolated import IsolatedExecutor
+from treadle.executors.local import LocalExecutor
+from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing.script import Script
+
+async def main(kind, place, script, folder):
+    executor = (
+        LocalExecutor(run_key=place.run_key, slots=1) if kind == "local" else IsolatedExecutor(key_file=place.key_file)
+    )
+    await executor.start()
+    bench = Workbench(executor, place, folder)
+    await bench.run(bench.scripted_task(script, 1))
+
+kind, place, script, folder = sys.argv[1:]
+place, script = msgspec.json.decode(place, type=Place), msgspec.json.decode(script, type=Script)
+asyncio.run(main(kind, place, script, Path(folder)))
+"""
+
+
+def _wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("kind", ["local", "isolated"])
+@pytest.mark.parametrize("busy", ["sleep", "stuck in C", "stop"])
+def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kind: str, busy: str) -> None:
+    import msgspec
+
+    place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"))
+    place.run_key("")
+    pids = tmp_path / "pids"
+    script = Script.of(tmp_path, {0: [[("leave running", 100), ("note processes", str(pids)), (busy, 60)]]})
+    documents = [msgspec.json.encode(one).decode() for one in (place, script)]
+    driver = subprocess.Popen([sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)])
+    try:
+        _wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        worker, started = map(int, pids.read_text().split())
+        assert _alive(worker)
+        assert _alive(started)
+    finally:
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.wait()
+    _wait_until(lambda: not _alive(worker) and not _alive(started))

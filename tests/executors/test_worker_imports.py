@@ -1,0 +1,44 @@
+"""A worker imports what it needs and no more: a cold one must take tasks within 150 ms."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_TOO_MUCH = {
+    "temporalio",
+    "pydantic",
+    "typer",
+    "rich",
+    "yaml",
+    "numpy",
+    "pyarrow",
+    "obstore",
+    "asyncio",
+    "cloudpickle",
+    "pytest",
+}
+
+
+def _imported(module: str) -> set[str]:
+    code = f"import {module}, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("module", ["treadle.executors.worker", "treadle.executors.isolated_worker"])
+def test_worker_imports_nothing_heavy(module: str) -> None:
+    imported = _imported(module)
+    assert "treadle.executors.runtime" in imported
+    assert imported & _TOO_MUCH == set()
+
+
+def test_functions_of_the_suite_import_nothing_of_it() -> None:
+    assert _imported("treadle.executors.testing.functions") & (_TOO_MUCH | {"treadle.executors.testing.suite"}) == set()
+
+
+def test_guard_imports_the_standard_library_only() -> None:
+    assert not [name for name in _imported("treadle.executors.local_guard") if name.startswith("msgspec")]
