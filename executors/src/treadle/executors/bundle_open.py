@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import io
 import os
@@ -147,5 +146,3 @@ def _put_first(folder: Path, modules: tuple[str, ...]) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in modules]:
         del sys.modules[name]
     importlib.invalidate_caches()
-
-

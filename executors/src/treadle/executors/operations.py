@@ -53,7 +53,7 @@ def _rows(kind: Kind) -> dict[str, int]:
     return {"axis": 0} if kind == "array" else {}
 
 
-def to_broadcast(op: ToBroadcast, flow: Flow, attempt: Attempt) -> Flow:
+def to_broadcast(op: ToBroadcast, flow: Flow, _attempt: Attempt) -> Flow:
     """The partition as one record."""
     value = whole(flow)
     if op.single:
@@ -81,7 +81,7 @@ def sample(op: Sample, flow: Flow, attempt: Attempt) -> Flow:
     return objects([(chosen, codec.rows(flow.kind, value))])
 
 
-def cuts(op: Cuts, flow: Flow, attempt: Attempt) -> Flow:
+def cuts(op: Cuts, flow: Flow, _attempt: Attempt) -> Flow:
     """One record: the boundaries."""
     return objects([choose_boundaries(whole(flow), op.partitions)])
 

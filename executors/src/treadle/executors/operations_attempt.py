@@ -88,7 +88,9 @@ class Attempt:
 
     def _context(self, stage: str) -> Context:
         if stage not in self._contexts:
-            self._contexts[stage] = self.services.context(stage_path(self.services.program.segment, stage), self.partition)
+            self._contexts[stage] = self.services.context(
+                stage_path(self.services.program.segment, stage), self.partition
+            )
         return self._contexts[stage]
 
     def close(self) -> None:
@@ -120,7 +122,9 @@ class Attempt:
 
     # -- failures
 
-    def fail(self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = ()) -> BaseException:
+    def fail(
+        self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = ()
+    ) -> BaseException:
         """What to raise because user code raised `error`: the failure that was first."""
         return self._first(StageFailed(stage, position, error, not is_listed(error, names)))
 

@@ -13,6 +13,7 @@ from treadle.primitives.references import Kind
 
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 1024
+_NONE: Any = object()
 
 
 @dataclass
@@ -32,13 +33,18 @@ def objects(records: list[Any]) -> Flow:
 
 
 def whole(flow: Flow) -> Any:
-    """The partition as one list, table or array."""
-    parts = flow.parts if isinstance(flow.parts, tuple) else tuple(flow.parts)
-    if len(parts) == 1:
-        return parts[0]
-    if flow.kind == "objects":
-        return list(chain.from_iterable(parts))
-    return codec.concat(flow.kind, parts)
+    """The partition as one list, table or array. A list may be a block's own: it is not to be changed."""
+    parts = iter(flow.parts)
+    first = next(parts, _NONE)
+    second = next(parts, _NONE)
+    if second is _NONE:
+        return [] if first is _NONE else first
+    if flow.kind != "objects":
+        return codec.concat(flow.kind, [first, second, *parts])
+    gathered = first + second
+    for part in parts:
+        gathered += part
+    return gathered
 
 
 def batches(flow: Flow) -> Iterator[list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import length_hint
 from typing import Any
 
 from treadle.primitives import codec
@@ -73,7 +74,9 @@ def _columns(columns: tuple[str, ...], kind: Kind, value: Any) -> Any:
         return _members(columns, value)
     for name in columns:
         if name not in value.column_names:
-            raise DataError(f"the table has no column {name!r}; it has {', '.join(value.column_names)}", "Correct `by`.")
+            raise DataError(
+                f"the table has no column {name!r}; it has {', '.join(value.column_names)}", "Correct `by`."
+            )
     chunks = [value.column(name).combine_chunks() for name in columns]
     if len(columns) == 1:
         return chunks[0]
@@ -105,8 +108,10 @@ def _by_function(reference: str, stage: str, kind: Kind, value: Any, attempt: At
         return keys
     found: list[Any] = []
     for batch in batches(Flow(kind, (value,))):
+        rest = iter(batch)
         try:
-            found.extend(map(function, batch))
+            found += [function(record) for record in rest]
         except BaseException as error:
-            raise attempt.fail(stage, len(found), error) from error
+            position = len(found) + len(batch) - length_hint(rest) - 1
+            raise attempt.fail(stage, position, error) from error
     return found

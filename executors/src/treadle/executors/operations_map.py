@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from operator import length_hint
 from types import GeneratorType
 from typing import Any
@@ -30,15 +31,16 @@ def map_records(op: MapRecords, flow: Flow, attempt: Attempt) -> Flow:
 def _mapped(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
     """One result for each record, a batch at a time: the loop over a batch is what a record costs."""
     position = 0
-    for batch in _pieces(batches(flow)):
+    is_last = attempt.services.program.ops[-1:] == (op,)
+    for batch in batches(flow) if is_last else _pieces(batches(flow)):  # the last one's results are all held anyway
         rest = iter(batch)
         try:
             if op.metrics:
                 results = [take(function(record)) for record in rest]
             else:
-                results = [
-                    result if type(result := function(record)) is not Result else take(result) for record in rest
-                ]
+                results = [function(record) for record in rest]
+                if Result in set(map(type, results)):
+                    results = [take(result) for result in results]
         except BaseException as error:
             raise attempt.fail(op.stage, _failed_at(position, batch, rest), error, op.non_retryable) from error
         position += len(batch)
@@ -46,6 +48,7 @@ def _mapped(op: MapRecords, function: Function, take: Metrics, flow: Flow, attem
 
 
 def _failed_at(position: int, batch: list[Any], rest: Iterator[Any]) -> int:
+    """Position of the record taken last."""
     return position + len(batch) - length_hint(rest) - 1
 
 
@@ -62,39 +65,40 @@ def _pieces(parts: Iterable[list[Any]]) -> Iterator[list[Any]]:
 
 
 def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
-    """The items of each result, in batches across records."""
-    batch: list[Any] = []
-    size = 1
-    for position, record in enumerate(records(flow)):
-        try:
-            for item in take(function(record)):
-                batch.append(item)
-                if len(batch) >= size:
-                    size = next_size(batch, size)
-                    yield batch
-                    batch = []
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            raise attempt.fail(op.stage, position, error, op.non_retryable) from error
-    yield batch
+    """The items of the results, a batch at a time: one record may have more than memory holds."""
+    position, size = 0, 1
+    for batch in batches(flow):
+        rest = iter(batch)
+        results = (function(record) for record in rest)
+        taken = (take(result) if op.metrics or type(result) is Result else result for result in results)
+        items = chain.from_iterable(taken)
+        while True:
+            try:
+                piece = list(islice(items, size))
+            except BaseException as error:
+                raise attempt.fail(op.stage, _failed_at(position, batch, rest), error, op.non_retryable) from error
+            if not piece:
+                break
+            size = next_size(piece, size)
+            yield piece
+        position += len(batch)
 
 
 def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
     """Like the others, but a failed record emits nothing, not even what its generator had yielded before."""
-    position, failed = 0, 0
+    entered, failed = 0, 0
     for batch in _pieces(batches(flow)):
         results: list[Any] = []
-        for position, record in enumerate(batch, position):
+        for position, record in enumerate(batch, start=entered):
             try:
                 result = function(record)
                 results += take(_listed(result)) if op.flat else (take(result),)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001  set_aside raises what is not to be tolerated
                 attempt.set_aside(op, position, record, error)
                 failed += 1
-        position += 1
+        entered += len(batch)
         yield results
-    attempt.counts[op.stage] = StageCount(position, failed)
+    attempt.counts[op.stage] = StageCount(entered, failed)
 
 
 # -- per: partition ------------------------------------------------------------------------------------------------
@@ -143,20 +147,16 @@ def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
 
 def _spliced(op: MapPartition, result: Any, attempt: Attempt) -> Iterator[list[Any]]:
     """The items of a flat result, in batches."""
-    batch: list[Any] = []
     size = 1
     try:
-        for item in result:
-            batch.append(item)
-            if len(batch) >= size:
-                size = next_size(batch, size)
-                yield batch
-                batch = []
+        items = iter(result)
+        while batch := list(islice(items, size)):
+            size = next_size(batch, size)
+            yield batch
     except GeneratorExit:
         raise
     except BaseException as error:
         raise attempt.fail(op.stage, None, error, op.non_retryable) from error
-    yield batch
 
 
 def _listed(result: Any) -> Any:

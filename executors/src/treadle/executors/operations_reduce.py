@@ -98,7 +98,7 @@ def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
     return levels[-1][0]
 
 
-# -- per key -------------------------------------------------------------------------------------------------------------
+# -- per key -------------------------------------------------------------------------------------------------------
 
 
 def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:

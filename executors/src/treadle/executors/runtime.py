@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from treadle.primitives import codec, formats, functions
+from treadle.primitives import codec, functions
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
@@ -117,7 +117,7 @@ class Runtime:
         attempt = Attempt(services, partition)
         try:
             return self._outcome(attempt)
-        except (Exception, StageFailed, InputFailed) as error:
+        except (Exception, StageFailed, InputFailed) as error:  # noqa: BLE001  a failed partition ends no task
             return self._failed(attempt, attempt.error or error)
         finally:
             attempt.close()
@@ -127,7 +127,9 @@ class Runtime:
         kind, parts, value = _run_program(program, attempt)
         part = _write_part(program, partition.index, kind, value) if program.output else None
         block = None if isinstance(program.tail, Discard) else _put(attempt, "", kind, parts)
-        failed = _put(attempt, ".failed", "objects", [_picklable(attempt.failed_items)]) if attempt.failed_items else None
+        failed = (
+            _put(attempt, ".failed", "objects", [_picklable(attempt.failed_items)]) if attempt.failed_items else None
+        )
         return Outcome(
             partition=partition.index,
             attempt=partition.attempt,
