@@ -27,8 +27,8 @@ class SegmentHistory:
     cut_off: set[int] = field(default_factory=set)
     """Partitions whose newest attempt a dead driver left without an outcome."""
     closed: bool = False
+    resumption: int = 0
     _open: set[int] = field(default_factory=set)
-    _resumption: int = 0
 
     def apply(self, record: Record, segment: str) -> None:
         match record:
@@ -59,8 +59,8 @@ class SegmentHistory:
             self.losses[partition] = self.losses.get(partition, 0) + 1
         self.cut_off |= self._open
         self._open.clear()
-        if epoch.resumption > self._resumption:
-            self._resumption = epoch.resumption
+        if epoch.resumption > self.resumption:
+            self.resumption = epoch.resumption
             self.spent.clear()
             self.losses.clear()
 

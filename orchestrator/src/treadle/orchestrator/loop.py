@@ -19,7 +19,7 @@ from treadle.primitives.errors import FailureClass
 
 from .execute import Desk, Orders, assume, lost_in, prepare, take_back, writing
 from .history import SegmentHistory
-from .ledger import Closed, Epoch, Iterated, Ledger, Record
+from .ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
 from .plan import DataRef, Loop, Segment
 from .run import Run
 from .runfiles import LoopResult, Manifest
@@ -118,6 +118,7 @@ class _LoopRunner:
     ) -> None:
         self._run, self._writer, self._watch, self._orders, self._desk = run, writer, watch, orders, desk
         self._histories: dict[str, SegmentHistory] = {}
+        self._resumption = 0
         self._iterated: dict[tuple[str, int], Iterated] = {}
         self._read(writer.ledger.records)
 
@@ -127,13 +128,16 @@ class _LoopRunner:
             if isinstance(record, Iterated):
                 self._iterated[record.loop, record.iteration] = record
             elif isinstance(record, Epoch):
+                self._resumption = max(self._resumption, record.resumption)
                 for name, history in self._histories.items():
                     history.apply(record, name)
             else:
                 self._history(record.segment).apply(record, record.segment)
+                if isinstance(record, Lost):
+                    self._reopen(record.segment)
 
     def _history(self, name: str) -> SegmentHistory:
-        return self._histories.setdefault(name, SegmentHistory())
+        return self._histories.setdefault(name, SegmentHistory(resumption=self._resumption))
 
     # -- loops
 
@@ -250,7 +254,7 @@ class _LoopRunner:
         return manifest.summary
 
     def _remember(self, manifest: Manifest) -> None:
-        history = SegmentHistory(expected=manifest.expected, closed=True)
+        history = SegmentHistory(expected=manifest.expected, closed=True, resumption=self._resumption)
         history.committed = {outcome.partition: outcome for outcome in manifest.outcomes}
         self._histories[manifest.segment] = history
         self._run.know(manifest)

@@ -206,6 +206,8 @@ class Graph(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
+    started: str
+    """First start of the run, RFC 3339, UTC."""
     graph: Graph
     outputs: dict[str, Any]
     """The workflow's outputs; templates."""

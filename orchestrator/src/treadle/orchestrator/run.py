@@ -32,11 +32,11 @@ class Site:
     def files(self, run: str) -> RunFiles:
         return RunFiles(self.store, run, trust.run_key(self.key, run))
 
-    def open(self, run: str, started: str) -> Run:
+    def open(self, run: str) -> Run:
         """The run, read from the store the first time. Blocking."""
         if run not in self._runs:
             files = self.files(run)
-            self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), started)
+            self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"))
             while len(self._runs) > 100:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(run)
@@ -46,14 +46,14 @@ class Site:
 class Run:
     """One run as this process sees it. Manifests found are kept: they only change by a repair, which says so."""
 
-    def __init__(self, site: Site, files: RunFiles, submission: Submission, plan: Plan, started: str) -> None:
+    def __init__(self, site: Site, files: RunFiles, submission: Submission, plan: Plan) -> None:
         self.site, self.files, self.submission, self.plan = site, files, submission, plan
         self.id = files.run
-        self.env: dict[str, Any] = {"inputs": submission.inputs, "run": {"id": self.id, "startTime": started}}
+        self.env: dict[str, Any] = {"inputs": submission.inputs, "run": {"id": self.id, "startTime": plan.started}}
         self.job = Job(
             run=self.id,
             workflow=submission.spec["name"],
-            started=started,
+            started=plan.started,
             seed=submission.spec.get("seed", 0),
             store=site.store.url,
             bundle=submission.bundle,

@@ -57,6 +57,10 @@ class BlocksLost(Exception):
         self.blocks = tuple(sorted(blocks))
 
 
+class Stopped(Exception):
+    """The segment was drained as told; it can be taken up again."""
+
+
 class SegmentRun:
     """Runs expected minus committed, until the committed set is whole. Use once."""
 
@@ -133,7 +137,10 @@ class SegmentRun:
     # -- the run
 
     async def run(self) -> Manifest:
-        """The whole committed set. Raises SegmentFailed, BlocksLost, Fenced; cancelled: running attempts are killed."""
+        """The whole committed set. Raises SegmentFailed, BlocksLost, Fenced; Stopped after `drain`.
+
+        Cancelled: running attempts are killed.
+        """
         if self._history.expected is None:
             self._writer.append(Expected(self.name, len(self._inputs), time.time()))
         try:
@@ -150,6 +157,8 @@ class SegmentRun:
         problem = self._core.problem()
         if problem is not None:
             raise SegmentFailed(self._problem(*problem))
+        if len(self._committed) < (self._quorum() or len(self._inputs)):
+            raise Stopped
         return self._manifest()
 
     async def drain(self) -> None:

@@ -36,7 +36,7 @@ def make_plan(
     graph = top.graph()
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))
-    return Plan(graph, dict(spec.outputs), dataset_refs(top, spec.stages), inexact, settings)
+    return Plan(run["startTime"], graph, dict(spec.outputs), dataset_refs(top, spec.stages), inexact, settings)
 
 
 def _depends_on_run(spec: Spec) -> list[str]:
