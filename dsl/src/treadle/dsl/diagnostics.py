@@ -60,6 +60,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T216": ("error", "Files written by a stage that runs in every iteration of a loop."),
     "T217": ("error", "A setting that would have no effect."),
     "T218": ("error", "An input whose declaration contradicts itself."),
+    "T219": ("error", "Two stages write to the same place."),
     "T301": ("error", "An expression that cannot be read."),
     "T302": ("error", "An expression uses a name that has no value at this place."),
     "T303": ("error", "`${{ }}` where there is no expression to evaluate, or around one that takes none."),
@@ -140,6 +141,11 @@ def one_of(words: Iterable[str]) -> str:
     """`a, b or c`, for messages."""
     *most, last = [f"'{word}'" for word in words] or ["nothing"]
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def a(noun: str) -> str:
+    """`a map`, `an integer`."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -16,13 +17,13 @@ _WINDOW = 120
 
 def render(diagnostics: Sequence[Diagnostic], source: str = "") -> str:
     """Each finding with its source line and carets; empty for none."""
-    lines = source.splitlines()
+    lines = re.split(r"\r\n|\r|\n", source)
     return "\n".join(_render_one(diagnostic, lines) for diagnostic in diagnostics)
 
 
 def _render_one(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
-    head = f"{diagnostic.severity}[{diagnostic.code}] {diagnostic.message}"
-    hint = f"  = {diagnostic.hint}\n" if diagnostic.hint else ""
+    head = f"{diagnostic.severity}[{diagnostic.code}] {visible(diagnostic.message)}"
+    hint = f"  = {visible(diagnostic.hint)}\n" if diagnostic.hint else ""
     if not diagnostic.line:
         where = f" (at {diagnostic.where})" if diagnostic.path else ""
         return f"{diagnostic.file}: {head}{where}\n{hint}"
@@ -33,7 +34,7 @@ def _render_one(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
 def _excerpt(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
     if diagnostic.line > len(lines):
         return ""
-    line = lines[diagnostic.line - 1].replace("\t", " ")
+    line = visible(lines[diagnostic.line - 1].replace("\t", " "))
     start = diagnostic.col - 1
     end_line, end_col = diagnostic.end
     stop = end_col - 1 if end_line == diagnostic.line else len(line.rstrip())
@@ -43,6 +44,11 @@ def _excerpt(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
     number = str(diagnostic.line)
     gutter = " " * len(number)
     return f"  {number} | {shown}\n  {gutter} | {' ' * _width(line[clip:start])}{carets}\n"
+
+
+def visible(text: str) -> str:
+    """The text with control characters replaced, since a document must not steer the reader's terminal."""
+    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf") else char for char in text)
 
 
 def _width(text: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 from typing import Any
@@ -14,6 +14,7 @@ from treadle.primitives.errors import UsageError
 from .diagnostics import NOWHERE, Diagnostic, Path, Span, has_errors
 from .diagnostics_formats import render
 from .document_errors import shape_problems
+from .document_shape import empty_keys
 from .model import Spec
 from .yaml_loader import Place, load_yaml
 from .yaml_syntax import Problem
@@ -30,7 +31,7 @@ class InvalidDocument(UsageError):
 
 @dataclass(frozen=True)
 class Document:
-    """What a file or a text says. Either `spec` is there, or `problems` has at least one error."""
+    """What a file or a text says. Without a `spec` there is at least one error among `problems`."""
 
     file: str
     source: str = ""
@@ -101,10 +102,17 @@ def _shaped(document: Document) -> Document:
         problem = Problem("T013", "a workflow is a mapping of keys", hint, document.span(()))
         return replace(document, problems=(_positioned(document, problem),))
     try:
-        return replace(document, spec=Spec.model_validate(document.data, by_alias=True, by_name=False))
+        spec = Spec.model_validate(document.data, by_alias=True, by_name=False)
+        return replace(document, spec=spec, problems=tuple(_empty_keys(document)))
     except ValidationError as error:
         found = shape_problems(error, document.data)
         return replace(document, problems=tuple(_at_path(document, problem, on_key) for problem, on_key in found))
+
+
+def _empty_keys(document: Document) -> Iterator[Diagnostic]:
+    for path in empty_keys(document.data):
+        problem = Problem("T013", f"'{path[-1]}' has no value", "give it one, or remove the key", path=path)
+        yield _at_path(document, problem, on_key=True)
 
 
 def _at_path(document: Document, problem: Problem, on_key: bool) -> Diagnostic:

@@ -12,6 +12,7 @@ from .diagnostics import Path, did_you_mean, one_of, path_text
 from .document_shape import keys_at
 from .model import FunctionRef, Identifier, Percentage, Reference, Template
 from .quantities import SIZE_UNITS
+from .yaml_scalars import resolve
 from .yaml_syntax import Problem
 
 LATER = {
@@ -180,9 +181,13 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
 def _advice(kind: str, value: Any) -> str:
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return f'for text write "{str(value).lower() if isinstance(value, bool) else value}"'
-    if kind in ("int_type", "float_type", "bool_type") and isinstance(value, str):
-        return "write it without quotes; an expression is not possible here"
-    return "write `- ` before each entry" if kind == "list_type" else ""
+    if kind == "list_type" and isinstance(value, str):
+        return f"write [{value}]"
+    if kind not in ("int_type", "float_type", "bool_type") or not isinstance(value, str):
+        return ""
+    if "${{" in value:
+        return "an expression is not possible here"
+    return "" if isinstance(resolve(value, None, plain=True), str) else "write it without quotes"
 
 
 def _bound(kind: str, context: Mapping[str, Any]) -> str:

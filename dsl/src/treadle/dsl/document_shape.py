@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
 from .diagnostics import Path
@@ -21,6 +21,21 @@ def keys_at(data: Any, path: Path) -> dict[str, FieldInfo]:
         data = _get(data, part)
     model = _model(annotation, data)
     return fields_of(model) if model else {}
+
+
+def empty_keys(data: Any) -> Iterator[Path]:
+    """Keys of the language that are written without a value, where null is no value of theirs."""
+    return _empty(Spec, data, ())
+
+
+def _empty(annotation: Any, data: Any, path: Path) -> Iterator[Path]:
+    parts = list(data) if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+    for part in parts:
+        below = _below(annotation, data, part)
+        if below is not None and data[part] is None and below is not JsonValue:
+            yield (*path, part)
+        elif below is not None:
+            yield from _empty(below, data[part], (*path, part))
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:

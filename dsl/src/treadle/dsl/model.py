@@ -24,6 +24,7 @@ Expression = Annotated[str, StringConstraints(min_length=1)]
 """An expression without delimiters (`when`, `until`)."""
 Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*){0,2}$")]
 """A data edge: a stage id, `inputs.x`, `state.x`, or `LOOP.state.x`."""
+Uri = Annotated[str, StringConstraints(min_length=1)]
 Scalar = bool | int | float | str | None
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
@@ -53,7 +54,7 @@ class Model(BaseModel):
 class Source(Model):
     """Files behind a glob, cut into partitions of about `split` bytes where the format allows."""
 
-    uri: str
+    uri: Uri
     format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
     split: Size = Field(default_factory=lambda: 64 * 2**20)
     record_bytes: Count | None = None
@@ -131,7 +132,7 @@ class Batch(Model):
 class Output(Model):
     """Where the stage's partitions are written, one part each, with `_manifest.json` last."""
 
-    uri: str
+    uri: Uri
     format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
     columns: dict[str, Literal["string", "int64", "float64", "boolean", "binary", "timestamp", "date"]] | None = None
     """Names and types, in order: required for Parquet from objects, allowed for CSV (names only matter)."""
@@ -143,7 +144,7 @@ class Output(Model):
 class FailedItems(Model):
     """Where records that finally failed are listed, as JSON lines in input order."""
 
-    uri: str
+    uri: Uri
 
 
 class Settings(Model):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .diagnostics import Diagnostic, in_order
+from .diagnostics import Diagnostic, has_errors, in_order
 from .document import Document
 from .graph import Graph, Node, inputs_of, next_references, references_of
 from .model import (
@@ -19,7 +19,7 @@ from .model import (
     Spec,
 )
 from .validate_expressions import PLAN_ROOTS, RUN_ROOTS, Expressions, Site
-from .validate_formats import check_files
+from .validate_formats import check_files, check_places
 from .validate_inputs import check_inputs
 from .validate_references import check_cycles, check_ids, check_loops, check_references, edges
 from .validate_report import Report
@@ -41,9 +41,11 @@ def validate(document: Document) -> list[Diagnostic]:
     for node in graph.nodes.values():
         check_stage(graph, report, node)
         check_files(graph, report, node)
+    check_places(graph, report)
     expressions = Expressions(graph, report)
     _check_expressions(graph, expressions)
-    _check_unused(graph, report, expressions)
+    if not has_errors(report.found):
+        _check_unused(graph, report, expressions)
     return in_order(report.found)
 
 

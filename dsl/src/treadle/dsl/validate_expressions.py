@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from .diagnostics import Path, did_you_mean, one_of
+from .diagnostics import Path, a, did_you_mean, one_of
 from .expressions import Expr, ExpressionError, Type, check, parse
 from .expressions import Path as Name
 from .expressions.nodes import walk
 from .graph import Graph, Node, ReferenceProblem, StageTarget, is_broadcast
-from .model import Input, LoopStage, MapStage, ReduceStage, Stage
+from .model import LoopStage, MapStage, ReduceStage, Stage
 from .templates import OPEN, parse_template
 from .validate_report import Report
 
@@ -73,7 +73,7 @@ class Expressions:
             return
         found = self._type(site, text, expr)
         if found not in (None, Type.BOOL, Type.UNKNOWN):
-            self._report.add("T304", site.path, f"a condition must be true or false; this is a {found}")
+            self._report.add("T304", site.path, f"a condition must be true or false; this is {a(found)}")
 
     def count(self, site: Site, value: object) -> None:
         """A number or one whole expression that gives a whole number."""
@@ -113,7 +113,9 @@ class Expressions:
         if len(pieces) == 1 and not isinstance(pieces[0], str):
             found = self._type(site, text, pieces[0])
             if wanted is not None and found is not None and found not in {*wanted, Type.UNKNOWN}:
-                self._report.add("T304", site.path, f"this must be {words}; the expression gives a {found}")
+                self._report.add(
+                    "T304", site.path, f"this must be {words}; the expression gives {a(found)}", _division(text, found)
+                )
             return
         if not embedded:
             self._report.add("T304", site.path, f"this must be {words} or one expression, without other text around it")
@@ -124,7 +126,7 @@ class Expressions:
     def _embedded(self, site: Site, text: str, expr: Expr) -> None:
         found = self._type(site, text, expr)
         if found in (Type.LIST, Type.NULL):
-            self._report.add("T304", site.path, f"a {found} cannot stand inside a longer text")
+            self._report.add("T304", site.path, f"{a(found)} cannot stand inside a longer text")
 
     def _type(self, site: Site, text: str, expr: Expr) -> Type | None:
         """The type of an expression; None when one of its names is already reported."""
@@ -152,7 +154,8 @@ class Expressions:
         if root not in site.roots:
             known = sorted(site.roots)
             if root in RUN_ROOTS:
-                raise ReferenceProblem("T302", f"'{root}' has no value {site.when}", f"usable here: {one_of(known)}")
+                hint = "write `stages.LOOP.state.NAME`" if root == "state" else f"usable here: {one_of(known)}"
+                raise ReferenceProblem("T302", f"'{root}' has no value {site.when}", hint)
             hint = did_you_mean(root, known) or f"paths begin with {one_of(known)}"
             raise ReferenceProblem("T302", f"there is nothing called '{root}'", hint)
         if root == "run":
@@ -213,6 +216,10 @@ class Expressions:
         raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
 
 
+def _division(text: str, found: Type) -> str:
+    return "`/` gives a float, whatever its operands" if found is Type.FLOAT and "/" in text else ""
+
+
 def _insert(scope: dict[str, Any], names: tuple[str, ...], found: Type) -> None:
     for name in names[:-1]:
         scope = scope.setdefault(name, {})
@@ -269,7 +276,3 @@ def _scalar_state(loop: Node, name: str) -> Type:
     if isinstance(initial, bool):
         return Type.BOOL
     return Type.FLOAT if isinstance(initial, (int, float)) else Type.UNKNOWN
-
-
-def declared_type(declared: Input) -> Type:
-    return INPUT_TYPES.get(declared.type, Type.UNKNOWN)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pydantic.alias_generators import to_camel
+
 from .diagnostics import Path, one_of
 from .graph import Graph, Node, inputs_of
 from .graph_kinds import output_kind
-from .model import Output, Source
+from .model import FailedItems, Output, Source
 from .validate_report import Report
 
 _TEXTUAL = ("text", "jsonl", "csv")
@@ -63,3 +65,22 @@ def _check_output(graph: Graph, report: Report, node: Node, output: Output) -> N
     elif output.format == "parquet" and kind == "objects" and output.columns is None:
         hint = "write them in order: `columns: {word: string, count: int64}`"
         report.add("T213", path, "Parquet from Python objects needs the names and types of its columns", hint, key=True)
+
+
+def check_places(graph: Graph, report: Report) -> None:
+    """No two stages write to one place."""
+    taken: dict[str, str] = {}
+    for node in graph.nodes.values():
+        for key in ("output", "failed_items"):
+            files: Output | FailedItems | None = getattr(node.stage, key, None)
+            if files is None:
+                continue
+            other = taken.setdefault(files.uri.rstrip("/"), node.id)
+            if other != node.id or (key == "failed_items" and _writes(node, files.uri)):
+                path = (*node.path, to_camel(key), "uri")
+                report.add("T219", path, f"'{other}' writes to the same place", "give every stage a folder of its own")
+
+
+def _writes(node: Node, uri: str) -> bool:
+    output: Output | None = getattr(node.stage, "output", None)
+    return output is not None and output.uri.rstrip("/") == uri.rstrip("/")

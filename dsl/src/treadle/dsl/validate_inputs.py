@@ -11,7 +11,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from treadle.primitives.errors import UsageError
 
-from .diagnostics import Diagnostic, Path, did_you_mean, one_of
+from .diagnostics import Diagnostic, Path, a, did_you_mean, one_of
 from .diagnostics_formats import render
 from .document_errors import found, shape_problems
 from .model import Input, Items, Range, Source, Spec, StageInput
@@ -52,7 +52,7 @@ def check_inputs(spec: Spec, report: Report) -> None:
 def _check_bounds(report: Report, path: Path, declared: Input) -> None:
     for key in ("minimum", "maximum"):
         if getattr(declared, key) is not None and declared.type not in ("integer", "number"):
-            message = f"'{key}' bounds numbers, and this input is a {declared.type}"
+            message = f"'{key}' bounds numbers, and this input is {a(declared.type)}"
             report.add("T218", (*path, key), message, "remove it", key=True)
     if declared.minimum is not None and declared.maximum is not None and declared.minimum > declared.maximum:
         report.add("T218", (*path, "minimum"), "'minimum' is larger than `maximum`", "no value would fit", key=True)
@@ -62,7 +62,7 @@ def _check_enum(report: Report, path: Path, declared: Input) -> None:
     if declared.enum is None:
         return
     if declared.type in ("list", "dataset", "boolean"):
-        message = f"'enum' lists texts or numbers, and this input is a {declared.type}"
+        message = f"'enum' lists texts or numbers, and this input is {a(declared.type)}"
         report.add("T218", (*path, "enum"), message, "remove it", key=True)
     elif not declared.enum:
         report.add("T218", (*path, "enum"), "'enum' allows no value at all", "list the allowed values", key=True)

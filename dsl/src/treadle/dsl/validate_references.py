@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .diagnostics import Path, did_you_mean, one_of
+from .diagnostics import Path, a, did_you_mean, one_of
 from .expressions import ExpressionError, parse, paths
 from .graph import (
     RESERVED,
@@ -70,8 +70,9 @@ def _not_data(target: Target) -> tuple[str, str] | None:
             inner = f"`{source}`" if isinstance(source, str) else "what it broadcasts"
             return f"'{name}' is a broadcast, a value and not a dataset", f"read {inner}, or use it inside `with`"
         case InputTarget(name, declared) if declared.type not in ("dataset", "list"):
-            hint = f"for files write `input: {{uri: ${{{{ inputs.{name} }}}}, format: ...}}`, quoted inside braces"
-            return f"the input '{name}' is a {declared.type}, not a dataset", hint
+            hint = f'for files write `input: {{uri: "${{{{ inputs.{name} }}}}", format: ...}}`'
+            named = declared.type in ("uri", "string")
+            return f"the input '{name}' is {a(declared.type)}, not a dataset", hint if named else ""
         case StateTarget(Node(_, LoopStage(state=state)), name) if not _is_dataset(state[name]):
             return f"the state '{name}' is a value, not a dataset", f"write `${{{{ state.{name} }}}}` inside `with`"
     return None
@@ -91,7 +92,9 @@ def _check_needs(graph: Graph, report: Report, node: Node) -> None:
     for index, name in enumerate(node.stage.needs):
         path: Path = (*node.path, "needs", index)
         if "." in name:
-            report.add("T106", path, f"`needs` names stages, '{name}' is none", f"write `{name.split('.')[0]}`")
+            first = name.partition(".")[0]
+            hint = f"write `{first}`" if first in graph.nodes else ""
+            report.add("T106", path, f"`needs` names stages, '{name}' is none", hint)
             continue
         if name in node.loops:
             report.add("T106", path, f"'{node.id}' is inside the loop '{name}' and cannot wait for its end")
@@ -190,9 +193,9 @@ def check_cycles(graph: Graph, report: Report) -> None:
         cycle = _cycle_from(start, waits, done)
         if cycle:
             path = waits[cycle[0]][cycle[1]] if len(cycle) > 1 else waits[cycle[0]][cycle[0]]
-            shown = " waits for ".join(f"'{name}'" for name in [*cycle, cycle[0]])
+            shown = " → ".join([*cycle, cycle[0]])
             hint = "carry a value from one iteration to the next with a loop" if len(cycle) > 1 else ""
-            report.add("T103", path, f"the stages wait for each other: {shown}", hint)
+            report.add("T103", path, f"stages wait for each other: {shown}", hint)
 
 
 def _cycle_from(start: str, waits: dict[str, dict[str, Path]], done: set[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -23,8 +24,9 @@ class UnsupportedTag(Exception):
     """The scalar has a tag outside the core schema."""
 
     def __init__(self, tag: str, text: str) -> None:
+        shown = json.dumps(f"{tag} {text}".rstrip(), ensure_ascii=False)
         super().__init__(f"'{tag}' is a YAML tag without a meaning here")
-        self.hint = f'a value that begins with ! must be quoted: "{tag} {text}"' if tag[:1] == "!" else "remove the tag"
+        self.hint = f"a value that begins with ! must be quoted: {shown}" if tag[:1] == "!" else "remove the tag"
 
 
 def resolve(text: str, tag: str | None, plain: bool) -> Scalar:

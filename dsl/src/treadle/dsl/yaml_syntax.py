@@ -40,8 +40,15 @@ def explain(error: yaml.YAMLError, text: str) -> Problem:
     if text[max(mark.index - 1, 0) : mark.index + 2] == "${{":
         return _unquoted(mark, text)
     span = Span(mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
-    message, hint = _words(f"{error.context or ''} {error.problem or ''}", text[mark.index : mark.index + 1])
-    return Problem("T001", message, hint, span)
+    words = f"{error.context or ''} {error.problem or ''}"
+    message, hint = _words(words, text[mark.index : mark.index + 1])
+    opening = error.context_mark
+    if opening is not None and re.search(r"flow|quoted scalar.*end of stream|a tag", words):
+        if mark.index < len(text.rstrip()) and "flow" in words:
+            message += f"; it is opened at line {opening.line + 1}, column {opening.column + 1}"
+        else:
+            span = Span(opening.line + 1, opening.column + 1, opening.line + 1, opening.column + 2)
+    return Problem("T007" if "a tag" in words else "T001", message, hint, span)
 
 
 def _unquoted(mark: Any, text: str) -> Problem:
@@ -80,12 +87,12 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
     (
         r"flow mapping",
         "a `{` is not closed, or a `,` is missing between its entries",
-        "add `}` or `,` before this place",
+        "add `}` or `,`",
     ),
     (
         r"flow sequence",
         "a `[` is not closed, or a `,` is missing between its entries",
-        "add `]` or `,` before this place",
+        "add `]` or `,`",
     ),
     (r"quoted scalar.*unexpected end", "a quote is opened and never closed", "close the quote"),
     (

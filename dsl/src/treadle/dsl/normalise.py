@@ -1,0 +1,78 @@
+"""The canonical form of a spec: what is stored with a run, and the digest that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from .expressions import ExpressionError, parse, unparse
+from .model import Model, ReduceStage, Spec
+from .templates import OPEN, parse_template
+
+_UNORDERED = frozenset({"stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})
+"""Mappings whose order means nothing. The order of columns and of the keys inside user values does."""
+_CONDITIONS = frozenset({"when", "until"})
+_LITERAL = frozenset({"items", "initial", "boundaries", "default", "enum", "description", "labels"})
+"""Never evaluated, so never rewritten."""
+
+
+def normalise(spec: Spec) -> dict[str, Any]:
+    """The spec as JSON: keys of the language, defaults left out, one way of writing each quantity and expression.
+
+    Reading it back gives an equal spec (but for the spelling of expressions), and normalising that changes nothing.
+    """
+    dumped = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    result: dict[str, Any] = _canonical(dumped, spec, "")
+    return result
+
+
+def read_normalised(data: dict[str, Any]) -> Spec:
+    """The spec behind a normalised form; raises pydantic.ValidationError when it is none."""
+    return Spec.model_validate(data, by_alias=True, by_name=False)
+
+
+def spec_digest(spec: Spec) -> str:
+    """SHA-256 of the normalised spec, in hex."""
+    text = json.dumps(normalise(spec), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(dumped: Any, value: Any, field: str) -> Any:
+    """`dumped` put in order, along the model it was dumped from."""
+    if isinstance(value, Model):
+        return _model(dumped, value)
+    if field in _LITERAL:
+        return dumped
+    if isinstance(dumped, dict) and isinstance(value, dict):
+        keys = sorted(dumped) if field in _UNORDERED else list(dumped)
+        return {key: _canonical(dumped[key], value[key], "") for key in keys}
+    if isinstance(dumped, list):
+        return [_canonical(item, part, "") for item, part in zip(dumped, value, strict=True)]
+    if isinstance(dumped, str):
+        return _condition(dumped) if field in _CONDITIONS else _template(dumped)
+    return dumped
+
+
+def _model(dumped: dict[str, Any], model: Model) -> dict[str, Any]:
+    names = {info.alias or name: name for name, info in type(model).model_fields.items()}
+    if isinstance(model, ReduceStage) and model.has_initial:
+        dumped = {"initial": None, **dumped}
+    return {key: _canonical(dumped[key], getattr(model, names[key]), names[key]) for key in sorted(dumped)}
+
+
+def _condition(text: str) -> str:
+    try:
+        return unparse(parse(text))
+    except ExpressionError:
+        return text
+
+
+def _template(text: str) -> str:
+    if OPEN not in text:
+        return text
+    try:
+        pieces = parse_template(text)
+    except ExpressionError:
+        return text
+    return "".join(piece if isinstance(piece, str) else f"{OPEN} {unparse(piece)} }}}}" for piece in pieces)

@@ -1,0 +1,53 @@
+"""Every mistake in tests/dsl/golden has its message beside it; every document in golden/good has none.
+
+Set UPDATE_GOLDEN=1 to write the messages anew; read the difference before committing it.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from treadle.dsl.diagnostics import CODES, codes_page
+from treadle.dsl.diagnostics_formats import render
+from treadle.dsl.document import load
+from treadle.dsl.validate import validate
+from treadle.dsl.validate_functions import check_functions
+
+GOLDEN = Path(__file__).parent / "golden"
+MISTAKES = sorted(GOLDEN.glob("*.yaml"))
+GOOD = sorted((GOLDEN / "good").glob("*.yaml"))
+OF_GIVEN_VALUES = {"T501", "T502", "T503"}
+
+
+def findings(path: Path) -> str:
+    document = load(path, path.name)
+    found = validate(document)
+    if path.name.startswith("function_"):
+        found += check_functions(document, [GOLDEN])
+    return render(found, document.source).replace(str(GOLDEN), "golden")
+
+
+@pytest.mark.parametrize("path", MISTAKES, ids=lambda path: path.stem)
+def test_mistake_is_told_as_written(path: Path) -> None:
+    found, expected = findings(path), path.with_suffix(".txt")
+    if os.environ.get("UPDATE_GOLDEN"):
+        expected.write_text(found, encoding="utf-8")
+    assert found
+    assert found == expected.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_good_document_has_no_findings(path: Path) -> None:
+    assert findings(path) == ""
+
+
+def test_every_code_has_a_golden_mistake() -> None:
+    told = "".join(path.read_text(encoding="utf-8") for path in GOLDEN.glob("*.txt"))
+    assert set(re.findall(r"\[(T\d+)\] ", told)) | OF_GIVEN_VALUES == set(CODES)
+
+
+def test_documented_codes_are_those_of_the_program() -> None:
+    page = Path(__file__).parents[2] / "docs" / "diagnostics.md"
+    assert page.read_text(encoding="utf-8") == codes_page()
