@@ -31,7 +31,8 @@ class IsolatedExecutor:
     """Fresh processes, at most `slots` at a time.
 
     `key_file` holds the deployment key; `memory` is what an attempt may allocate when its task does not say (0: no
-    limit); `start_seconds` is granted on top of a task's own time; `environment` is all that workers find in theirs, apart from treadle's settings.
+    limit); `start_seconds` is granted on top of a task's own time; `environment` is all that workers find in theirs,
+    apart from treadle's settings.
     """
 
     def __init__(

@@ -1,0 +1,128 @@
+"""When a local slot keeps its worker process, and when it takes a new one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.executors.local import LocalExecutor
+from treadle.executors.program import Outcome, Task
+from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing.workbench import failure_of
+from treadle.primitives.errors import FailureClass, InternalError, UsageError
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"))
+
+
+@pytest.fixture
+async def bench(place: Place, tmp_path: Path) -> AsyncIterator[Workbench]:
+    executor = LocalExecutor(run_key=place.run_key, slots=1, host_root=place.host_root)
+    yield Workbench(executor, place, tmp_path)
+    await executor.stop()
+
+
+async def _pid(bench: Workbench, **job: Any) -> int:
+    """The process that ran a task of the job."""
+    task = bench.task("process", [[0]])
+    (report,) = await bench.run(msgspec.structs.replace(task, job=msgspec.structs.replace(task.job, **job)))
+    assert isinstance(report, Outcome)
+    assert report.block is not None
+    return int(bench.records(report)[0]["pid"])
+
+
+def _of_bundle(task: Task, bundle: str) -> Task:
+    return msgspec.structs.replace(task, job=msgspec.structs.replace(task.job, bundle=bundle))
+
+
+async def test_slots_start_by_themselves_and_stay_warm(bench: Workbench) -> None:
+    assert await _pid(bench) == await _pid(bench)
+
+
+async def test_a_failed_partition_costs_no_process(bench: Workbench) -> None:
+    first = await _pid(bench)
+    await bench.play(("raise", "an error"))
+    assert await _pid(bench) == first
+
+
+async def test_another_bundle_gets_another_process(bench: Workbench) -> None:
+    first = await _pid(bench)
+    (report,) = await bench.run(_of_bundle(bench.task("same", [[1]]), "0" * 64))
+    assert failure_of(report).failure is not FailureClass.WORKER_LOST
+    assert await _pid(bench) != first
+
+
+async def test_a_process_that_ran_out_of_memory_is_replaced(bench: Workbench) -> None:
+    first = await _pid(bench)
+    await bench.play(("allocate", 300 << 20), memory=100 << 20)
+    assert await _pid(bench) != first
+
+
+async def test_a_worker_killed_while_idle_is_replaced_unnoticed(bench: Workbench) -> None:
+    first = await _pid(bench)
+    os.kill(first, signal.SIGKILL)
+    await asyncio.sleep(0.2)
+    assert await _pid(bench) != first
+
+
+async def test_a_stopped_executor_starts_again_when_used(bench: Workbench) -> None:
+    first = await _pid(bench)
+    await bench.executor.stop()
+    assert await _pid(bench) != first
+
+
+async def test_a_task_longer_than_the_socket_holds_does_not_block_the_driver(bench: Workbench) -> None:
+    first = await _pid(bench)
+    os.kill(first, signal.SIGSTOP)
+    (report,) = await bench.run(bench.task("same", [["x" * (8 << 20)]], timeout=0.3))
+    assert failure_of(report).failure is FailureClass.TIMED_OUT
+
+
+async def test_a_slot_refuses_a_second_task(bench: Workbench) -> None:
+    script = bench.scripted({0: [[("sleep", 0.5)]]})
+    first = asyncio.create_task(bench.run(bench.scripted_task(script, 1)))
+    await asyncio.sleep(0)
+    with pytest.raises(InternalError, match="runs a task already"):
+        await bench.assert_usable()
+    assert isinstance((await first)[0], Outcome)
+
+
+async def test_functions_come_from_the_given_path(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "own_module.py").write_text("def twice(record): return 2 * record\n")
+    executor = LocalExecutor(run_key=place.run_key, slots=1, path=[str(tmp_path)])
+    bench = Workbench(executor, place, tmp_path)
+    task = msgspec.json.encode(bench.task("same", [[21]]))
+    task = task.replace(b"treadle.executors.testing.functions:same", b"own_module:twice")
+    try:
+        (report,) = await bench.run(msgspec.json.decode(task, type=Task))
+        assert bench.records(report) == [42]
+    finally:
+        await executor.stop()
+
+
+async def test_a_worker_that_does_not_start_says_why(place: Place) -> None:
+    executor = LocalExecutor(run_key=place.run_key, slots=2, environment={"PYTHONHOME": "/nonexistent"})
+    try:
+        with pytest.raises(InternalError, match=r"did not start: exit code 1[^$]*encodings"):
+            await executor.start()
+    finally:
+        await executor.stop()
+
+
+async def test_an_unknown_secret_is_refused_before_anything_runs(bench: Workbench) -> None:
+    with pytest.raises(UsageError, match="no secret 'absent'"):
+        await bench.run(bench.task("same", [[1]], secrets=("absent",)))
+
+
+def test_an_executor_without_slots_is_refused(place: Place) -> None:
+    with pytest.raises(UsageError, match="at least one slot"):
+        LocalExecutor(run_key=place.run_key, slots=0)
