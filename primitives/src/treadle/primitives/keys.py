@@ -207,6 +207,8 @@ def _salt(tag: int) -> int:
 _NONE, _WHOLE, _REAL, _BIG, _STR, _BYTES, _DATE, _NAIVE, _AWARE, _UUID, _TUPLE = (_salt(tag) for tag in range(11))
 _NULL_HASH = mix(_NONE)
 _NAN_BITS = 0x7FF8 << 48
+_CHUNK = 1 << 14
+"""Keys mixed at a time: 128 KiB stay in the cache."""
 
 
 def stable_hash(key: object) -> int:
@@ -349,10 +351,14 @@ def _mix_array(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """`mix` of each element, in place."""
     import numpy as np
 
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x ^= x >> np.uint64(shift)
-        x *= np.uint64(factor)
-    x ^= x >> np.uint64(31)
+    scratch = np.empty(min(len(x), _CHUNK), dtype=np.uint64)
+    for start in range(0, len(x), _CHUNK):
+        part = x[start : start + _CHUNK]
+        shifted = scratch[: len(part)]
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+            np.right_shift(part, np.uint64(shift), out=shifted)
+            part ^= shifted
+            part *= np.uint64(factor)
     return x
 
 

@@ -94,10 +94,12 @@ def _argsort_column(column: Column) -> NDArray[np.intp]:
     if isinstance(column, columns.Objects):
         return _positions(argsort(column.keys))
     if isinstance(column, columns.Strings):
-        return _argsort_strings(column)
-    if isinstance(column, columns.Structs):
-        return _nulls_first(_argsort_structs(column), column.nulls)
-    return _nulls_first(_argsort_values(column), column.nulls)
+        positions = _argsort_strings(column)
+    elif isinstance(column, columns.Structs):
+        positions = _argsort_structs(column)
+    else:
+        positions = _argsort_values(column)
+    return _nulls_first(positions, column.nulls)
 
 
 def _argsort_values(column: Any) -> NDArray[np.intp]:
@@ -187,5 +189,4 @@ def _argsort_strings(column: Strings) -> NDArray[np.intp]:
     """Arrow compares UTF-8 bytes, which is the order of code points; its sort is stable."""
     import pyarrow.compute as pc
 
-    indices = pc.sort_indices(column.values, sort_keys=[("", "ascending")], null_placement="at_start")
-    return _positions(indices.to_numpy(zero_copy_only=False))
+    return _positions(pc.sort_indices(column.values).to_numpy(zero_copy_only=False))
