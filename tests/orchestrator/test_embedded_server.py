@@ -170,6 +170,12 @@ async def time_five_timers(home: Home) -> float:
         return time.perf_counter() - begin
 
 
+def test_database_keeps_a_write_ahead_log(served: Served) -> None:
+    """The setting on which half the speed of the server depends, and which it does not make on its own."""
+    ensure_server(served.home)
+    assert (served.home.server / "temporal.db-wal").exists()
+
+
 def test_killed_server_comes_back_at_once_with_its_data_on_its_port(served: Served) -> None:
     asyncio.run(start_workflow(served.home, "survivor"))
     before = ensure_server(served.home)

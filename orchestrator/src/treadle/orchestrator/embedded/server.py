@@ -55,6 +55,12 @@ DYNAMIC_CONFIG = (
     # Nobody here uses the HTTP API, and a web page in the user's browser shall not either.
     'frontend.httpAllowedHosts=["closed.invalid"]',
 )
+SQLITE_PRAGMAS = (
+    # Without it every transaction makes and removes a journal file: half the speed.
+    "journal_mode=wal",
+    # Flushed at each transaction: a start that was acknowledged survives a power cut (1 would be a third quicker).
+    "synchronous=2",
+)
 _SPAWN = 'echo $$ >"$0" && exec "$@"'
 """The server writes its own pid before it becomes the server: no moment at which it lives unknown."""
 
@@ -165,12 +171,14 @@ def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
 
 
 def server_command(program: str, port: int, database: Path, *, ui: bool = False) -> list[str]:
-    """The command line of the server; why each setting is there: see DYNAMIC_CONFIG."""
+    """The command line of the server; why each setting is there: see DYNAMIC_CONFIG and SQLITE_PRAGMAS."""
     command = [program, "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--db-filename", str(database)]
     command += ["--namespace", NAMESPACE, "--log-level", "error"]
     command += ["--ui-port", str(port + 1), "--ui-disable-news-fetch"] if ui else ["--headless"]
     for setting in DYNAMIC_CONFIG:
         command += ["--dynamic-config-value", setting]
+    for pragma in SQLITE_PRAGMAS:
+        command += ["--sqlite-pragma", pragma]
     return command
 
 
