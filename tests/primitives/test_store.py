@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from treadle.primitives import whole_files
 from treadle.primitives.errors import MissingError, StoreError, UsageError
 from treadle.primitives.store import Store
-from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
+from treadle.primitives.testing.s3 import S3Endpoint
 from treadle.primitives.testing.store import StoreTests
 
 
@@ -128,12 +128,6 @@ class TestMemoryStore(StoreTests):
 
     def test_its_objects_are_no_files(self, store: Store) -> None:
         assert store.path("a") is None
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[S3Endpoint]:
-    with seaweedfs() as endpoint:
-        yield endpoint
 
 
 class TestS3Store(StoreTests):

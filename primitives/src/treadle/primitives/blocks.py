@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
+from mmap import mmap
 from typing import Any, Literal
 
 import xxhash
@@ -105,7 +106,7 @@ class Blocks:
         data = self._fetch(slice, location)
         part = slice.part
         known = (location, slice.name, part.offset)
-        mapped = isinstance(data, memoryview)
+        mapped = isinstance(data, memoryview) and isinstance(data.obj, mmap)  # a copy was read anew: check it anew
         if mapped and known in self._checked and len(data) == part.length:
             return data
         if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
@@ -129,7 +130,7 @@ class Blocks:
         path, where = self._store.path(name), self._store.url
         if location == "host":
             assert self._host is not None
-            path, where = self._host.root / self._run / slice.name, "of this host"
+            path, where = self._host.path(f"{self._run}/{slice.name}"), self._host.url
         if path is None:
             return self._store.get_range(name, part.offset, part.length)
         with border(where, slice.name, reading=True):

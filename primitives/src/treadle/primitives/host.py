@@ -8,6 +8,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,18 +26,18 @@ class HostFolder:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Make the folder if need be. Raises UsageError when it, or its parent in shared memory, is another's."""
         self.root = Path(root)
-        with border(f"file://{self.root}"):
+        self.url = f"file://{self.root}"
+        with border(self.url):
             make_folders(self.root)
-        for folder in (self.root, self.root.parent):
-            _refuse_others(folder)
+        _refuse_others(self.root, 0o077)
+        _refuse_others(self.root.parent, 0o022)
         self.host_id = host_id(self.root)
 
     def put(self, name: str, buffers: Sequence[Buffer]) -> None:
         """Write a block file; it appears whole. A retryable StoreError says that it must go elsewhere."""
-        path = self.root / check_name(name)
         try:
-            with border(f"file://{self.root}", name):
-                write_file(path, buffers, durable=False)
+            with border(self.url, name):
+                write_file(self.path(name), buffers, durable=False)
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise _full(self.root) from error.__cause__
@@ -44,13 +45,17 @@ class HostFolder:
 
     def map(self, name: str) -> memoryview:
         """The bytes of a block file, read-only and not copied. Raises MissingError."""
-        with border(f"file://{self.root}", name):
-            return map_file(self.root / check_name(name))
+        with border(self.url, name, reading=True):
+            return map_file(self.path(name))
+
+    def path(self, name: str) -> Path:
+        """Where the block file is."""
+        return self.root / check_name(name)
 
     def delete_run(self, run: str) -> None:
         """Remove every block of a run; mappings of them stay readable."""
-        with border(f"file://{self.root}", run):
-            if (folder := self.root / check_name(run)).exists():
+        with border(self.url, run):
+            if (folder := self.path(run)).exists():
                 shutil.rmtree(folder)
 
 
@@ -62,12 +67,15 @@ def _full(root: Path) -> StoreError:
     )
 
 
-def _refuse_others(folder: Path) -> None:
-    """A folder somebody else made first could feed us blocks (the parent too: it is in a folder all may write)."""
+def _refuse_others(folder: Path, forbidden: int) -> None:
+    """A folder somebody else made first, or may write to, could feed us blocks; nobody else need see their names."""
     status = os.lstat(folder)
-    writable = status.st_mode & 0o022 and not status.st_mode & 0o1000
-    if status.st_uid not in (os.geteuid(), 0) or writable:
-        raise UsageError(f"{folder} is not yours alone", "Remove it, or name another folder for blocks of this host.")
+    sticky = forbidden == 0o022 and status.st_mode & stat.S_ISVTX
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"{folder} is not a folder of yours", "Remove it, or name another folder for host blocks.")
+    if status.st_mode & forbidden and not sticky:
+        mode = stat.S_IMODE(status.st_mode)
+        raise UsageError(f"{folder} is open to others (mode {mode:04o})", f"Use a new folder, or: chmod 700 {folder}")
 
 
 def host_id(folder: str | os.PathLike[str] = SHARED_MEMORY) -> str:

@@ -9,7 +9,9 @@ import contextlib
 import errno
 import mmap
 import os
+import resource
 import secrets
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -146,18 +148,30 @@ def map_file(path: Path) -> memoryview:
     """The bytes of a file as a read-only mapping, or a private copy of them.
 
     A copy is made of a file that another user may change after it was checked, and when the process has no
-    descriptor or mapping left. Raises OSError.
+    descriptor or mapping to spare. Raises OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
         private = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
-        if private and status.st_size:
-            try:
-                return memoryview(mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ))
-            except OSError as error:
-                if error.errno not in _NO_MAPPING:
-                    raise
-        return memoryview(read_range(path, 0, status.st_size))
+        mapping = _map(descriptor, status.st_size) if private and status.st_size else None
     finally:
         os.close(descriptor)
+    return memoryview(mapping or read_range(path, 0, status.st_size))
+
+
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap | None:
+    """A mapping, or None. Each holds a descriptor of its own; half of those allowed stay free for everything else."""
+    if len(_mappings) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
+        return None
+    try:
+        mapping = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    except OSError as error:
+        if error.errno in _NO_MAPPING:
+            return None
+        raise
+    _mappings.add(mapping)
+    return mapping
