@@ -1,0 +1,5 @@
+"""For tests: whole runs inside one process, without Temporal."""
+
+from .engine import Engine as Engine
+from .engine import EngineFailure as EngineFailure
+from .engine import EngineResult as EngineResult

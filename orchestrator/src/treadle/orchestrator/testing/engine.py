@@ -1,0 +1,129 @@
+"""A whole run inside one event loop: the same scheduler, dispatcher, ledger and executors, with Temporal left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from treadle.dsl.model import Spec
+from treadle.dsl.templates import render
+from treadle.executors.interface import Executor
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.host import HostFolder
+from treadle.primitives.references import Kind
+from treadle.primitives.store import Store
+
+from ..activities import plan_site
+from ..execute import Desk, Orders, run_segment
+from ..loop import drive, run_loop
+from ..plan import Loop
+from ..pool import SlotPool
+from ..run import Run, Site
+from ..scheduler import Event, NodeDone, NodeFailed, NodeLost, Problem, Scheduler
+from ..scheduler import Run as RunNode
+from ..scope import partition_inputs
+from ..segment import BlocksLost, SegmentFailed
+from ..submission import new_run_id, prepare
+
+
+class EngineFailure(Exception):
+    """The run failed, with a class."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.failure}: {problem.message}")
+        self.problem = problem
+
+
+@dataclass
+class EngineResult:
+    """What a run left; datasets are decoded."""
+
+    run: str
+    datasets: dict[str, list[tuple[Kind, Any]]]
+    """stage -> (kind, value) of each partition; stages written out only and skipped ones are absent."""
+    metrics: dict[str, Any]
+    outputs: dict[str, Any]
+    skipped: set[str] = field(default_factory=set)
+
+
+class Engine:
+    """Runs specs on one executor and one store."""
+
+    def __init__(self, store: Store, executor: Executor, key: bytes, host_root: Path | None) -> None:
+        self.site = Site(store, key, host_root, {"local": SlotPool(executor)})
+        self._host_root = host_root
+
+    def submit(
+        self,
+        spec: Spec,
+        inputs: Mapping[str, Any],
+        *,
+        base: Path,
+        roots: list[Path],
+        captured: Mapping[str, bytes] | None = None,
+        run: str = "",
+    ) -> str:
+        """Write what a run is made of and its plan; returns its id."""
+        run_id = run or new_run_id(spec.name)
+        prepared = prepare(
+            spec, inputs, run=run_id, base=base, roots=roots, captured=captured or {}, site=plan_site(self.site)
+        )
+        files = self.site.files(run_id)
+        if prepared.bundle:
+            files.create_bytes("bundle", prepared.bundle)
+        files.create("spec", prepared.submission)
+        files.create("plan", prepared.plan)
+        return run_id
+
+    async def run(self, run_id: str, resumption: int = 1, desk: Desk | None = None) -> EngineResult:
+        """Run what was submitted, or go on with it. Raises EngineFailure."""
+        run = self.site.open(run_id)
+        scheduler = Scheduler(run.plan.graph, run.env)
+
+        async def execute(instruction: RunNode) -> Event:
+            return await self._execute(run, instruction, resumption, desk or Desk())
+
+        try:
+            await drive(scheduler, execute)
+        except SegmentFailed as failed:
+            raise EngineFailure(failed.problem) from failed
+        return await asyncio.to_thread(self._result, run, scheduler)
+
+    async def _execute(self, run: Run, instruction: RunNode, resumption: int, desk: Desk) -> Event:
+        node = run.plan.graph.node(instruction.node)
+        orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption)
+        try:
+            if isinstance(node, Loop):
+                return NodeDone(node.id, await run_loop(run, node, orders, desk))
+            return NodeDone(node.id, await run_segment(run, node, orders, desk))  # type: ignore[arg-type]
+        except SegmentFailed as failed:
+            return NodeFailed(node.id, failed.problem)
+        except BlocksLost as lost:
+            return NodeLost(node.id, lost.blocks)
+
+    def _result(self, run: Run, scheduler: Scheduler) -> EngineResult:
+        known = scheduler.env["stages"]
+        skipped = {stage for node in scheduler.skipped for stage in run.plan.graph.node(node).stages}
+        return EngineResult(
+            run=run.id,
+            datasets=self._datasets(run, skipped),
+            metrics={stage: dict(about["metrics"]) for stage, about in known.items() if about["metrics"]},
+            outputs=render(run.plan.outputs, scheduler.env),
+            skipped=skipped,
+        )
+
+    def _datasets(self, run: Run, skipped: set[str]) -> dict[str, list[tuple[Kind, Any]]]:
+        blocks = Blocks(self.site.store, run.id, HostFolder(self._host_root) if self._host_root else None)
+        found: dict[str, list[tuple[Kind, Any]]] = {}
+        for stage, ref in run.plan.datasets.items():
+            data = run.scope.data(ref, run.loop) if stage not in skipped else None
+            if data is None or data.form == "scattered":
+                continue
+            inputs = partition_inputs(data, run.manifest)
+            if any(row for one in inputs for row in one.inputs):
+                slices = [row[0] for one in inputs for row in one.inputs if row]
+                found[stage] = [(one.kind, blocks.get(one)) for one in slices]
+        return found
