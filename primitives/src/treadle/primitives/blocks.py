@@ -16,7 +16,7 @@ from .host import HostFolder
 from .references import BlockRef, Kind, Part, Slice
 from .store import Store
 from .store_errors import border
-from .whole_files import Buffer, map_file, read_range
+from .whole_files import Buffer, check_name, map_file, read_range
 
 _MAPPED_FROM = 64 << 10
 """Bytes from which a part is mapped; shorter ones are read, which is faster than setting a mapping up."""
@@ -30,6 +30,9 @@ class Blocks:
         self._store = store
         self._run = run
         self._host = host
+        self._folders = {"store": (str(store.path(f"runs/{run}/blocks") or ""), store.url)}
+        if host is not None:
+            self._folders["host"] = (str(host.path(run)), host.url)
         self._checked: set[tuple[str, str, int]] = set()
 
     def put(
@@ -126,13 +129,10 @@ class Blocks:
         part = slice.part
         if location == "inline":
             return slice.inline
-        name = self._object(slice.name)
-        path, where = self._store.path(name), self._store.url
-        if location == "host":
-            assert self._host is not None
-            path, where = self._host.path(f"{self._run}/{slice.name}"), self._host.url
-        if path is None:
-            return self._store.get_range(name, part.offset, part.length)
+        folder, where = self._folders[location]
+        if not folder:
+            return self._store.get_range(self._object(slice.name), part.offset, part.length)
+        path = f"{folder}/{check_name(slice.name)}"
         with border(where, slice.name, reading=True):
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)

@@ -14,6 +14,7 @@ A part holds only what its kind says and must be authentic (checksum and digest 
 from __future__ import annotations
 
 import ast
+import functools
 import pickle
 import struct
 from collections.abc import Sequence
@@ -251,10 +252,16 @@ def _check_array(value: Any) -> None:
 
 def _dtype_descr(dtype: np.dtype[Any]) -> Any:
     """The dtype as a Python literal, or None for one (of an extension, say) that does not survive this."""
+    fields: Any = dtype.fields or {}
+    if dtype.metadata or any(fields[name][0].metadata for name in fields):
+        return None  # equal dtypes may differ in metadata
+    return _plain_descr(dtype)
+
+
+@functools.lru_cache(256)
+def _plain_descr(dtype: np.dtype[Any]) -> Any:
     import numpy as np
 
-    if dtype.metadata or (dtype.fields and any(dtype.fields[name][0].metadata for name in dtype.fields)):
-        return None
     try:
         descr = np.lib.format.dtype_to_descr(dtype)
         same = np.lib.format.descr_to_dtype(ast.literal_eval(repr(descr))) == dtype and dtype.itemsize > 0
@@ -266,10 +273,17 @@ def _dtype_descr(dtype: np.dtype[Any]) -> Any:
 def _decode_array(meta: bytes, data: memoryview) -> Any:
     import numpy as np
 
-    descr, shape = ast.literal_eval(meta.decode())
-    dtype = np.lib.format.descr_to_dtype(descr)
+    dtype, shape = _dtype_and_shape(meta)
     array = np.frombuffer(data, dtype).reshape(shape) if len(data) else np.empty(shape, dtype)
     return _read_only(array)
+
+
+@functools.lru_cache(1024)
+def _dtype_and_shape(meta: bytes) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    import numpy as np
+
+    descr, shape = ast.literal_eval(meta.decode())
+    return np.lib.format.descr_to_dtype(descr), shape
 
 
 def _read_only(array: Any) -> Any:

@@ -133,18 +133,19 @@ def _bounded(pending: Sequence[memoryview], first: int) -> list[memoryview]:
     return vectors
 
 
-def read_range(path: Path, start: int, length: int) -> bytes:
+def read_range(path: str | Path, start: int, length: int) -> bytes:
     """At most `length` bytes from `start`: fewer where the file ends. Raises OSError."""
-    pieces = []
-    with open(path, "rb", buffering=0) as file:
-        file.seek(start)
-        while length > 0 and (piece := file.read(length)):
-            pieces.append(piece)
-            length -= len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = [os.pread(descriptor, length, start)]
+        while pieces[-1] and (missing := length - sum(map(len, pieces))):
+            pieces.append(os.pread(descriptor, missing, start + length - missing))
+    finally:
+        os.close(descriptor)
+    return b"".join(pieces)
 
 
-def map_file(path: Path) -> memoryview:
+def map_file(path: str | Path) -> memoryview:
     """The bytes of a file as a read-only mapping, or a private copy of them.
 
     A copy is made of a file that another user may change after it was checked, and when the process has no
