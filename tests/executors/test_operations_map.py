@@ -1,0 +1,364 @@
+"""Maps per record and per partition: kinds, flat results, metrics, tolerated failures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from treadle.executors import Result
+from treadle.executors.program import MapPartition, MapRecords, Op, RangeSplit, StageCount
+from treadle.executors.testing.bench import Bench, call
+from treadle.primitives.errors import FailureClass
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def add(record: int, amount: int = 1) -> int:
+    return record + amount
+
+
+def twice(record: Any) -> Iterator[Any]:
+    yield record
+    yield record
+
+
+def divide(record: int) -> float:
+    return 12 / record
+
+
+def some_then_fail(record: int) -> Iterator[int]:
+    yield record
+    if record == 0:
+        raise ValueError("zero")
+
+
+def total(records: Iterator[int]) -> int:
+    return sum(records)
+
+
+def evens(records: Iterator[int]) -> Iterator[int]:
+    return (record for record in records if record % 2 == 0)
+
+
+def per_record(function: Any, stage: str = "a", *, flat: bool = False, **arguments: Any) -> MapRecords:
+    return MapRecords(stage, call(function, **arguments), flat=flat)
+
+
+# -- per: record -------------------------------------------------------------------------------------------------------
+
+
+def test_a_map_keeps_order_and_passes_arguments(bench: Bench) -> None:
+    assert bench.records(per_record(add, amount=10), source=[3, 1, 2]) == [13, 11, 12]
+
+
+def test_none_is_a_record(bench: Bench) -> None:
+    assert bench.records(per_record(_nothing), source=[1, 2]) == [None, None]
+
+
+def _nothing(record: Any) -> None:
+    return None
+
+
+def test_tuples_and_strings_are_spliced_only_when_flat(bench: Bench) -> None:
+    assert bench.records(per_record(_echo), source=[(1, 2), "ab"]) == [(1, 2), "ab"]
+    assert bench.records(per_record(_echo, flat=True), source=[(1, 2), "ab"]) == [1, 2, "a", "b"]
+
+
+def _echo(record: Any) -> Any:
+    return record
+
+
+def test_a_row_of_a_table_is_a_dict_and_of_an_array_its_element(bench: Bench) -> None:
+    table = pa.table({"a": [1, 2], "b": ["x", "y"]})
+    assert bench.records(per_record(_echo), source=bench.blocks_of(table, kind="table")) == table.to_pylist()
+    array = np.arange(6).reshape(3, 2)
+    rows = bench.records(per_record(_echo), source=bench.blocks_of(array, kind="array"))
+    assert [row.tolist() for row in rows] == array.tolist()
+
+
+def test_a_record_may_be_an_array_and_the_partition_is_still_objects(bench: Bench) -> None:
+    outcome = bench.outcome(per_record(_zeros), source=[2, 3])
+    assert (outcome.kind, outcome.rows) == ("objects", 2)
+
+
+def _zeros(record: int) -> Any:
+    return np.zeros(record)
+
+
+STEPS: dict[str, Op] = {
+    "add": per_record(add, "add"),
+    "twice": per_record(twice, "twice", flat=True),
+    "evens": MapPartition("evens", call(evens), flat=True),
+    "total": MapPartition("total", call(total)),
+    "tolerant": MapRecords("tolerant", call(divide), tolerate=True),
+}
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    records=st.lists(st.integers(-3, 50), max_size=60),
+    steps=st.lists(st.sampled_from(["add", "twice", "evens"]), max_size=4),
+    last=st.sampled_from(["add", "total", "tolerant"]),
+)
+def test_a_fused_chain_gives_what_its_stages_give_one_by_one(
+    bench: Bench, records: list[int], steps: list[str], last: str
+) -> None:
+    chain = [STEPS[name] for name in [*steps, last]]
+    unfused: Any = records
+    for op in chain:
+        unfused = bench.records(op, source=unfused)
+    assert bench.records(*chain, source=records) == unfused
+
+
+def test_large_partitions_cross_every_batch_boundary(bench: Bench) -> None:
+    records = bench.records(per_record(twice, flat=True), per_record(add, "b"), source=RangeSplit(0, 200_000), inline=0)
+    assert records == [value + 1 for value in range(200_000) for _ in range(2)]
+
+
+def test_one_record_may_expand_lazily_beyond_a_batch(bench: Bench) -> None:
+    assert bench.records(per_record(_count, flat=True), MapPartition("b", call(total)), source=[100_000]) == [4999950000]
+
+
+def _count(record: int) -> Iterator[int]:
+    return iter(range(record))
+
+
+# -- per: partition ----------------------------------------------------------------------------------------------------
+
+
+def test_a_returned_array_or_table_is_the_partition(bench: Bench) -> None:
+    outcome = bench.outcome(MapPartition("a", call(_to_array)), source=[1, 2, 3])
+    assert (outcome.kind, outcome.rows) == ("array", 3)
+    outcome = bench.outcome(MapPartition("a", call(_to_table)), source=[1, 2, 3])
+    assert (outcome.kind, outcome.rows) == ("table", 3)
+
+
+def _to_array(records: Iterator[int]) -> Any:
+    return np.array(list(records))
+
+
+def _to_table(records: Iterator[int]) -> Any:
+    return pa.RecordBatch.from_pydict({"a": list(records)})
+
+
+@pytest.mark.parametrize("value", [5, "ab", b"ab", {"a": 1}, (1, 2), [1, 2], None, np.array(3.0)], ids=repr)
+def test_anything_else_returned_for_a_partition_is_one_record(bench: Bench, value: Any) -> None:
+    global _given
+    _given = value
+    assert bench.records(MapPartition("a", call(_give)), source=[1, 2]) == [value]
+
+
+_given: Any = None
+
+
+def _give(records: Iterator[Any]) -> Any:
+    return _given
+
+
+def test_a_partition_of_arrays_reaches_the_next_fused_stage_read_only(bench: Bench) -> None:
+    failure = bench.failure(MapPartition("a", call(_to_array)), MapPartition("b", call(_write)), source=[1, 2])
+    assert (failure.stage, failure.error) == ("b", "ValueError")
+    assert "read-only" in failure.message
+
+
+def _write(array: Any) -> Any:
+    array[0] = 9
+    return array
+
+
+def test_an_empty_partition_is_given_to_functions_per_partition_but_not_per_record(bench: Bench) -> None:
+    assert bench.records(MapPartition("a", call(total)), source=[]) == [0]
+    assert bench.records(per_record(divide), source=[]) == []
+
+
+def test_a_function_that_stops_early_does_not_shorten_the_stage_before_it(bench: Bench) -> None:
+    ops = (per_record(divide, "a"), MapPartition("b", call(_first)))
+    assert bench.records(*ops, source=[3, 4]) == [4.0]
+    failure = bench.failure(*ops, source=[3] * 5000 + [0])
+    assert (failure.stage, failure.error, failure.message.split(":")[0]) == ("a", "ZeroDivisionError", "record 5000")
+
+
+def _first(records: Iterator[Any]) -> Any:
+    return next(records)
+
+
+def test_a_later_function_cannot_swallow_an_earlier_failure(bench: Bench) -> None:
+    failure = bench.failure(per_record(divide, "a"), MapPartition("b", call(_swallow)), source=[1, 0])
+    assert (failure.stage, failure.error) == ("a", "ZeroDivisionError")
+
+
+def _swallow(records: Iterator[Any]) -> int:
+    try:
+        return sum(records)
+    except BaseException:  # noqa: BLE001
+        return -1
+
+
+def test_an_undeclared_generator_is_refused_with_the_remedy(bench: Bench) -> None:
+    failure = bench.failure(MapPartition("a", call(evens)), source=[1])
+    assert failure.failure is FailureClass.USER_ERROR
+    assert "flat: true" in failure.message
+
+
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+def measured(record: Any, **metrics: Any) -> Result:
+    return Result(record, {"n": record} if not metrics else metrics)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("sum", 6), ("min", 1), ("max", 3)])
+def test_metrics_of_records_are_aggregated_as_declared(bench: Bench, kind: str, expected: int) -> None:
+    op = MapRecords("a", call(measured), metrics={"n": kind})
+    outcome = bench.outcome(op, source=[1, 3, 2])
+    assert outcome.metrics == {"a": {"n": expected}}
+    assert outcome.block is not None
+    assert bench.values(outcome.block) == [[1, 3, 2]]
+
+
+def test_numpy_scalars_become_plain_metrics(bench: Bench) -> None:
+    outcome = bench.outcome(MapPartition("a", call(_mean), metrics={"mean": "max"}), source=[1, 2])
+    assert outcome.metrics == {"a": {"mean": 1.5}}
+    assert type(outcome.metrics["a"]["mean"]) is float
+
+
+def _mean(records: Iterator[int]) -> Result:
+    return Result(None, {"mean": np.mean(list(records))})
+
+
+@pytest.mark.parametrize(
+    ("declared", "metrics", "complaint"),
+    [
+        ({}, {"n": 1}, "not declared"),
+        ({"n": "sum"}, {"m": 1}, "did not report the metric 'n'"),
+        ({"n": "sum"}, {"n": 1, "m": 1}, "'m' is not declared"),
+        ({"n": "sum"}, {"n": math.nan}, "is nan"),
+        ({"n": "max"}, {"n": -math.inf}, "is -inf"),
+        ({"n": "sum"}, {"n": "1"}, "is a str"),
+        ({"n": "sum"}, {"n": True}, "is a bool"),
+    ],
+)
+def test_metrics_that_do_not_fit_are_user_errors(
+    bench: Bench, declared: dict[str, str], metrics: dict[str, Any], complaint: str
+) -> None:
+    global _metrics
+    _metrics = metrics
+    for op in (MapRecords("a", call(_measure), metrics=declared), MapPartition("a", call(_measure), metrics=declared)):
+        failure = bench.failure(op, source=[1])
+        assert failure.failure is FailureClass.USER_ERROR
+        assert complaint in failure.message
+
+
+_metrics: dict[str, Any] = {}
+
+
+def _measure(record: Any) -> Result:
+    return Result(1, _metrics)
+
+
+def test_a_plain_result_where_metrics_are_declared_is_a_user_error(bench: Bench) -> None:
+    failure = bench.failure(MapRecords("a", call(add), metrics={"n": "sum"}), source=[1])
+    assert "did not report the metric 'n'" in failure.message
+
+
+def test_a_result_without_metrics_is_its_value(bench: Bench) -> None:
+    assert bench.records(per_record(_sometimes), source=[1, 2, 3]) == [1, 2, 3]
+
+
+def _sometimes(record: int) -> Any:
+    return Result(record) if record == 2 else record
+
+
+# -- tolerated failures ------------------------------------------------------------------------------------------------
+
+
+def test_failed_records_are_set_aside_with_what_went_wrong(bench: Bench) -> None:
+    outcome = bench.outcome(MapRecords("a", call(divide), tolerate=True), source=[3, 0, 4, 0], index=5)
+    assert outcome.block is not None
+    assert bench.values(outcome.block) == [[4.0, 3.0]]
+    assert outcome.counts == {"a": StageCount(4, 2)}
+    assert outcome.failed_items is not None
+    (items,) = bench.values(outcome.failed_items)
+    assert [item.pop("message") for item in items] == ["division by zero"] * 2
+    assert items == [
+        {"stage": "a", "partition": 5, "position": position, "error": "ZeroDivisionError", "record": 0}
+        for position in (1, 3)
+    ]
+
+
+def test_positions_are_those_of_the_stage_that_failed(bench: Bench) -> None:
+    ops = (per_record(twice, "a", flat=True), MapRecords("b", call(divide), tolerate=True))
+    outcome = bench.outcome(*ops, source=[1] * 1500 + [0])
+    assert outcome.failed_items is not None
+    (items,) = bench.values(outcome.failed_items)
+    assert [item["position"] for item in items] == [3000, 3001]
+
+
+def test_a_failed_record_emits_nothing_even_if_its_generator_had_yielded(bench: Bench) -> None:
+    op = MapRecords("a", call(some_then_fail), flat=True, tolerate=True)
+    assert bench.records(op, source=[1, 0, 2]) == [1, 2]
+
+
+def test_a_failure_that_may_pass_fails_every_attempt_but_the_final_one(bench: Bench) -> None:
+    op = MapRecords("a", call(divide), tolerate=True)
+    failure = bench.failure(op, source=[1, 0], final=False)
+    assert (failure.error, failure.retryable) == ("ZeroDivisionError", True)
+    assert bench.records(op, source=[1, 0], final=True) == [12.0]
+
+
+def test_failures_that_cannot_pass_are_set_aside_at_once(bench: Bench) -> None:
+    op = MapRecords("a", call(divide), tolerate=True, non_retryable=("ArithmeticError",))
+    assert bench.outcome(op, source=[1, 0], final=False).counts == {"a": StageCount(2, 1)}
+
+
+def test_a_tolerant_partition_that_fails_is_empty(bench: Bench) -> None:
+    op = MapPartition("a", call(_first_divided), tolerate=True)
+    outcome = bench.outcome(op, source=[0])
+    assert (outcome.rows, outcome.counts) == (0, {"a": StageCount(1, 1)})
+    assert bench.outcome(op, source=[1]).counts == {"a": StageCount(1, 0)}
+
+
+def _first_divided(records: Iterator[int]) -> float:
+    return 12 / next(records)
+
+
+def test_a_flat_tolerant_partition_fails_as_a_whole(bench: Bench) -> None:
+    op = MapPartition("a", call(_all_then_fail), flat=True, tolerate=True)
+    outcome = bench.outcome(op, source=[1, 2, 3])
+    assert (outcome.rows, outcome.counts) == (0, {"a": StageCount(1, 1)})
+
+
+def _all_then_fail(records: Iterator[int]) -> Iterator[int]:
+    yield from records
+    raise ValueError("at the end")
+
+
+def test_running_out_of_memory_is_never_tolerated(bench: Bench) -> None:
+    failure = bench.failure(MapRecords("a", call(_no_memory), tolerate=True), source=[1])
+    assert failure.failure is FailureClass.OUT_OF_MEMORY
+
+
+def _no_memory(record: Any) -> None:
+    raise MemoryError("full")
+
+
+def test_a_failed_record_that_cannot_be_pickled_is_listed_by_its_repr(bench: Bench) -> None:
+    ops = (per_record(_as_lambda, "a"), MapRecords("b", call(divide), tolerate=True))
+    outcome = bench.outcome(*ops, source=[1])
+    assert outcome.failed_items is not None
+    assert "lambda" in bench.values(outcome.failed_items)[0][0]["record"]
+
+
+def _as_lambda(record: Any) -> Any:
+    return lambda: record
