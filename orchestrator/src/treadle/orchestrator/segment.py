@@ -222,6 +222,8 @@ class SegmentRun:
             await self._writer.synced()
 
     def report(self, slot: str, report: Report) -> None:
+        if self._error is not None:
+            return
         if isinstance(report, Outcome):
             self._outcome(slot, report)
         else:

@@ -140,7 +140,7 @@ def _start_once(home: Home, ui: bool) -> ServerState:
 def _start(files: _Files, ui: bool) -> ServerState:
     program = find_program()
     for _ in range(_PORT_TRIES):
-        port = _choose_port(files)
+        port = _choose_port(files, ui)
         begin = _spawn(files, program, port, ui)
         if state := _await_ready(files, port, ui=ui, timeout=START_TIMEOUT):
             return state
@@ -159,10 +159,11 @@ def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
     try:
         begin = log_size(files.log)
         command = ["/bin/sh", "-c", _SPAWN, str(files.pid), *server_command(program, port, files.database, ui=ui)]
-        spawn(command, folder=files.log.parent, log=files.log, keep=[lock])
+        process = spawn(command, folder=files.log.parent, log=files.log, keep=[lock])
     finally:
         os.close(lock)
-    if not is_held(files.alive) and not log_tail(files.log, begin):
+    if process.poll() is None and not is_held(files.alive):
+        process.kill()
         raise UsageError(
             f"file locks do not work in {files.log.parent} (a network file system?)",
             "Set TREADLE_HOME to a folder on a local disk.",
@@ -232,27 +233,33 @@ async def _prepare_namespace(address: str) -> bool:
     return True
 
 
-def _choose_port(files: _Files) -> int:
+def _choose_port(files: _Files, ui: bool) -> int:
     """The port used last, so that old clients find the server again; else one that follows from the home's path.
 
-    Below the range from which systems take ports for outgoing connections, which would collide now and then.
+    Below the range from which systems take ports for outgoing connections, which would collide now and then. The UI
+    gets the port after it.
     """
     digest = hashlib.sha256(os.fsencode(files.log)).digest()
     first = 20_000 + 2 * (int.from_bytes(digest[:4], "big") % 5_000)
-    candidates = [_number(files.port), *range(first, first + 200, 2), 0]
-    return next(port for candidate in candidates if candidate is not None and (port := _free_port(candidate)))
+    candidates = [_number(files.port) or first, *range(first, first + 200, 2)]
+    for port in candidates:
+        if _is_free(port) and not (ui and not _is_free(port + 1)):
+            return port
+    raise Unreachable(
+        f"the embedded Temporal server does not start: the ports {first} to {first + 200} are all taken",
+        "End some of the servers on this machine, or set TREADLE_HOME to another folder, which has other ports.",
+    )
 
 
-def _free_port(port: int) -> int:
-    """The port if nobody listens on it, else 0; 0 chooses any."""
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         # As the server does: the remains of closed connections do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return 0
-        return int(probe.getsockname()[1])
+            return False
+        return True
 
 
 def _answers(port: int) -> bool:
