@@ -205,6 +205,35 @@ def test_taken_port_is_left_alone(served: Served) -> None:
     assert ensure_server(served.home).address == new
 
 
+def test_ui_answers_on_loopback_even_if_its_first_choice_of_port_is_taken(home: Home) -> None:
+    (home.server / "port").write_text(str(free_pair()))
+    with socket.create_server(("127.0.0.1", int((home.server / "port").read_text()) + 1)):
+        state = ensure_server(home, ui=True)
+    assert state.ui is not None
+    assert state.ui.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(state.ui, timeout=10) as answer:
+        assert answer.status == 200
+    assert ensure_server(home, ui=True) == state
+
+
+def free_pair() -> int:
+    """A port that is free with the one after it, at least now."""
+    for port in range(34_000, 36_000, 2):
+        pair = [("127.0.0.1", port), ("127.0.0.1", port + 1)]
+        with contextlib.suppress(OSError), socket.create_server(pair[0]), socket.create_server(pair[1]):
+            return port
+    raise AssertionError("no free ports")
+
+
+def test_lock_that_is_not_inherited_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system: the started server would live unknown."""
+    monkeypatch.setattr("treadle.orchestrator.embedded.server.is_held", lambda path: False)
+    with pytest.raises(UsageError, match=r"file locks do not work(.|\n)*TREADLE_HOME"):
+        ensure_server(home)
+    monkeypatch.undo()
+    assert wait_free(home.server / "alive.lock", 5)
+
+
 def test_state_of_a_dead_server_is_not_believed(home: Home) -> None:
     """Even if its process id and port belong to somebody who lives now."""
     with socket.create_server(("127.0.0.1", 0)) as other:

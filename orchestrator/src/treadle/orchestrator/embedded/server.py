@@ -241,7 +241,7 @@ def _choose_port(files: _Files, ui: bool) -> int:
     """
     digest = hashlib.sha256(os.fsencode(files.log)).digest()
     first = 20_000 + 2 * (int.from_bytes(digest[:4], "big") % 5_000)
-    candidates = [_number(files.port) or first, *range(first, first + 200, 2)]
+    candidates: list[int] = [_number(files.port) or first, *range(first, first + 200, 2)]
     for port in candidates:
         if _is_free(port) and not (ui and not _is_free(port + 1)):
             return port
