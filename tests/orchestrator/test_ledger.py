@@ -1,0 +1,181 @@
+"""The ledger as a whole: one order, fenced writers, nothing lost that a flush returned from."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from treadle.executors.program import Outcome
+from treadle.orchestrator import ledger as ledger_module
+from treadle.orchestrator.history import replay
+from treadle.orchestrator.ledger import Committed, Epoch, Fenced, Ledger, Started, read
+from treadle.primitives.errors import CorruptError, StoreError
+from treadle.primitives.store import Store
+
+KEY = b"k" * 32
+_numbers = itertools.count()
+
+
+def new_store() -> Store:
+    return Store.open(f"memory://ledger-{next(_numbers)}")
+
+
+def commit(partition: int, attempt: int = 1) -> Committed:
+    return Committed("s", Outcome(partition, attempt, "objects", 1))
+
+
+def partitions(records: list[Any]) -> list[int]:
+    return [record.outcome.partition for record in records if isinstance(record, Committed)]
+
+
+def test_flushed_records_are_there_for_the_next_writer() -> None:
+    store = new_store()
+    first = Ledger(store, "p", KEY)
+    first.append(commit(0), commit(1))
+    first.flush()
+    assert partitions(Ledger(store, "p", KEY).records) == [0, 1]
+
+
+def test_what_was_not_flushed_does_not_count() -> None:
+    store = new_store()
+    first = Ledger(store, "p", KEY)
+    first.append(commit(0))
+    assert partitions(Ledger(store, "p", KEY).records) == []
+
+
+def test_a_stalled_writer_is_fenced_and_its_commits_never_appear() -> None:
+    store = new_store()
+    stalled = Ledger(store, "p", KEY)
+    newer = Ledger(store, "p", KEY)
+    stalled.append(commit(0, attempt=1))
+    with pytest.raises(Fenced):
+        stalled.flush()
+    newer.append(commit(0, attempt=2))
+    newer.flush()
+    assert [r.outcome.attempt for r in read(store, "p", KEY) if isinstance(r, Committed)] == [2]
+
+
+def test_a_fenced_writer_stays_fenced() -> None:
+    store = new_store()
+    stalled = Ledger(store, "p", KEY)
+    Ledger(store, "p", KEY)
+    for _ in range(2):
+        stalled.append(commit(0))
+        with pytest.raises(Fenced):
+            stalled.flush()
+
+
+def test_an_entry_whose_answer_got_lost_is_not_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    ledger = Ledger(store, "p", KEY)
+    create = store.create
+
+    def lossy(name: str, data: Any) -> bool:
+        create(name, data)
+        raise StoreError("connection reset", "try again", retryable=True)
+
+    monkeypatch.setattr(store, "create", lossy)
+    ledger.append(commit(0))
+    with pytest.raises(StoreError):
+        ledger.flush()
+    monkeypatch.undo()
+    ledger.append(commit(1))
+    ledger.flush()
+    assert partitions(read(store, "p", KEY)) == [0, 1]
+
+
+def test_a_forged_entry_is_refused_before_it_is_decoded() -> None:
+    store = new_store()
+    Ledger(store, "p", KEY)
+    store.create("p/ledger/00000001", b"\x93\x01\xa1x\x90")
+    with pytest.raises(CorruptError):
+        Ledger(store, "p", KEY)
+
+
+def test_an_entry_moved_to_another_place_is_refused() -> None:
+    store = new_store()
+    ledger = Ledger(store, "p", KEY)
+    ledger.append(commit(0))
+    ledger.flush()
+    store.create("p/ledger/00000002", store.get("p/ledger/00000001"))
+    with pytest.raises(CorruptError):
+        read(store, "p", KEY)
+
+
+def test_attempts_a_dead_driver_left_open_count_as_losses() -> None:
+    store = new_store()
+    first = Ledger(store, "p", KEY)
+    first.append(Started("s", {0: 1, 1: 1}), commit(1))
+    first.flush()
+    history = replay(Ledger(store, "p", KEY).records, "s")
+    assert (history.losses, history.cut_off, history.starts) == ({0: 1}, {0}, {0: 1, 1: 1})
+
+
+def test_a_persons_resume_gives_a_fresh_budget() -> None:
+    store = new_store()
+    first = Ledger(store, "p", KEY)
+    first.append(Started("s", {0: 1}), ledger_module.Failed("s", 0, 1, "user error", "no", final=True, spent=True))
+    first.flush()
+    assert replay(Ledger(store, "p", KEY).records, "s").spent == {0: 1}
+    history = replay(Ledger(store, "p", KEY, resumption=2).records, "s")
+    assert history.spent == {}
+    assert history.starts == {0: 1}
+
+
+class TwoWriters(RuleBasedStateMachine):
+    """Writers come and go, stall and wake; what a flush returned from is the model."""
+
+    writers = Bundle("writers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = new_store()
+        self.newest = 0
+        self.model: list[int] = []
+        self.unflushed: dict[int, list[int]] = {}
+        self.next = itertools.count()
+
+    @rule(target=writers)
+    def take_over(self) -> Ledger:
+        ledger = Ledger(self.store, "p", KEY)
+        assert partitions(ledger.records) == self.model
+        self.newest = ledger.epoch
+        self.unflushed[id(ledger)] = []
+        return ledger
+
+    @rule(writer=writers, count=st.integers(1, 3))
+    def append(self, writer: Ledger, count: int) -> None:
+        for partition in itertools.islice(self.next, count):
+            writer.append(commit(partition))
+            self.unflushed[id(writer)].append(partition)
+
+    @rule(writer=writers)
+    def flush(self, writer: Ledger) -> None:
+        note(f"epoch {writer.epoch} of {self.newest} flushes {self.unflushed[id(writer)]}")
+        if writer.epoch == self.newest or not self.unflushed[id(writer)]:
+            writer.flush()
+            self.model += self.unflushed[id(writer)]
+            self.unflushed[id(writer)] = []
+        else:
+            with pytest.raises(Fenced):
+                writer.flush()
+
+    @rule(writer=consumes(writers))
+    def die(self, writer: Ledger) -> None:
+        self.unflushed.pop(id(writer))
+
+    @invariant()
+    def the_chain_holds_exactly_what_flushes_returned_from(self) -> None:
+        records = read(self.store, "p", KEY)
+        assert partitions(records) == self.model
+        epochs = [record.epoch for record in records if isinstance(record, Epoch)]
+        assert epochs == list(range(1, len(epochs) + 1))
+
+
+TestTwoWriters = TwoWriters.TestCase
+TestTwoWriters.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

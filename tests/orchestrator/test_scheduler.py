@@ -1,0 +1,175 @@
+"""The scheduler as a table of events and instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from treadle.executors.program import Keep
+from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler import (
+    MAXIMUM_REPAIRS,
+    Complete,
+    Escalate,
+    Fail,
+    Limit,
+    NodeDone,
+    NodeFailed,
+    NodeLost,
+    NodeStopped,
+    Pause,
+    Problem,
+    Run,
+    Scheduler,
+    Stop,
+    Summary,
+    Unpause,
+)
+from treadle.primitives.errors import InternalError
+
+
+def segment(name: str, data: tuple[str, ...] = (), **known: Any) -> Segment:
+    return Segment(name, (name,), ItemsFeed((), ()), (), Keep(), Policy(), data=data, **known)
+
+
+def diamond() -> Graph:
+    return Graph((segment("a"), segment("b", ("a",)), segment("c", ("a",)), segment("d", ("b", "c"))))
+
+
+def scheduler(*nodes: Any, prefix: str = "", **env: Any) -> Scheduler:
+    return Scheduler(Graph(nodes), {"inputs": {}, "run": {}, **env}, prefix=prefix)
+
+
+def test_a_node_runs_once_all_its_data_is_there() -> None:
+    graph = Scheduler(diamond(), {})
+    assert graph.start() == [Run("a", {})]
+    assert graph.handle(NodeDone("a", Summary())) == [Run("b", {}), Run("c", {})]
+    assert graph.handle(NodeDone("c", Summary())) == []
+    assert graph.handle(NodeDone("b", Summary())) == [Run("d", {})]
+    assert graph.handle(NodeDone("d", Summary())) == [Complete()]
+
+
+def test_nodes_found_done_are_not_run_again() -> None:
+    graph = Scheduler(diamond(), {}, {"a": Summary(), "b": Summary()})
+    assert graph.start() == [Run("c", {})]
+
+
+def test_a_false_condition_skips_the_node_and_its_data_consumers_but_not_those_that_only_need_it() -> None:
+    nodes = (segment("a", when="inputs.wanted"), segment("b", ("a",)), segment("c", after=("a",)))
+    graph = scheduler(*nodes, inputs={"wanted": False})
+    assert graph.start() == [Run("c", {})]
+    assert graph.skipped == ("a", "b")
+
+
+def test_metrics_of_a_skipped_stage_are_null() -> None:
+    graph = scheduler(segment("a", when="false", metrics={"a": {"rows": "sum"}}), segment("b", after=("a",)))
+    graph.start()
+    assert graph.env["stages"]["a"]["metrics"] == {"rows": None}
+
+
+def test_a_condition_over_null_fails_the_run_at_its_place() -> None:
+    nodes = (
+        segment("a", when="false", metrics={"a": {"n": "sum"}}),
+        segment("b", after=("a",), when="stages.a.metrics.n > 1"),
+    )
+    [problem] = [one.problem for one in scheduler(*nodes).start() if isinstance(one, Fail)]
+    assert "stages.a.metrics.n > 1" in problem.message
+
+
+def test_a_barrier_passes_without_a_task() -> None:
+    graph = scheduler(segment("a"), Barrier("b", ("b",), data=("a",)), segment("c", ("b",)))
+    graph.start()
+    assert graph.handle(NodeDone("a", Summary())) == [Run("c", {})]
+
+
+def test_metrics_reach_conditions_and_bindings() -> None:
+    nodes = (segment("a"), segment("b", ("a",), when="stages.a.metrics.n > 1", paths=("stages.a.metrics.n",)))
+    graph = scheduler(*nodes)
+    graph.start()
+    [run] = graph.handle(NodeDone("a", Summary(metrics={"a": {"n": 2}})))
+    assert isinstance(run, Run)
+    assert run.bindings["stages"]["a"]["metrics"] == {"n": 2}
+
+
+def test_a_failure_stops_what_runs_and_fails_only_after_it_has_stopped() -> None:
+    graph = scheduler(segment("a"), segment("b"), segment("c", ("a",)))
+    graph.start()
+    problem = Problem("user error", "no")
+    assert graph.handle(NodeFailed("a", problem)) == [Stop("b")]
+    assert graph.handle(NodeStopped("b")) == [Fail(problem)]
+
+
+def test_a_node_that_ends_well_after_a_failure_still_lets_the_run_fail() -> None:
+    graph = scheduler(segment("a"), segment("b"))
+    graph.start()
+    problem = Problem("user error", "no")
+    graph.handle(NodeFailed("a", problem))
+    assert graph.handle(NodeDone("b", Summary())) == [Fail(problem)]
+
+
+def test_pause_stops_and_unpause_runs_again() -> None:
+    graph = scheduler(segment("a"))
+    graph.start()
+    assert graph.handle(Pause()) == [Stop("a")]
+    assert graph.handle(NodeStopped("a")) == []
+    assert graph.handle(Unpause()) == [Run("a", {})]
+
+
+def test_a_new_limit_restarts_the_stage_with_it() -> None:
+    graph = scheduler(segment("a"), segment("b"))
+    graph.start()
+    assert graph.handle(Limit("a", 3)) == [Stop("a")]
+    assert graph.handle(NodeStopped("a")) == [Run("a", {}, limit=3)]
+
+
+def test_lost_blocks_are_made_again_before_their_reader_runs_again() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)))
+    graph.start()
+    graph.handle(NodeDone("a", Summary()))
+    assert graph.handle(NodeLost("b", ("a/0.1.x", "a/2.1.y"))) == [Run("a", {}, repair=("a/0.1.x", "a/2.1.y"))]
+    assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
+
+
+def test_blocks_lost_while_their_producer_is_repaired_are_repaired_after_it() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)), segment("c", ("a",)))
+    graph.start()
+    graph.handle(NodeDone("a", Summary()))
+    graph.handle(NodeLost("b", ("a/0.1.x",)))
+    assert graph.handle(NodeLost("c", ("a/1.1.x",))) == []
+    assert graph.handle(NodeDone("a", Summary())) == [Run("a", {}, repair=("a/1.1.x",))]
+
+
+def test_blocks_of_a_loop_belong_to_the_loop_node() -> None:
+    graph = scheduler(segment("lloyd"), segment("b", ("lloyd",)))
+    graph.start()
+    graph.handle(NodeDone("lloyd", Summary()))
+    assert graph.handle(NodeLost("b", ("lloyd-7/update/0.1.x",))) == [
+        Run("lloyd", {}, repair=("lloyd-7/update/0.1.x",))
+    ]
+
+
+def test_blocks_from_outside_are_escalated_once_nothing_runs() -> None:
+    graph = scheduler(segment("a"), segment("b"), prefix="lloyd-3/")
+    graph.start()
+    assert graph.handle(NodeLost("a", ("load/0.1.x", "lloyd-2/update/0.1.y"))) == [Stop("b")]
+    assert graph.handle(NodeStopped("b")) == [Escalate(("lloyd-2/update/0.1.y", "load/0.1.x"))]
+
+
+def test_a_block_that_is_lost_for_ever_fails_the_run() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)))
+    graph.start()
+    graph.handle(NodeDone("a", Summary()))
+    for _ in range(MAXIMUM_REPAIRS):
+        graph.handle(NodeLost("b", ("a/0.1.x",)))
+        graph.handle(NodeDone("a", Summary()))
+    [problem] = [one.problem for one in graph.handle(NodeLost("b", ("a/0.1.x",))) if isinstance(one, Fail)]
+    assert problem.failure == "unreachable"
+
+
+def test_an_event_for_a_node_that_does_not_run_is_a_defect_and_changes_nothing() -> None:
+    graph = Scheduler(diamond(), {})
+    graph.start()
+    with pytest.raises(InternalError):
+        graph.handle(NodeDone("d", Summary()))
+    assert graph.running == ("a",)
