@@ -1,0 +1,229 @@
+"""Input files: a URI or glob resolved once to a listing, and reads that refuse a file that changed since.
+
+A local file is named by its absolute path, anything else by its URL (`s3://bucket/key`). A listing is sorted by the
+UTF-8 bytes of the name. The version of a local file is its modification time, inode and size.
+"""
+
+from __future__ import annotations
+
+import glob
+import mmap
+import os
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from .errors import MissingError, UsageError
+
+if TYPE_CHECKING:
+    from .store import Store
+
+OWN_FILES = ("_manifest.json", "_owner.json")
+"""Written beside the parts of an output; no wildcard matches them, so that an output can be an input."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_MAGIC = re.compile(r"[*?[]")
+_READ_CHUNK = 1 << 30
+
+
+class FileInfo(Struct, frozen=True):
+    """One file of a listing."""
+
+    uri: str
+    """Absolute path of a local file, URL of any other."""
+    size: int
+    """Bytes."""
+    version: str
+
+
+def is_local(uri: str) -> bool:
+    """Whether `uri` names a file of this machine: a path or a `file://` URL."""
+    return not _SCHEME.match(uri) or uri.startswith("file://")
+
+
+def absolute_uri(uri: str, base: Path | None = None) -> str:
+    """`uri` as a listing names it; relative paths count from `base` (default: the working directory)."""
+    if not is_local(uri):
+        return uri
+    path = unquote(urlsplit(uri).path) if uri.startswith("file://") else os.path.expanduser(uri)
+    return os.path.normpath(os.path.join(base or Path.cwd(), path))
+
+
+def list_files(uri: str, base: Path | None = None) -> list[FileInfo]:
+    """The files behind a URI or glob (`*`, `?`, `[...]`, `**`), in the order of their names' UTF-8 bytes.
+
+    Raises UsageError when a named file does not exist or a glob matches nothing.
+    """
+    target = absolute_uri(uri, base)
+    if not is_local(target):
+        found = _list_remote(target)
+    elif _MAGIC.search(target):
+        names = glob.glob(target, recursive=True)
+        found = [_local_info(name) for name in names if os.path.isfile(name) and not _is_own(name)]
+    else:
+        found = [_local_info(_existing(target, uri))]
+    if not found:
+        raise UsageError(f"no file matches {uri!r}", f"looked for {target}; mend the pattern or make the files first")
+    return sorted(found, key=lambda info: info.uri.encode())
+
+
+def _existing(path: str, uri: str) -> str:
+    if os.path.isdir(path):
+        raise UsageError(f"{uri!r} is a directory, not a file", f"to read all files in it, write {path}/*")
+    if not os.path.exists(path):
+        raise UsageError(f"no such file: {uri!r}", f"looked for {path}; mend the name or make the file first")
+    return path
+
+
+def _is_own(name: str) -> bool:
+    return name.rpartition("/")[2] in OWN_FILES
+
+
+def _local_info(path: str) -> FileInfo:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the name of {path!r} is not UTF-8", "rename the file") from None
+    status = os.stat(path)
+    return FileInfo(path, status.st_size, _local_version(status))
+
+
+def _local_version(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns:x}-{status.st_ino:x}-{status.st_size:x}"
+
+
+# -- object stores -------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def _open_store(root: str) -> Store:
+    from .store import Store
+
+    return Store.open(root)
+
+
+def remote(uri: str) -> tuple[Store, str]:
+    """The store that holds the URL `uri` (its bucket or container) and the object's name in it."""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, name = rest.partition("/")
+    return _open_store(f"{scheme}://{bucket}"), name
+
+
+def _list_remote(uri: str) -> list[FileInfo]:
+    store, name = remote(uri)
+    root = uri[: len(uri) - len(name)]
+    magic = _MAGIC.search(name)
+    if not magic:
+        head = store.head(name)
+        return [FileInfo(uri, head.size, head.version)] if head else []
+    prefix = name[: magic.start()].rpartition("/")[0]
+    matches = glob_pattern(name).fullmatch
+    entries = [entry for entry in store.list(prefix) if matches(entry.name) and not _is_own(entry.name)]
+    return [FileInfo(root + entry.name, entry.size, entry.version) for entry in entries]
+
+
+def glob_pattern(pattern: str) -> re.Pattern[str]:
+    """The glob as a regular expression; as in a shell, a wildcard at the start of a name matches no dot."""
+    steps = pattern.split("/")
+    parts = [_step_pattern(step, last=index == len(steps) - 1) for index, step in enumerate(steps)]
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _step_pattern(step: str, last: bool) -> str:
+    visible = r"(?!\.)[^/]+"
+    if step == "**":
+        return f"{visible}(?:/{visible})*" if last else f"(?:{visible}/)*"
+    body = re.sub(r"\*+|\?|\[!?\]?[^]]*\]|[^*?[]+|\[", _translate, step)
+    hidden = r"(?!\.)" if step[:1] in ("*", "?", "[") else ""
+    return hidden + body + ("" if last else "/")
+
+
+def _translate(found: re.Match[str]) -> str:
+    text = found[0]
+    if text[0] == "*":
+        return "[^/]*"
+    if text == "?":
+        return "[^/]"
+    if text[0] == "[" and len(text) > 1:
+        negated = text[1] == "!"
+        return f"[{'^/' if negated else ''}{text[2 if negated else 1 : -1]}]".replace("\\", r"\\")
+    return re.escape(text)
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_range(info: FileInfo, start: int, stop: int) -> bytes:
+    """The bytes [start, stop) of a listed file, copied: a later change of the file cannot reach them.
+
+    Raises MissingError when the file is gone, UsageError when it is not the listed version any more.
+    """
+    if not is_local(info.uri):
+        return _read_remote(info, start, stop)
+    descriptor = _open_listed(info)
+    try:
+        data = _read_fully(descriptor, start, stop)
+        _check_version(info, _local_version(os.fstat(descriptor)))
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def map_file(info: FileInfo) -> memoryview | bytes:
+    """The whole of a listed file: a read-only mapping of a local file, without a copy; else its bytes."""
+    if info.size == 0 or not is_local(info.uri):
+        return read_range(info, 0, info.size)
+    descriptor = _open_listed(info)
+    try:
+        return memoryview(mmap.mmap(descriptor, info.size, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def _open_listed(info: FileInfo) -> int:
+    try:
+        descriptor = os.open(info.uri, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _gone(info) from None
+    except PermissionError:
+        raise UsageError(f"{info.uri} may not be read", "give this user read permission") from None
+    try:
+        _check_version(info, _local_version(os.fstat(descriptor)))
+    except UsageError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _read_fully(descriptor: int, start: int, stop: int) -> bytes:
+    data = os.pread(descriptor, min(stop - start, _READ_CHUNK), start)
+    if len(data) == stop - start:
+        return data
+    chunks = [data]
+    while chunks[-1] and (start := start + len(chunks[-1])) < stop:
+        chunks.append(os.pread(descriptor, min(stop - start, _READ_CHUNK), start))
+    return b"".join(chunks)
+
+
+def _read_remote(info: FileInfo, start: int, stop: int) -> bytes:
+    store, name = remote(info.uri)
+    head = store.head(name)
+    if head is None:
+        raise _gone(info)
+    _check_version(info, head.version)
+    return bytes(store.get_range(name, start, stop - start)) if stop > start else b""
+
+
+def _gone(info: FileInfo) -> MissingError:
+    return MissingError(f"{info.uri} is gone since the run started", "put the file back and resume, or start a new run")
+
+
+def _check_version(info: FileInfo, version: str) -> None:
+    if info.version != version:
+        raise UsageError(
+            f"{info.uri} changed since the run started: listed as {info.version}, now {version}",
+            "restore the file and resume, or start a new run",
+        )

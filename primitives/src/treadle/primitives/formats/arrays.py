@@ -1,0 +1,157 @@
+"""npy and fixed: arrays as files.
+
+npy is NumPy's own format (numpy.lib.format, versions 1.0 to 3.0); fixed is rows of uint8 without a header.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError
+from ..files import FileInfo, read_range
+from ..references import Kind
+from .content import Content, info_of, whole_content
+from .options import FileSplit
+from .splits import fixed_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MAGIC = b"\x93NUMPY"
+_MAX_HEADER = 1 << 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the header of an npy file says."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    offset: int
+    """First byte of the data."""
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape[1:])
+
+
+def plan_npy(info: FileInfo) -> Layout:
+    """The header of an npy file, checked against the file's size."""
+    return parse_npy(read_range(info, 0, min(info.size, _MAX_HEADER)), info.size, info.uri)
+
+
+def parse_npy(head: Content, size: int, uri: str) -> Layout:
+    """The layout of an npy file of `size` bytes that begins with `head`; raises DataError."""
+    layout = _header(head, uri)
+    if layout.dtype.hasobject:
+        raise DataError(f"{uri} holds Python objects, which are never unpickled", "save it with a plain dtype")
+    if not layout.shape:
+        raise DataError(f"{uri} holds a single value, not rows", "save an array of at least one dimension")
+    expected = layout.offset + layout.dtype.itemsize * math.prod(layout.shape)
+    if size != expected:
+        raise DataError(
+            f"{uri} has {size} bytes; its header promises {expected} (dtype {layout.dtype}, shape {layout.shape})",
+            "copy or make the file again; only one array can be in it",
+        )
+    return layout
+
+
+def _header(head: Content, uri: str) -> Layout:
+    from numpy.lib.format import descr_to_dtype
+
+    wide = 2 if bytes(head[6:7]) == b"\x01" else 4
+    start = 8 + wide
+    offset = start + int.from_bytes(head[8:start], "little")
+    if bytes(head[:6]) != _MAGIC or head[6] not in (1, 2, 3) or offset > len(head):
+        raise DataError(f"{uri} is not an npy file, or is cut off in its header", "write it with numpy.save")
+    try:
+        fields = ast.literal_eval(str(head[start:offset], "utf-8" if head[6] == 3 else "latin-1").strip())
+        shape = tuple(int(length) for length in fields["shape"])
+        return Layout(descr_to_dtype(fields["descr"]), shape, bool(fields["fortran_order"]), offset)
+    except (ValueError, SyntaxError, KeyError, TypeError) as error:
+        raise DataError(f"the npy header of {uri} cannot be read: {error}", "write it with numpy.save") from None
+
+
+def read_npy(split: FileSplit) -> NDArray[Any]:
+    """The rows of the split, read-only, in the file's dtype and byte order."""
+    import numpy as np
+
+    content = whole_content(split) if split.options.gzip else None
+    layout = plan_npy(info_of(split)) if content is None else parse_npy(content, len(content), split.uri)
+    if layout.fortran or layout.row_bytes == 0 or content is not None:
+        data = whole_content(split) if content is None else content
+        flat = np.frombuffer(data, layout.dtype, math.prod(layout.shape), layout.offset)
+        return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
+    data = _range(split)
+    return np.frombuffer(data, layout.dtype).reshape(-1, *layout.shape[1:])
+
+
+def read_fixed(split: FileSplit) -> NDArray[np.uint8]:
+    """uint8 of shape (rows, recordBytes), read-only."""
+    import numpy as np
+
+    content = whole_content(split) if split.options.gzip else _range(split)
+    fixed_rows(split.uri, len(content), split.options.record_bytes)
+    return np.frombuffer(content, np.uint8).reshape(-1, split.options.record_bytes)
+
+
+def _range(split: FileSplit) -> Content:
+    from ..files import is_local
+
+    if is_local(split.uri):
+        return memoryview(whole_content(split))[split.start : split.stop]
+    return read_range(info_of(split), split.start, split.stop)
+
+
+def encode_npy(kind: Kind, value: Any) -> list[Content]:
+    """The array in C order, whatever its order in memory: equal arrays give equal bytes."""
+    import numpy as np
+
+    if kind != "array" or value.ndim == 0 or value.dtype.hasobject:
+        what = kind if kind != "array" else f"an array of dtype {value.dtype} and shape {value.shape}"
+        raise DataError(f"npy cannot hold {what}", "return a NumPy array with rows and a plain dtype")
+    head = BytesIO()
+    array = np.ascontiguousarray(value)
+    fields = np.lib.format.header_data_from_array_1_0(array) | {"fortran_order": False}
+    if len(repr(fields)) < 60_000:
+        np.lib.format.write_array_header_1_0(head, fields)
+    else:
+        np.lib.format.write_array_header_2_0(head, fields)
+    return [head.getvalue(), _raw(array)]
+
+
+def _raw(array: NDArray[Any]) -> Content:
+    return memoryview(array.reshape(-1).view("u1")) if array.nbytes else b""
+
+
+def encode_fixed(kind: Kind, value: Any) -> list[Content]:
+    """Rows of a uint8 array of two dimensions, or bytes records of one length, one after the other."""
+    if kind == "array":
+        import numpy as np
+
+        if value.dtype != np.uint8 or value.ndim != 2:
+            raise DataError(
+                f"format fixed takes uint8 of shape (rows, recordBytes), not {value.dtype} of shape {value.shape}",
+                "return such an array, or use npy",
+            )
+        return [_raw(np.ascontiguousarray(value))]
+    if kind == "table":
+        raise DataError("format fixed cannot hold a table", "return a uint8 array or bytes records, or use parquet")
+    return [b"".join(_checked(value))]
+
+
+def _checked(records: Any) -> list[bytes]:
+    records = list(records)
+    for position, record in enumerate(records):
+        if not isinstance(record, bytes | bytearray) or len(record) != len(records[0]) or not record:
+            what = f"{len(record)} bytes" if isinstance(record, bytes | bytearray) else f"a {type(record).__name__}"
+            raise DataError(
+                f"record {position} is {what}; format fixed takes bytes, all of one length", "mend the stage's function"
+            )
+    return records

@@ -1,0 +1,112 @@
+"""Encoding partitions as output parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DataError
+from ..references import Kind
+from .options import Format, WriteOptions
+from .rows import plain, records_of, tabulate
+
+_SUFFIXES: dict[Format, str] = {
+    "text": "txt",
+    "jsonl": "jsonl",
+    "csv": "csv",
+    "parquet": "parquet",
+    "npy": "npy",
+    "fixed": "bin",
+}
+
+
+def suffix(format: Format) -> str:
+    """File name extension of the format's parts, without the dot."""
+    return _SUFFIXES[format]
+
+
+def encode_part(kind: Kind, value: Any, options: WriteOptions) -> Sequence[bytes | memoryview]:
+    """The partition as the bytes of one file, in pieces; equal partitions give equal bytes.
+
+    Raises DataError with the position of the first record that the format cannot hold.
+    """
+    match options.format:
+        case "text":
+            return _encode_text(records_of(kind, value))
+        case "jsonl":
+            return _encode_json_lines(records_of(kind, value))
+        case "csv":
+            from .csv import encode_csv
+
+            rows = tabulate(kind, value, [name for name, _ in options.columns])
+            return [_utf8(encode_csv(rows, options), "a field")]
+        case "parquet":
+            from .tables import encode_parquet
+
+            return encode_parquet(kind, value, options)
+        case "npy":
+            from .arrays import encode_npy
+
+            return encode_npy(kind, value)
+        case "fixed":
+            from .arrays import encode_fixed
+
+            return encode_fixed(kind, value)
+
+
+def _encode_text(records: list[Any]) -> Sequence[bytes]:
+    if not records:
+        return [b""]
+    try:
+        text = "\n".join(records)
+    except TypeError:
+        text = ""
+    fits = text.count("\n") == len(records) - 1 and "\r\n" not in text and not text.endswith("\r")
+    if not fits or not all(isinstance(record, str) for record in records[:1]):
+        raise _not_a_line(records)
+    return [_utf8(text, "a record"), b"\n"]
+
+
+def _not_a_line(records: list[Any]) -> DataError:
+    for position, record in enumerate(records):
+        if not isinstance(record, str):
+            return DataError(
+                f"record {position} is a {type(record).__name__}; format text takes str", "convert it, or write jsonl"
+            )
+        if "\n" in record or record.endswith("\r"):
+            return DataError(
+                f"record {position} contains a line end, so it would not read back as one line",
+                "split or escape it, or write jsonl",
+            )
+    raise AssertionError("no record is at fault")
+
+
+def _encode_json_lines(records: list[Any]) -> Sequence[bytes]:
+    """Compact JSON, UTF-8; NumPy scalars as the number they hold, everything else by the rules of `json`."""
+    encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_scalar).encode
+    lines: list[str] = []
+    try:
+        lines.extend(map(encode, records))
+    except (TypeError, ValueError, RecursionError) as error:
+        position = len(lines)
+        raise DataError(f"record {position} is not JSON: {error}", "return JSON values; NaN has none") from None
+    return [_utf8("\n".join(lines), "a record"), b"\n"] if lines else [b""]
+
+
+def _scalar(value: Any) -> Any:
+    converted = plain(value)
+    if converted is value or isinstance(converted, list):
+        raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} is no JSON value")
+    return converted
+
+
+def _utf8(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        line = text.count("\n", 0, error.start)
+        raise DataError(
+            f"{what} on line {line + 1} of the part has a lone surrogate, which UTF-8 cannot hold",
+            "decode the text it came from with the right encoding",
+        ) from None

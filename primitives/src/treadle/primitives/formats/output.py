@@ -1,0 +1,179 @@
+"""Output folders: who may write, parts that appear whole and once, and the manifest that comes last."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ..errors import DataError, UsageError
+from ..files import absolute_uri, is_local, remote
+from ..store import Store
+from ..store_errors import border
+from ..whole_files import sync_folder, write_all
+
+MANIFEST = "_manifest.json"
+OWNER = "_owner.json"
+_PART = re.compile(r"part-\d{5,}\.[a-z]+")
+_CHUNK = 8 << 20
+Buffer = bytes | bytearray | memoryview
+
+
+class PartInfo(Struct, frozen=True):
+    """A part as written."""
+
+    name: str
+    size: int
+    digest: str
+    """SHA-256 of the bytes, hexadecimal."""
+
+
+def write_part(uri: str, index: int, buffers: Sequence[Buffer], suffix: str) -> PartInfo:
+    """Write `<uri>/part-<index>.<suffix>` if there is none; one with the same bytes is taken as written.
+
+    The part is durable on return. Raises DataError when there is one with other bytes, StoreError when it cannot be
+    written.
+    """
+    folder = _Folder(uri)
+    part = _describe(f"part-{index:05d}.{suffix}", buffers)
+    if not folder.create(part.name, buffers) and folder.describe(part.name) != part:
+        raise DataError(
+            f"{folder.shown(part.name)} is already there with other bytes",
+            "the function is not deterministic, or something else wrote here: write to another uri, "
+            "or start a new run with `ifExists: replace`",
+        )
+    return part
+
+
+def claim_output(uri: str, run_id: str, if_exists: str = "fail") -> None:
+    """Make `run_id` the only run that writes below `uri`; the same run may claim again and goes on.
+
+    Raises UsageError when another run's marker, a manifest or parts are there and `if_exists` is not `replace`;
+    `replace` removes them, the manifest first, so that a half-removed output never looks complete.
+    """
+    folder = _Folder(uri)
+    owner = folder.owner()
+    if owner == run_id:
+        return
+    present = folder.own_names()
+    if present and if_exists != "replace":
+        whose = f"run {owner}" if owner else "something else"
+        raise UsageError(
+            f"{uri} already holds the output of {whose} ({present[0]})",
+            "write to another uri, for example with ${{ run.id }} in it, or set `ifExists: replace`",
+        )
+    for name in present:
+        folder.remove(name)
+    if not folder.create(OWNER, [_json({"run": run_id})]) and folder.owner() != run_id:
+        raise UsageError(f"run {folder.owner()} claimed {uri} at the same time", "write each run to a uri of its own")
+
+
+def write_manifest(uri: str, manifest: dict[str, Any]) -> None:
+    """Write `_manifest.json`, the sign that the output is complete; writing the same one again changes nothing.
+
+    With a `run` in it, raises UsageError when another run has claimed the output since. Raises DataError when there
+    is a manifest with other content.
+    """
+    folder = _Folder(uri)
+    owner = folder.owner()
+    if owner and "run" in manifest and owner != manifest["run"]:
+        raise UsageError(f"run {owner} has replaced the output {uri}", "its output is there now; write to another uri")
+    data = _json(manifest)
+    if not folder.create(MANIFEST, [data]) and folder.get(MANIFEST) != data:
+        raise DataError(f"{folder.shown(MANIFEST)} is already there with other content", "write to another uri")
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n"
+
+
+def _describe(name: str, buffers: Sequence[Buffer]) -> PartInfo:
+    digest = hashlib.sha256()
+    size = 0
+    for buffer in buffers:
+        digest.update(buffer)
+        size += memoryview(buffer).nbytes
+    return PartInfo(name, size, digest.hexdigest())
+
+
+class _Folder:
+    """An output folder: of this machine's files, which are the user's and so not private, or in a store."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = absolute_uri(uri).rstrip("/")
+        self.local = is_local(self.uri)
+        if self.local:
+            self.store: Store = Store.open(Path(self.uri).as_uri())
+            self.prefix = ""
+        else:
+            self.store, self.prefix = remote(self.uri)
+
+    def _name(self, name: str) -> str:
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+    def shown(self, name: str) -> str:
+        return f"{self.uri}/{name}"
+
+    def create(self, name: str, buffers: Sequence[Buffer]) -> bool:
+        if not self.local:
+            return self.store.create(self._name(name), buffers)
+        with border(self.uri, name):
+            return _create_file(Path(self.uri, name), buffers)
+
+    def get(self, name: str) -> bytes:
+        return self.store.get(self._name(name))
+
+    def describe(self, name: str) -> PartInfo:
+        """What is there under `name`, read in chunks."""
+        info = self.store.head(self._name(name))
+        digest, size = hashlib.sha256(), 0
+        while info is not None and (chunk := self.store.get_range(self._name(name), size, _CHUNK)):
+            digest.update(chunk)
+            size += len(chunk)
+        return PartInfo(name, size, digest.hexdigest())
+
+    def remove(self, name: str) -> None:
+        self.store.delete([self._name(name)])
+
+    def owner(self) -> str:
+        """The run that claimed this folder; empty when none did."""
+        if self.store.head(self._name(OWNER)) is None:
+            return ""
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            return str(json.loads(self.get(OWNER))["run"])
+        return "unknown"
+
+    def own_names(self) -> list[str]:
+        """Names of a former output here: manifest, parts, marker, in the order in which they are to be removed."""
+        start = len(self.prefix) + 1 if self.prefix else 0
+        names = {info.name[start:] for info in self.store.list(self.prefix)}
+        parts = sorted(name for name in names if _PART.fullmatch(name))
+        return [*({MANIFEST} & names), *parts, *({OWNER} & names)]
+
+
+def _create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
+    """A durable file, readable as the umask allows; False when there is one already."""
+    temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
+    os.makedirs(path.parent, exist_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            write_all(descriptor, buffers)
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+    sync_folder(path.parent)
+    return True

@@ -1,0 +1,140 @@
+"""Partitions of every kind as plain Python records, and as rows of named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DataError
+from ..references import Kind
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of equal length; `names` is empty only when there is no record to take them from."""
+
+    names: tuple[str, ...]
+    values: Iterable[Sequence[Any]]
+
+
+def plain(value: Any) -> Any:
+    """NumPy and Arrow scalars as the Python value they hold; anything else as it is."""
+    module = type(value).__module__
+    if module == "numpy" and hasattr(value, "item"):
+        return value.item()
+    return value.as_py() if module == "pyarrow.lib" and hasattr(value, "as_py") else value
+
+
+def records_of(kind: Kind, value: Any) -> list[Any]:
+    """The records as Python values: a table's rows as dicts, an array's as scalars or nested lists."""
+    if kind == "table":
+        names = value.schema.names
+        return [dict(zip(names, row, strict=True)) for row in _table_rows(value)]
+    if kind == "array":
+        return _array_records(value)
+    return value if isinstance(value, list) else list(value)
+
+
+def _array_records(array: Any) -> list[Any]:
+    if array.dtype.kind == "M":
+        array = array.astype("M8[us]")  # finer units would come out as bare integers
+    records: list[Any] = array.tolist()
+    return records
+
+
+def _table_rows(table: Any) -> Iterable[Sequence[Any]]:
+    if not table.num_columns:
+        return [()] * int(table.num_rows)
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def tabulate(kind: Kind, value: Any, columns: Sequence[str] = ()) -> Rows:
+    """The partition as rows of `columns`, or of the columns its first record implies.
+
+    Dicts go by name and must have exactly the columns, tuples and lists by position (`_0`.. without names), anything
+    else is a single column. Raises DataError with the position of the first record that does not fit.
+    """
+    if kind == "table":
+        names = tuple(value.schema.names)
+        return _projected(Rows(names, _table_rows(value)), columns)
+    if kind == "array":
+        if value.ndim > 2:
+            raise DataError(f"an array of shape {value.shape} has no columns", "return an array of 1 or 2 dimensions")
+        width = value.shape[1] if value.ndim == 2 else 1
+        rows = _array_records(value if value.ndim == 2 else value.reshape(-1, 1))
+        return Rows(matching_names(width, columns), rows)
+    records = records_of(kind, value)
+    names = tuple(columns) or (_implied(records[0]) if records else ())
+    return Rows(names, [_row(record, names, position) for position, record in enumerate(records)])
+
+
+def numbered(width: int) -> tuple[str, ...]:
+    return tuple(f"_{index}" for index in range(width))
+
+
+def matching_names(width: int, columns: Sequence[str]) -> tuple[str, ...]:
+    """The declared names when there are `width` of them, or numbers when none is declared."""
+    if columns and len(columns) != width:
+        raise DataError(
+            f"the array has {width} columns, {len(columns)} are declared: {', '.join(columns)}",
+            "make `columns` match the array's second dimension",
+        )
+    return tuple(columns) or numbered(width)
+
+
+def _projected(rows: Rows, columns: Sequence[str]) -> Rows:
+    if not columns or tuple(columns) == rows.names:
+        return rows
+    if sorted(columns) != sorted(rows.names):
+        raise DataError(
+            f"the table has the columns {', '.join(rows.names)}; declared are {', '.join(columns)}",
+            "make `columns` name the table's columns, or leave it out",
+        )
+    order = [rows.names.index(name) for name in columns]
+    return Rows(tuple(columns), ([row[index] for index in order] for row in rows.values))
+
+
+def _implied(record: Any) -> tuple[str, ...]:
+    if isinstance(record, dict):
+        if not record or not all(isinstance(name, str) for name in record):
+            raise DataError("record 0: the keys of a dict must be column names, and at least one", "use str keys")
+        return tuple(record)
+    return numbered(len(record)) if isinstance(record, tuple | list) else ("_0",)
+
+
+def _row(record: Any, names: tuple[str, ...], position: int) -> Sequence[Any]:
+    if isinstance(record, dict):
+        return _row_of_dict(record, names, position)
+    row = record if isinstance(record, tuple | list) else (record,)
+    if len(row) != len(names) or not row:
+        raise DataError(
+            f"record {position} has {len(row)} fields for {len(names)} columns ({', '.join(names)})",
+            "return records of one shape, and correct `columns`",
+        )
+    return row
+
+
+def _row_of_dict(record: dict[Any, Any], names: tuple[str, ...], position: int) -> Sequence[Any]:
+    try:
+        if len(record) == len(names):
+            return [record[name] for name in names]
+    except KeyError:
+        pass
+    missing = [name for name in names if name not in record]
+    extra = [str(key) for key in record if key not in names]
+    wrong = "; ".join(f"{what} {', '.join(keys)}" for what, keys in (("lacks", missing), ("also has", extra)) if keys)
+    raise DataError(
+        f"record {position} {wrong}",
+        f"every record needs exactly the columns {', '.join(names)}; use None for no value",
+    )
+
+
+def first_failing(values: Iterable[Any], check: Callable[[Any], object]) -> int:
+    """Position of the first value for which `check` raises, -1 when it does for none."""
+    for position, value in enumerate(values):
+        try:
+            check(value)
+        except Exception:  # noqa: BLE001 - the question is only whether
+            return position
+    return -1

@@ -1,0 +1,92 @@
+"""Cutting files into splits. The cuts depend on the file, its options and `split` only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..errors import DataError, UsageError
+from ..files import FileInfo, read_range
+from .options import FileSplit, ReadOptions
+
+_SCAN = 8 << 20
+
+
+def plan_splits(info: FileInfo, options: ReadOptions, split: int) -> list[FileSplit]:
+    """Balanced splits of at most about `split` bytes, at least one; an empty file is one empty split.
+
+    Text and JSON lines are cut anywhere (a record belongs to the split in which it begins), `fixed` and npy between
+    rows, Parquet between row groups (by their unpacked size). Gzip, CSV that contains a quote, and npy in Fortran
+    order are one split. Raises DataError when the file is not what its format says.
+    """
+    if split < 1:
+        raise UsageError(f"split must be at least 1 byte, not {split}", "write a size such as 64MiB")
+    return [
+        FileSplit(info.uri, start, stop, info.size, info.version, options)
+        for start, stop in _ranges(info, options, split)
+    ]
+
+
+def _ranges(info: FileInfo, options: ReadOptions, split: int) -> list[tuple[int, int]]:
+    whole = [(0, info.size)]
+    if options.gzip:
+        return whole
+    match options.format:
+        case "fixed":
+            return _row_ranges(0, fixed_rows(info.uri, info.size, options.record_bytes), options.record_bytes, split)
+        case "npy":
+            from .arrays import plan_npy
+
+            layout = plan_npy(info)
+            if layout.fortran or layout.row_bytes == 0:
+                return whole
+            return _row_ranges(layout.offset, layout.shape[0], layout.row_bytes, split)
+        case "parquet":
+            from .tables import row_group_sizes
+
+            return pack(row_group_sizes(info), split)
+        case "csv" if info.size > split and has_quote(info):
+            return whole
+        case _:
+            return _row_ranges(0, info.size, 1, split)
+
+
+def _row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
+    count = max(1, min(rows, -(-rows * row_bytes // split)))
+    cuts = [offset + rows * index // count * row_bytes for index in range(count + 1)]
+    return list(zip(cuts, cuts[1:], strict=False))
+
+
+def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
+    """Consecutive groups [start, stop) of the sizes, about `split` each: a size goes where its middle falls."""
+    total = sum(sizes)
+    count = max(1, -(-total // split))
+    starts, before, last = [], 0, -1
+    for index, size in enumerate(sizes):
+        bucket = min((2 * before + size) * count // (2 * total), count - 1) if total else 0
+        if bucket != last:
+            starts.append(index)
+            last = bucket
+        before += size
+    return list(zip(starts, [*starts[1:], len(sizes)], strict=True)) or [(0, 0)]
+
+
+def fixed_rows(uri: str, size: int, record_bytes: int) -> int:
+    """Rows of a `fixed` file of `size` bytes; raises DataError when there is a rest."""
+    if record_bytes < 1:
+        raise UsageError("format fixed needs recordBytes", "write the length of one record in bytes")
+    if size % record_bytes:
+        raise DataError(
+            f"{uri} has {size} bytes, which is no multiple of recordBytes {record_bytes}",
+            "correct recordBytes, or make the file again if it is cut off",
+        )
+    return size // record_bytes
+
+
+def has_quote(info: FileInfo) -> bool:
+    """Whether a quote occurs anywhere in the file: only without one is every `\\n` surely the end of a record."""
+    return any(b'"' in piece for piece in _pieces(info))
+
+
+def _pieces(info: FileInfo) -> Iterator[bytes]:
+    for start in range(0, info.size, _SCAN):
+        yield read_range(info, start, min(start + _SCAN, info.size))

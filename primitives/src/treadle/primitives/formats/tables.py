@@ -1,0 +1,216 @@
+"""Parquet, through pyarrow, which is imported here only."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, UsageError
+from ..files import FileInfo, is_local, read_range
+from ..references import Kind
+from .content import info_of, whole_content
+from .options import FileSplit, WriteOptions
+from .rows import Rows, first_failing, matching_names, plain, tabulate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "int64": (int,),
+    "float64": (float, int),
+    "boolean": (bool,),
+    "binary": (bytes, bytearray, memoryview),
+    "timestamp": (datetime.datetime,),
+    "date": (datetime.date,),
+}
+
+
+class _RangeFile(io.RawIOBase):
+    """A listed object as a seekable file, read by ranges."""
+
+    def __init__(self, info: FileInfo) -> None:
+        self._info = info
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + (0, self._position, self._info.size)[whence]
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        stop = self._info.size if size < 0 else min(self._position + size, self._info.size)
+        data = read_range(self._info, self._position, max(stop, self._position))
+        self._position += len(data)
+        return data
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise UsageError("Parquet needs pyarrow, which is not installed", "install pyarrow where workers run") from None
+    return pyarrow.parquet
+
+
+@contextlib.contextmanager
+def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
+    """A pyarrow ParquetFile; what pyarrow finds wrong becomes a DataError, foreign errors of stores pass."""
+    import pyarrow as pa
+
+    parquet = _pyarrow()
+    if content is not None:
+        source = pa.BufferReader(content)
+    elif is_local(info.uri):
+        read_range(info, 0, 0)
+        source = pa.OSFile(info.uri)
+    else:
+        source = pa.PythonFile(_RangeFile(info), mode="r")
+    try:
+        with source, parquet.ParquetFile(source, pre_buffer=not is_local(info.uri)) as file:
+            yield file
+        read_range(info, 0, 0)
+    except (pa.ArrowException, EOFError) as error:
+        first = str(error).splitlines()[0]
+        raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "copy or make the file again") from None
+
+
+def row_group_sizes(info: FileInfo) -> list[int]:
+    """Unpacked bytes of each row group, in order."""
+    _pyarrow()
+    with _opened(info) as file:
+        return [file.metadata.row_group(index).total_byte_size for index in range(file.metadata.num_row_groups)]
+
+
+def read_parquet(split: FileSplit) -> pa.Table:
+    """The row groups of the split; all of them for gzip."""
+    _pyarrow()
+    content = whole_content(split) if split.options.gzip else None
+    with _opened(info_of(split), content) as file:
+        if content is not None:
+            return file.read(use_threads=False)
+        return file.read_row_groups(list(range(split.start, split.stop)), use_threads=False)
+
+
+def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[memoryview]:
+    """One Parquet file; the same rows give the same bytes on the same pyarrow."""
+    import pyarrow as pa
+
+    parquet = _pyarrow()
+    sink = pa.BufferOutputStream()
+    try:
+        parquet.write_table(_as_table(kind, value, options.columns), sink)
+    except pa.ArrowException as error:
+        raise DataError(f"Parquet cannot hold this partition: {error}", "convert the columns it names") from None
+    return [memoryview(sink.getvalue())]
+
+
+def _as_table(kind: Kind, value: Any, columns: Sequence[tuple[str, str]]) -> pa.Table:
+    import pyarrow as pa
+
+    if kind == "table":
+        table = value if isinstance(value, pa.Table) else pa.Table.from_batches([value])
+        return _cast(table, columns)
+    if kind == "array":
+        return _cast(_array_table(value, [name for name, _ in columns]), columns)
+    if not columns:
+        raise UsageError(
+            "Parquet from Python objects needs `columns`", "declare names and types, such as {word: string, n: int64}"
+        )
+    return _object_table(tabulate(kind, value, [name for name, _ in columns]), columns)
+
+
+def _array_table(array: Any, names: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+
+    if array.ndim not in (1, 2):
+        raise DataError(f"an array of shape {array.shape} has no columns", "return an array of 1 or 2 dimensions")
+    native = array.astype(array.dtype.newbyteorder("="), copy=False)
+    columns = [native] if array.ndim == 1 else list(native.T)
+    return pa.table([pa.array(column) for column in columns], names=list(matching_names(len(columns), names)))
+
+
+def _cast(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table:
+    """The table with the declared columns in the declared order and types; as it is when none are declared."""
+    import pyarrow as pa
+
+    if not columns:
+        return table
+    names = [name for name, _ in columns]
+    if sorted(names) != sorted(table.column_names):
+        raise DataError(
+            f"the table has the columns {', '.join(table.column_names)}; declared are {', '.join(names)}",
+            "make `columns` name the table's columns, or leave it out",
+        )
+    return table.select(names).cast(pa.schema([(name, _arrow_type(kind)) for name, kind in columns]))
+
+
+def _arrow_type(name: str) -> Any:
+    """`timestamp` is an instant in microseconds, UTC; a naive datetime is taken as UTC."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "float64": pa.float64(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "date": pa.date32(),
+    }
+    return types[name]
+
+
+def _object_table(rows: Rows, columns: Sequence[tuple[str, str]]) -> pa.Table:
+    import pyarrow as pa
+
+    values: list[Sequence[Any]] = list(zip(*rows.values, strict=True)) or [()] * len(columns)
+    arrays = [_column(name, kind, column) for (name, kind), column in zip(columns, values, strict=True)]
+    return pa.table(arrays, names=[name for name, _ in columns])
+
+
+def _column(name: str, kind: str, values: Sequence[Any]) -> pa.Array:
+    import pyarrow as pa
+
+    types = set(map(type, values))
+    if any(found.__module__ in ("numpy", "pyarrow.lib") for found in types):
+        values = [plain(value) for value in values]
+        types = set(map(type, values))
+    wrong = {found for found in types if not _fits(found, kind)}
+    if wrong:
+        raise _misfit(name, kind, values, next(i for i, value in enumerate(values) if type(value) in wrong))
+    try:
+        return pa.array(values, _arrow_type(kind))
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+        at = first_failing(values, lambda value: pa.array([value], _arrow_type(kind)))
+        raise _misfit(name, kind, values, at) from None
+
+
+def _fits(found: type, kind: str) -> bool:
+    if found is type(None):
+        return True
+    if issubclass(found, bool):
+        return kind == "boolean"
+    if issubclass(found, datetime.datetime):
+        return kind == "timestamp"
+    return issubclass(found, _PYTHON_TYPES[kind])
+
+
+def _misfit(name: str, kind: str, values: Sequence[Any], position: int) -> DataError:
+    value = repr(values[position])
+    shown = value if len(value) <= 60 else value[:57] + "..."
+    return DataError(
+        f"record {position}: column {name} is {kind}, the value is {shown} ({type(values[position]).__name__})",
+        "convert it in the stage's function, or change the column's type",
+    )
