@@ -15,6 +15,7 @@ from treadle.executors.worker_messages import HEADER, FrameBuffer, FrameEncoder
 def test_frames_survive_any_cutting_of_the_stream(messages: list[bytes], cuts: list[int]) -> None:
     encoder = FrameEncoder()
     stream = b"".join(bytes(encoder.encode(message)) for message in messages)
+    assert bytes(encoder.encode(*messages)) == stream or not messages
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     buffer = FrameBuffer()
     pieces = [stream[start:stop] for start, stop in itertools.pairwise(bounds)]

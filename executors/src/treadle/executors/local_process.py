@@ -17,6 +17,8 @@ from .program import Failure, Outcome
 from .worker_messages import Done, FrameBuffer, FrameEncoder, Ready, Reply, Setup
 
 _READ = 1 << 18
+_BATCH_SECONDS = 0.001
+"""After reports of a task that goes on, the next are read together."""
 
 Event = Outcome | Failure | Done | Death
 
@@ -37,12 +39,14 @@ class WorkerProcess:
         self._frames, self._encoder = FrameBuffer(), FrameEncoder()
         self._decoder = msgspec.msgpack.Decoder(Reply)
         self._unsent = bytearray()
+        self._pause: asyncio.TimerHandle | None = None
         self._socket, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-P", "-m", "treadle.executors.worker", str(theirs.fileno())]
             self.child = ChildProcess(command, environment, guard, pass_fds=[theirs.fileno()], at_exit=self._hang_up)
         self._socket.setblocking(False)
-        self._loop.add_reader(self._socket, self._readable)
+        self._fd = self._socket.fileno()
+        self._loop.add_reader(self._fd, self._readable)
         self.child.death.add_done_callback(lambda death: self.listener(death.result()))
         self.send(setup)
 
@@ -68,9 +72,9 @@ class WorkerProcess:
         except OSError:  # it is dead: its Death will tell
             self._unsent.clear()
         if self._unsent:
-            self._loop.add_writer(self._socket, self._pump)
+            self._loop.add_writer(self._fd, self._pump)
         else:
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._fd)
 
     def _readable(self) -> None:
         try:
@@ -80,22 +84,29 @@ class WorkerProcess:
         except OSError:
             data = b""
         if not data:
-            self._loop.remove_reader(self._socket)
-        self._receive(data)
+            self._loop.remove_reader(self._fd)
+        if self._receive(data):
+            self._loop.remove_reader(self._fd)
+            self._pause = self._loop.call_later(_BATCH_SECONDS, self._loop.add_reader, self._fd, self._readable)
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> bool:
+        """Whether a report came last: then the worker is at the task's next partition."""
+        reply: Reply = Done()
         for body in self._frames.feed(data):
-            reply: Reply = self._decoder.decode(body)
+            reply = self._decoder.decode(body)
             if not isinstance(reply, Ready):
                 self.listener(reply)
             elif not self._ready.done():
                 self._ready.set_result(None)
+        return isinstance(reply, Outcome | Failure)
 
     def _hang_up(self) -> None:
         """The process is gone; the reports it sent before count."""
+        if self._pause is not None:
+            self._pause.cancel()
         with contextlib.suppress(OSError):
             while data := self._socket.recv(_READ):
                 self._receive(data)
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
         self._socket.close()

@@ -1,7 +1,7 @@
 """A warm worker process: `python -m treadle.executors.worker FD`, started by the local executor.
 
-It serves tasks from the socket FD until that ends. A report is in the kernel's hands when it is made, so it outlives
-whatever the next partition does to the process. Nothing here imports asyncio: a worker must be ready in milliseconds.
+It serves tasks from the socket FD until that ends. A report is in the kernel's hands before the next partition
+begins, so it outlives whatever that does to the process. Nothing here imports asyncio: a worker must be ready in milliseconds.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Channel:
                 return bodies[0]
         return None
 
-    def send(self, message: Any) -> None:
-        left = memoryview(self._encoder.encode(message))
+    def send(self, *messages: Any) -> None:
+        left = memoryview(self._encoder.encode(*messages))
         while left:
             left = left[os.write(self._fd, left) :]
 
@@ -60,7 +60,9 @@ class Worker:
         self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret)
         self._base = limits.allocated_bytes()
         self._redactor = Redactor({})
-        self._reported = 0
+        self._reported = self._expected = 0
+        self._last: tuple[Report, ...] = ()
+        """The task's last report waits for the end of the task, to spare the driver a wake-up."""
 
     def _secret(self, name: str) -> str:
         return self._secrets[name]
@@ -71,10 +73,11 @@ class Worker:
         self._channel.send(Ready())
         while (body := self._channel.receive()) is not None:
             self._run(decoder.decode(body))
-            self._channel.send(Done())
+            self._channel.send(*self._last, Done())
 
     def _run(self, message: Run) -> None:
-        self._secrets, self._redactor, self._reported = message.secrets, Redactor(message.secrets), 0
+        self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
+        self._reported, self._expected, self._last = 0, len(message.task.partitions), ()
         limits.limit_allocation(message.memory and self._base + message.memory)
         try:
             self._runtime.run(message.task, message.key, self._report)
@@ -95,7 +98,10 @@ class Worker:
     def _send(self, report: Report) -> None:
         if log := self._log.cut():
             report = msgspec.structs.replace(report, log=publish(log, self._redactor))
-        self._channel.send(report)
+        if self._reported + 1 < self._expected:
+            self._channel.send(report)
+        else:
+            self._last = (report,)
 
     def _defect(self, task: Task, error: Exception) -> Failure:
         """The failure of the partition under way when the runtime itself raised."""

@@ -77,9 +77,12 @@ class FrameEncoder:
         self._encoder = msgspec.msgpack.Encoder()
         self._buffer = bytearray(65536)
 
-    def encode(self, message: Any) -> bytearray:
-        """The frame; valid until the next call."""
+    def encode(self, *messages: Any) -> bytearray:
+        """Their frames; valid until the next call."""
         buffer = self._buffer
-        self._encoder.encode_into(message, buffer, HEADER)
-        buffer[:HEADER] = (len(buffer) - HEADER).to_bytes(HEADER, "big")
+        start = 0
+        for message in messages:
+            self._encoder.encode_into(message, buffer, start + HEADER)
+            buffer[start : start + HEADER] = (len(buffer) - start - HEADER).to_bytes(HEADER, "big")
+            start = len(buffer)
         return buffer
