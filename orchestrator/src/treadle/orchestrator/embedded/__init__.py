@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..home import Home
+from ..profile import Profile
 from .driver import DRIVER_MODULE, DriverState, end_driver, ensure_driver, running_driver
 from .process import wait_lock
 from .server import ServerState, end_server, ensure_server, running_server
@@ -34,14 +35,14 @@ class Ended(Struct, frozen=True):
     driver: bool
 
 
-def up(home: Home, *, ui: bool = False, driver: bool = True, module: str = DRIVER_MODULE) -> Status:
+def up(home: Home, profile: Profile | None = None, *, ui: bool = False, module: str = DRIVER_MODULE) -> Status:
     """Server and driver, started when needed and kept from ending as idle while this process lives (or `release`s).
 
-    Without `driver` only the server. Raises Unreachable, DriverFailed, UsageError.
+    Raises Unreachable, DriverFailed, and UsageError when the living driver serves another profile.
     """
     attach(home)
     server = ensure_server(home, ui=ui)
-    return Status(server, ensure_driver(home, module=module) if driver else running_driver(home))
+    return Status(server, ensure_driver(home, profile, module=module))
 
 
 def down(home: Home) -> Ended:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.primitives.errors import TreadleError
+from treadle.primitives.errors import TreadleError, UsageError
 
 from ..home import Home
+from ..profile import Profile
 from .process import POLL, end_process, has_open, is_held, locked, log_size, log_tail, read_state, spawn
 
 DRIVER_MODULE = "treadle.orchestrator.driver"
@@ -42,6 +43,8 @@ class DriverState(Struct, frozen=True):
     version: str
     fingerprint: str
     """Of treadle's code in it: a driver of other code is replaced."""
+    settings: str
+    """The profile it serves, as JSON: see `profile_settings`."""
     ready: bool
 
 
@@ -68,19 +71,28 @@ def running_driver(home: Home) -> DriverState | None:
     return state if state and has_open(state.pid, files.alive) else None
 
 
-def ensure_driver(home: Home, *, module: str = DRIVER_MODULE, timeout: float = START_TIMEOUT) -> DriverState:
+def ensure_driver(
+    home: Home, profile: Profile | None = None, *, module: str = DRIVER_MODULE, timeout: float = START_TIMEOUT
+) -> DriverState:
     """The ready driver of this home, started when there is none, replaced when it runs other code of treadle.
 
-    Raises DriverFailed when it dies at start or is not ready after `timeout` seconds.
+    With `profile` it serves that one; without, whichever it serves. Raises UsageError when the living driver serves
+    another profile, DriverFailed when it dies at start or is not ready after `timeout` seconds.
     """
     state = running_driver(home)
-    if state and state.ready and state.fingerprint == code_fingerprint():
-        return state
+    if not (state and state.ready and state.fingerprint == code_fingerprint()):
+        state = _start_once(home, profile, module, timeout)
+    if profile is not None and state.settings != profile_settings(profile):
+        raise _other_profile(state.settings, profile_settings(profile))
+    return state
+
+
+def _start_once(home: Home, profile: Profile | None, module: str, timeout: float) -> DriverState:
     files = DriverFiles(home)
     with locked(files.start, _LOCK_TIMEOUT):
         _end_other_code(home, files)
         begin = log_size(files.log)
-        process = None if is_held(files.alive) else _spawn(home, files, module)
+        process = None if is_held(files.alive) else _spawn(home, files, profile, module)
         return _await_ready(home, files, process, begin, timeout)
 
 
@@ -108,9 +120,14 @@ def code_fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def own_state(*, started: float, fingerprint: str, ready: bool) -> DriverState:
+def profile_settings(profile: Profile) -> str:
+    """What matters to a driver: everything but the name."""
+    return profile.model_dump_json(exclude={"name"}, exclude_none=True)
+
+
+def own_state(*, started: float, fingerprint: str, settings: str, ready: bool) -> DriverState:
     """What this process, a driver, says of itself."""
-    return DriverState(os.getpid(), started, version("treadle-orchestrator"), fingerprint, ready)
+    return DriverState(os.getpid(), started, version("treadle-orchestrator"), fingerprint, settings, ready)
 
 
 def _end_other_code(home: Home, files: DriverFiles) -> None:
@@ -131,10 +148,13 @@ def _born_state(home: Home, files: DriverFiles) -> DriverState | None:
     return state
 
 
-def _spawn(home: Home, files: DriverFiles, module: str) -> subprocess.Popen[bytes]:
+def _spawn(home: Home, files: DriverFiles, profile: Profile | None, module: str) -> subprocess.Popen[bytes]:
     # -P: the working directory must not shadow modules.
     command = [sys.executable, "-P", "-m", module, "--embedded", "--home", str(home.path)]
-    return spawn(command, folder=home.driver, log=files.log)
+    environ = dict(os.environ)
+    if profile is not None:
+        environ |= {"TREADLE_PROFILE": profile.name or "", "TREADLE_STORE": profile.store or ""}
+    return spawn(command, folder=home.driver, log=files.log, environ=environ)
 
 
 def _await_ready(
@@ -151,6 +171,13 @@ def _await_ready(
             raise _failure(files, f"ended at start{code}", begin)
         time.sleep(POLL)
     raise _failure(files, f"was not ready within {timeout:g} s", begin)
+
+
+def _other_profile(serves: str, asked: str) -> UsageError:
+    return UsageError(
+        f"the driver of this home serves the settings {serves}, this command asks for {asked}",
+        "`treadle dev down` ends it (its runs go on with the next one); or give this command a TREADLE_HOME of its own.",
+    )
 
 
 def _failure(files: DriverFiles, what: str, begin: int) -> DriverFailed:

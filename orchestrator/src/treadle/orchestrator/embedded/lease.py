@@ -25,7 +25,8 @@ from treadle.dsl.quantities import parse_duration
 from treadle.primitives.errors import TreadleError, UsageError
 
 from ..home import Home
-from .driver import DriverFiles, code_fingerprint, own_state
+from ..profile import load_profile
+from .driver import DriverFiles, code_fingerprint, own_state, profile_settings
 from .process import bound_log, try_lock, wait_lock, write_state
 from .server import end_server, ensure_server, server_alive, server_log
 
@@ -58,6 +59,8 @@ class DriverLease:
         self._clients: int | None = None
         self._started = time.time()
         self._fingerprint = code_fingerprint()
+        # The same variables as the starter's, so the same profile as `load_profile` gives anywhere in this process.
+        self._settings = profile_settings(load_profile(home))
         self._write(ready=False)
         # A forked child would go on holding the lock after this process died.
         os.register_at_fork(after_in_child=self._close)
@@ -128,7 +131,8 @@ class DriverLease:
             _log.error("%s", error)
 
     def _write(self, *, ready: bool) -> None:
-        write_state(self._files.state, own_state(started=self._started, fingerprint=self._fingerprint, ready=ready))
+        state = own_state(started=self._started, fingerprint=self._fingerprint, settings=self._settings, ready=ready)
+        write_state(self._files.state, state)
 
     def _close(self) -> None:
         for descriptor in (self._lock, self._clients):

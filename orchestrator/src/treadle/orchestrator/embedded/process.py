@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -90,10 +90,17 @@ def _same_file(entry: Path, wanted: os.stat_result) -> bool:
     return False
 
 
-def spawn(command: Sequence[str], *, folder: Path, log: Path, keep: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+def spawn(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    log: Path,
+    keep: Sequence[int] = (),
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
     """Start a process that outlives this one: its own session, no terminal, output to `log`, files private.
 
-    `keep` are descriptors it inherits. It is reaped when it ends, should that be before this process does.
+    `keep` are descriptors it inherits, `environ` its variables (default: this process's). It is reaped when it ends, should that be before this process does.
     """
     bound_log(log)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -102,6 +109,7 @@ def spawn(command: Sequence[str], *, folder: Path, log: Path, keep: Sequence[int
         process = subprocess.Popen(
             command,
             cwd=folder,
+            env=environ,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

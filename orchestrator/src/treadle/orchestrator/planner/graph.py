@@ -179,8 +179,8 @@ class GraphPlanner:
         producer = stage_name(reference) if isinstance(reference, str) else None
         policy = self.planner.policy(stage)
         apart = self._why_apart(producer, name, stage, policy, tolerance)
-        if producer and not apart:
-            flow = self._open.pop(producer)
+        if producer in self._open and not apart:
+            flow = self._open.pop(str(producer))
             flow.reasons.append(f"{name} runs in the same tasks as {producer}")
         else:
             flow = self.read(reference, name)
