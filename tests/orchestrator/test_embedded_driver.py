@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from treadle.orchestrator.embedded.lease import IDLE_DEFAULT, DriverLease, idle_
 from treadle.orchestrator.embedded.process import bound_log, is_held, log_tail, try_lock, wait_free, write_state
 from treadle.orchestrator.embedded.server import server_alive
 from treadle.orchestrator.home import Home
+from treadle.orchestrator.profile import Profile, load_profile
 from treadle.primitives.errors import TreadleError, UsageError
 
 STAND_IN = """
@@ -164,6 +166,24 @@ def test_driver_of_other_code_is_replaced(home: Home, stand_in: Maker, monkeypat
     assert "ended by signal" in driver_log(home).read_text()
 
 
+def test_driver_serves_the_profile_of_its_starter(home: Home, stand_in: Maker) -> None:
+    home.profiles.write_text("[small]\nslots = 1\n")
+    small = load_profile(home, "small", {"TREADLE_STORE": "file:///elsewhere"})
+    module = stand_in()
+    driver = ensure_driver(home, small, module=module)
+    assert json.loads(driver.settings) == {"store": "file:///elsewhere", "queue": "treadle", "slots": 1}
+    assert ensure_driver(home, small, module=module) == driver
+    assert ensure_driver(home, module=module) == driver
+
+
+def test_driver_of_another_profile_is_refused_and_left_alone(home: Home, stand_in: Maker) -> None:
+    module = stand_in()
+    driver = ensure_driver(home, Profile(), module=module)
+    with pytest.raises(UsageError, match=r"asks for .*file:///elsewhere(.|\n)*treadle dev down"):
+        ensure_driver(home, Profile(store="file:///elsewhere"), module=module)
+    assert running_driver(home) == driver
+
+
 def test_driver_deaf_to_the_first_signal_is_killed(
     home: Home, stand_in: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +199,7 @@ def test_state_naming_another_process_is_neither_believed_nor_killed(
 ) -> None:
     """The process id of a dead driver was given to this test, while somebody else holds the lock."""
     monkeypatch.setattr("treadle.orchestrator.embedded.driver._BIRTH", 0.1)
-    state = own_state(started=0.0, fingerprint="x", ready=True)
+    state = own_state(started=0.0, fingerprint="x", settings="{}", ready=True)
     assert state.pid == os.getpid()
     write_state(home.driver / "state.json", state)
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"

@@ -176,7 +176,7 @@ def _await_ready(
 def _other_profile(serves: str, asked: str) -> UsageError:
     return UsageError(
         f"the driver of this home serves the settings {serves}, this command asks for {asked}",
-        "`treadle dev down` ends it (its runs go on with the next one); or give this command a TREADLE_HOME of its own.",
+        "`treadle dev down` ends it (its runs go on with the next one); or give this command its own TREADLE_HOME.",
     )
 
 

@@ -100,7 +100,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a process that outlives this one: its own session, no terminal, output to `log`, files private.
 
-    `keep` are descriptors it inherits, `environ` its variables (default: this process's). It is reaped when it ends, should that be before this process does.
+    `keep` are descriptors it inherits, `environ` its variables (default: this process's). It is reaped when it ends,
+    should that be before this process does.
     """
     bound_log(log)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
