@@ -187,7 +187,7 @@ def _construct_map(node: _Node, path: Path, loaded: Loaded) -> dict[str, Any]:
     for key, value in node.value:
         if key.value == "<<" and key.raw == "<<":
             merges.append(value)
-        elif name := _key_text(key, loaded):
+        elif (name := _key_text(key, loaded)) is not None:
             _enter(entries, name, key, value, path, loaded)
     for name, pair in _merged(merges, loaded):
         entries.setdefault(name, pair)
