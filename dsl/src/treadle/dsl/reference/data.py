@@ -1,0 +1,115 @@
+"""Partitions and the records in them."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.references import Kind
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One partition of a dataset: a list of records, an Arrow table or a NumPy array."""
+
+    kind: Kind
+    value: Any
+    inputs: tuple[Partition, ...] = field(default=(), repr=False)
+    """Of a shuffle with several inputs: what came from each."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    partitions: list[Partition]
+    single: bool = False
+    """It is the one record of a `per: all` reduce: its broadcast is that record, not a list of it."""
+
+
+def kind_of(value: Any) -> Kind | None:
+    """`array` or `table` for a value that is a partition by itself. Its library is loaded, or it is no such value."""
+    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
+    if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim:
+        return "array"
+    if arrow is not None and isinstance(value, (arrow.Table, arrow.RecordBatch)):
+        return "table"
+    return None
+
+
+def as_partition(value: Any) -> Partition | None:
+    """A table or array as the partition it is; None for any other value."""
+    kind = kind_of(value)
+    if kind == "table":
+        import pyarrow
+
+        value = pyarrow.Table.from_batches([value]) if isinstance(value, pyarrow.RecordBatch) else value
+    return None if kind is None else Partition(kind, value)
+
+
+def records(partition: Partition) -> list[Any]:
+    """Rows of a table are dicts, of an array its elements."""
+    return list(partition.value.to_pylist() if partition.kind == "table" else partition.value)
+
+
+def count(partition: Partition) -> int:
+    return len(partition.value)
+
+
+def take(partition: Partition, positions: Sequence[int]) -> Partition:
+    """The records at the positions, in that order."""
+    if partition.kind == "objects":
+        return Partition("objects", [partition.value[position] for position in positions])
+    if partition.kind == "table":
+        return Partition("table", partition.value.take(list(positions)))
+    import numpy
+
+    return Partition("array", partition.value[numpy.array(positions, dtype=int)])
+
+
+def gather(partitions: Sequence[Partition]) -> Partition:
+    """All records in order. Empty partitions may be of another kind; others may not: UsageError."""
+    from treadle.primitives.codec import concat
+
+    full = [partition for partition in partitions if count(partition)] or list(partitions[:1])
+    kinds = {partition.kind for partition in full}
+    if len(kinds) > 1:
+        message = f"partitions of different kinds meet: {', '.join(sorted(kinds))}"
+        raise UsageError(message, "Return the same kind (records, table or array) from every partition.")
+    kind: Kind = kinds.pop() if kinds else "objects"
+    alike = [partition.value for partition in partitions if partition.kind == kind]
+    return Partition(kind, [] if not alike else alike[0] if len(alike) == 1 else concat(kind, alike))
+
+
+def isolated(partition: Partition) -> Partition:
+    """As a function may have it: what it does to its input changes nothing for anyone else."""
+    if partition.kind == "table":
+        return partition
+    return Partition(partition.kind, isolated_value(partition.value), tuple(map(isolated, partition.inputs)))
+
+
+def isolated_value(value: Any) -> Any:
+    """Arrays read-only, anything else as a copy."""
+    kind = kind_of(value)
+    if kind == "array":
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    return value if kind == "table" else copy.deepcopy(value)
+
+
+class Values(Iterator[Any]):
+    """What `uses` of a reduce gets: an iterator of records that also gives whole partitions."""
+
+    def __init__(self, partitions: Iterable[Partition]) -> None:
+        self._left = iter(list(partitions))
+        self._records = (record for partition in self._left for record in records(partition))
+
+    def __next__(self) -> Any:
+        return next(self._records)
+
+    def partitions(self) -> Iterator[Any]:
+        """The source partitions of which no record was taken yet, each as its list, table or array."""
+        return (partition.value for partition in self._left)

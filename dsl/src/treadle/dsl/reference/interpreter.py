@@ -1,0 +1,169 @@
+"""Stages on demand: whoever needs a stage runs it, once in each iteration of the loops around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.files import absolute_uri
+
+from ..expressions import ExpressionError, evaluate, parse
+from ..graph import Graph, Node
+from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec
+from ..templates import render
+from .calls import ReferenceFailure
+from .data import Partition
+from .edges import Edges
+from .loops import run_loop
+from .scopes import Done, Frame, LazyStages
+from .stages import Work
+
+
+@dataclass
+class ReferenceResult:
+    """Everything a run makes. Stages inside a loop are named with their iteration, such as `lloyd[3].assign`."""
+
+    datasets: dict[str, list[Partition]] = field(default_factory=dict)
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Declared metrics; a loop has `iterations`; null for skipped stages."""
+    outputs: dict[str, Any] = field(default_factory=dict)
+    skipped: set[str] = field(default_factory=set)
+    failed_items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """For each tolerant stage, in input order."""
+    written_parts: dict[str, list[bytes]] = field(default_factory=dict)
+    """Files of the stages with an `output`, one for each partition; of a stage in a loop the last iteration's."""
+
+
+def run_reference(
+    spec: Spec,
+    inputs: Mapping[str, Any],
+    functions: Callable[[str], Callable[..., Any]],
+    base: Path | None = None,
+    *,
+    secrets: Mapping[str, str] | None = None,
+    run_id: str = "reference",
+    started: str = "1970-01-01T00:00:00Z",
+) -> ReferenceResult:
+    """What the workflow means for these inputs.
+
+    `spec` is valid; `functions` gives the function behind a reference; relative URIs count from `base`. Raises
+    ReferenceFailure where a run would fail for its functions or data, UsageError for what has no exact meaning.
+    """
+    given = {name: inputs.get(name, declared.default) for name, declared in spec.inputs.items()}
+    env = {"inputs": given, "run": {"id": run_id, "startTime": started}}
+    return Interpreter(spec, env, functions, base, dict(secrets or {})).run()
+
+
+class Interpreter:
+    """One run."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        env: Mapping[str, Any],
+        functions: Callable[[str], Callable[..., Any]],
+        base: Path | None,
+        secrets: Mapping[str, str],
+    ) -> None:
+        self.spec, self.base, self.functions, self.secrets = spec, base, functions, secrets
+        self.fixed_env = env
+        self.graph = Graph(spec)
+        self.edges = Edges(self.graph)
+        self.result = ReferenceResult()
+
+    def run(self) -> ReferenceResult:
+        frame = Frame()
+        for name in self.spec.stages:
+            self.stage(name, frame)
+        try:
+            self.result.outputs = render(self.spec.outputs, self.env(frame))
+        except ExpressionError as error:
+            raise ReferenceFailure("outputs", None, error) from error
+        return self.result
+
+    # -- what expressions see
+
+    def fixed(self, value: Any) -> Any:
+        """A value known when the run is planned: templates over `inputs` and `run`."""
+        return render(value, self.fixed_env)
+
+    def env(self, frame: Frame) -> dict[str, Any]:
+        names = [node.id for node in self.graph.nodes.values() if frame.loops[: len(node.loops)] == node.loops]
+        stages = LazyStages(lambda name: self.stage(name, frame), names)
+        return {**self.fixed_env, "stages": stages, "state": frame.all_scalars()}
+
+    def condition(self, text: str, env: Mapping[str, Any], path: str) -> bool:
+        """`when` or `until`. Raises ReferenceFailure unless it is true or false."""
+        try:
+            verdict = evaluate(parse(text), env)
+            if not isinstance(verdict, bool):
+                raise UsageError(f"`{text}` gives {verdict!r}, not true or false")
+        except UsageError as error:
+            raise ReferenceFailure(path, None, error) from error
+        return verdict
+
+    # -- stages
+
+    def stage(self, name: str, frame: Frame) -> Done | None:
+        """The stage as seen from `frame`: run now, if it was not yet. None: it is skipped."""
+        node = self.graph.nodes[name]
+        frame = frame.at(node.loops)
+        if name not in frame.done:
+            skipped = self._is_skipped(node, frame)
+            frame.done[name] = None if skipped else self._done(node, frame)
+            if skipped:
+                self.result.skipped.add(frame.prefix + name)
+                self.result.metrics[frame.prefix + name] = dict.fromkeys(getattr(node.stage, "metrics", {}))
+        return frame.done[name]
+
+    def _is_skipped(self, node: Node, frame: Frame) -> bool:
+        """Data of a skipped stage is wanted, or `when` is false."""
+        if any(self.stage(source, frame) is None for source in self.edges.data_sources(node)):
+            return True
+        when = node.stage.when
+        return when is not None and not self.condition(when, self.env(frame), frame.prefix + node.id)
+
+    def _done(self, node: Node, frame: Frame) -> Done:
+        path = frame.prefix + node.id
+        done = self._run(node, frame)
+        if not isinstance(node.stage, LoopStage):
+            self.result.datasets[path] = done.dataset.partitions
+        self.result.metrics[path] = done.metrics
+        output = getattr(node.stage, "output", None)
+        if output is not None:
+            done.uri = absolute_uri(self.fixed(output.uri), self.base)
+            self.result.written_parts[node.id] = encode(node.stage, done, path)
+        return done
+
+    def _run(self, node: Node, frame: Frame) -> Done:
+        if isinstance(node.stage, LoopStage):
+            return run_loop(self, node, node.stage, frame)
+        work = Work(self, node, frame)
+        match node.stage:
+            case MapStage():
+                return work.map(node.stage)
+            case ReduceStage():
+                return work.reduce(node.stage)
+            case BroadcastStage():
+                return work.broadcast(node.stage)
+            case BarrierStage():
+                return work.barrier(node.stage)
+        return work.shuffle(node.stage)
+
+
+def encode(stage: Any, done: Done, path: str) -> list[bytes]:
+    """The output part of each partition."""
+    from treadle.primitives.formats import WriteOptions, encode_part
+
+    output = stage.output
+    options = WriteOptions(output.format, tuple((output.columns or {}).items()), output.header, output.delimiter)
+    parts = []
+    for index, partition in enumerate(done.dataset.partitions):
+        try:
+            parts.append(b"".join(encode_part(partition.kind, partition.value, options)))
+        except Exception as error:
+            raise ReferenceFailure(path, index, error) from error
+    return parts

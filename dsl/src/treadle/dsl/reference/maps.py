@@ -1,0 +1,109 @@
+"""`map`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import GeneratorType
+from typing import Any
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.functions import describe
+from treadle.primitives.partitioning import cut
+from treadle.primitives.result import Result
+
+from ..model import MapStage
+from .calls import Call, Function
+from .data import Partition, as_partition, isolated, records
+
+
+def recut(partitions: list[Partition], max_items: int, max_bytes: int) -> list[Partition]:
+    """`batch`: every partition as consecutive chunks within the limits (0: none)."""
+    return [
+        Partition(partition.kind, chunk)
+        for partition in partitions
+        for chunk in cut(partition.kind, partition.value, max_items, max_bytes)
+    ]
+
+
+@dataclass
+class Mapped:
+    """One partition of the result."""
+
+    partition: Partition
+    entered: int
+    failed: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Mapper:
+    """A map stage with its function and arguments."""
+
+    def __init__(self, stage: MapStage, function: Function, arguments: dict[str, Any]) -> None:
+        self.stage, self.function, self.arguments = stage, function, arguments
+        self.flat = bool(describe(function).flat) if stage.flat is None else stage.flat
+        self.tolerant = stage.tolerated_failures is not None
+
+    def apply(self, partition: Partition, call: Call) -> Mapped:
+        """Raises what the function raises, unless the stage tolerates failures and this is the last attempt."""
+        function = call.bind(self.function, self.arguments)
+        partition = isolated(partition)
+        each = self._per_record if self.stage.per == "record" else self._per_partition
+        return each(partition, function, call)
+
+    def _per_record(self, partition: Partition, function: Function, call: Call) -> Mapped:
+        result = Mapped(Partition("objects", []), entered=0)
+        for position, record in enumerate(records(partition)):
+            result.entered += 1
+            try:
+                result.partition.value.extend(self._results(function(record), call))
+            except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
+                result.failed.append(self._set_aside(error, call, position, record))
+        return result
+
+    def _per_partition(self, partition: Partition, function: Function, call: Call) -> Mapped:
+        argument: Any = partition.value
+        if partition.kind == "objects":
+            argument = partition.value[0] if self.stage.whole else iter(partition.value)
+        try:
+            result = function(argument)
+            value = result.value if isinstance(result, Result) else result
+            whole = as_partition(value)
+            if whole is not None:
+                call.metrics.take(result)
+                return Mapped(whole, entered=1)
+            return Mapped(Partition("objects", list(self._results(result, call))), entered=1)
+        except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
+            return Mapped(Partition("objects", []), 1, [self._set_aside(error, call, None, None)])
+
+    def _results(self, result: Any, call: Call) -> Iterator[Any]:
+        """The records that one call gives, all of them made before the first is used."""
+        value = result.value if isinstance(result, Result) else result
+        if not self.flat and isinstance(value, GeneratorType):
+            raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
+        made = list(value) if self.flat else [value]
+        call.metrics.take(result)
+        return iter(made)
+
+    def _set_aside(self, error: Exception, call: Call, position: int | None, record: Any) -> dict[str, Any]:
+        """The failed item, or `error` again when it may not be tolerated (yet)."""
+        if not self.tolerant or isinstance(error, MemoryError) or not call.gives_up(error):
+            raise error
+        kind = type(error)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        return {
+            "stage": call.context.stage,
+            "partition": call.context.partition,
+            "position": position,
+            "error": name,
+            "message": str(error),
+            "record": record,
+        }
+
+
+def is_tolerated(stage: MapStage, entered: int, failed: int) -> bool:
+    """Whether so many of the records that entered may fail."""
+    if isinstance(stage.tolerated_failures, int):
+        return failed <= stage.tolerated_failures
+    share = Fraction(str(stage.tolerated_failures).rstrip("%"))
+    return failed * 100 <= share * entered

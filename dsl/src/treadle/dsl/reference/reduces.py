@@ -1,0 +1,122 @@
+"""`reduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treadle.primitives.folds import NOTHING, left_fold
+from treadle.primitives.keys import Key, identity
+from treadle.primitives.order import order
+
+from ..model import ReduceStage
+from .calls import Call, Function
+from .data import Partition, Values, isolated, isolated_value, records
+from .shuffles import KeysOf, as_one
+
+
+@dataclass
+class Reducer:
+    """A reduce stage with its functions and arguments."""
+
+    stage: ReduceStage
+    uses: Function | None
+    combine: Function | None
+    finish: Function | None
+    arguments: dict[str, Any]
+
+    def per_partition(self, partition: Partition, call: Call) -> list[Any]:
+        """One record, or none for a fold over nothing."""
+        partition = isolated(partition)
+        if self.uses is not None:
+            return [call.metrics.take(call.bind(self.uses, self.arguments)(Values([partition])))]
+        return self._root(self._folded(records(partition)), call)
+
+    def per_all(self, partitions: Sequence[Partition], leaves: Sequence[Any], fan_in: int, call: Call) -> list[Any]:
+        """One record, or none for a fold over nothing; `leaves` are the folds of the non-empty partitions."""
+        if self.uses is not None:
+            values = Values(map(isolated, partitions))
+            return [call.metrics.take(call.bind(self.uses, self.arguments)(values))]
+        level = [isolated_value(leaf) for leaf in leaves]
+        while len(level) > 1:
+            level = [self._folded(level[start : start + fan_in]) for start in range(0, len(level), fan_in)]
+        return self._root(level[0] if level else NOTHING, call)
+
+    def leaf(self, partition: Partition, _call: Call) -> Any:
+        """The left fold of one partition of `per: all`."""
+        return self._folded(records(isolated(partition)))
+
+    def per_key(self, partition: Partition, grouping: Grouping, call: Call) -> list[tuple[Key, Any]]:
+        """(key, result) for each key."""
+        partition = isolated(partition)
+        if self.uses is not None:
+            function = call.bind(self.uses, self.arguments)
+            groups = joint_groups(partition, grouping) if grouping.names else single_groups(partition, grouping)
+            return [(key, call.metrics.take(function(key, values))) for key, values in groups]
+        folded = group(as_one(partition), grouping)
+        return [(key, self._root(self._folded(values), call)[0]) for key, values in folded]
+
+    def _folded(self, values: Iterable[Any]) -> Any:
+        assert self.combine is not None
+        return left_fold(self.combine, values)
+
+    def _root(self, value: Any, call: Call) -> list[Any]:
+        """`initial` to the left, then `finish`."""
+        assert self.combine is not None
+        if self.stage.has_initial:
+            initial = isolated_value(self.stage.initial)
+            value = initial if value is NOTHING else self.combine(initial, value)
+        if value is NOTHING:
+            return []
+        finish: Callable[[Any], Any] = call.bind(self.finish, self.arguments) if self.finish else lambda found: found
+        return [call.metrics.take(finish(value))]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How the shuffle before a `per: key` reduce brought keys together."""
+
+    keys_of: KeysOf
+    by_first: bool
+    """`by: key`: the values are `record[1]`."""
+    names: tuple[str, ...] = ()
+    """Of the inputs, when there are several: `uses` gets them apart."""
+    sort: bool = False
+
+
+def group(partition: Partition, grouping: Grouping) -> list[tuple[Key, list[Any]]]:
+    """(first key, values) in the order of first occurrence."""
+    groups: dict[Any, tuple[Key, list[Any]]] = {}
+    for key, record in zip(grouping.keys_of(partition), records(partition), strict=True):
+        _, values = groups.setdefault(identity(key), (key, []))
+        values.append(record[1] if grouping.by_first else record)
+    return list(groups.values())
+
+
+def single_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, Values]]:
+    return [(key, listed(values)) for key, values in group(partition, grouping)]
+
+
+def joint_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, dict[str, Values]]]:
+    """(first key, {input: values}) for each key of any input."""
+    apart = [dict(_named(group(one, grouping))) for one in partition.inputs]
+    first: dict[Any, Key] = {}
+    for groups in apart:
+        for name, (key, _) in groups.items():
+            first.setdefault(name, key)
+    names = sorted(first, key=lambda name: order(first[name])) if grouping.sort else list(first)
+    return [(first[name], _apart(name, apart, grouping)) for name in names]
+
+
+def _named(groups: list[tuple[Key, list[Any]]]) -> Iterable[tuple[Any, tuple[Key, list[Any]]]]:
+    return ((identity(key), (key, values)) for key, values in groups)
+
+
+def _apart(name: Any, apart: list[dict[Any, tuple[Key, list[Any]]]], grouping: Grouping) -> dict[str, Values]:
+    found = [groups[name][1] if name in groups else [] for groups in apart]
+    return {each: listed(values) for each, values in zip(grouping.names, found, strict=True)}
+
+
+def listed(values: list[Any]) -> Values:
+    return Values([Partition("objects", values)])

@@ -1,0 +1,55 @@
+"""Inputs of stages as datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from treadle.primitives.files import FileInfo, list_files
+from treadle.primitives.formats import FileSplit, ReadOptions
+from treadle.primitives.partitioning import split_evenly
+
+from ..model import Items, Range, Source
+from .data import Partition
+
+DEFAULT_PARTITIONS = 256
+
+
+def read_source(source: Source | Items | Range, render: Callable[[Any], Any], base: Path | None) -> list[Partition]:
+    """The partitions of a source; `render` fills in templates."""
+    if isinstance(source, Source):
+        return [_read(split) for split in _splits(source, render, base)]
+    if isinstance(source, Items):
+        values: list[Any] = source.items
+    else:
+        values = list(range(render(source.range)))
+    default = max(1, min(len(values), DEFAULT_PARTITIONS))
+    parts = default if source.partitions is None else render(source.partitions)
+    return [Partition("objects", values[start:stop]) for start, stop in split_evenly(len(values), parts)]
+
+
+def read_texts(source: Source, render: Callable[[Any], Any], base: Path | None) -> list[Partition]:
+    """For `whole: true`: each partition as a list of one str."""
+    from treadle.primitives.formats import read_text
+
+    return [Partition("objects", [read_text(split)]) for split in _splits(source, render, base)]
+
+
+def _splits(source: Source, render: Callable[[Any], Any], base: Path | None) -> list[FileSplit]:
+    from treadle.primitives.formats import plan_splits
+
+    listing = list_files(render(source.uri), base)
+    return [split for info in listing for split in plan_splits(info, _options(source, info, render), source.split)]
+
+
+def _options(source: Source, info: FileInfo, render: Callable[[Any], Any]) -> ReadOptions:
+    packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))
+    length = 0 if source.record_bytes is None else render(source.record_bytes)
+    return ReadOptions(source.format, length, source.header, source.delimiter, packed)
+
+
+def _read(split: FileSplit) -> Partition:
+    from treadle.primitives.formats import read_split
+
+    return Partition(*read_split(split))

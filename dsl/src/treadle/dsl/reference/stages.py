@@ -1,0 +1,271 @@
+"""One working stage at its place: its inputs, its arguments, its partitions one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from treadle.primitives import codec
+from treadle.primitives.errors import DataError, UsageError
+from treadle.primitives.functions import describe
+
+from ..expressions import Path
+from ..graph import InputTarget, Node, StageTarget, StateTarget
+from ..graph_kinds import grouped_by
+from ..model import (
+    BarrierStage,
+    BroadcastStage,
+    Items,
+    MapStage,
+    Range,
+    RangePartitioner,
+    ReduceStage,
+    Retry,
+    ShuffleStage,
+    Source,
+    StageInput,
+)
+from ..templates import render, whole
+from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted
+from .data import Dataset, Partition, count, gather
+from .maps import Mapper, is_tolerated, recut
+from .reduces import Grouping, Reducer
+from .scopes import Done, Frame
+from .shuffles import as_one, keys_by, sampled_boundaries, shuffle
+from .sources import DEFAULT_PARTITIONS, read_source, read_texts
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+
+T = TypeVar("T")
+DEFAULT_FAN_IN = 16
+_source: TypeAdapter[Any] = TypeAdapter(StageInput)
+
+
+def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
+    """The dataset behind a bare reference. Raises UsageError when its stage was skipped."""
+    match run.graph.resolve(reference, frame.loops):
+        case StageTarget(node):
+            done = run.stage(node.id, frame)
+            if done is None:
+                raise UsageError(f"{reference} was skipped")
+            return done.dataset
+        case InputTarget(name):
+            return Dataset(read_source(source_input(run, name), run.fixed, run.base))
+        case StateTarget(loop, name, True):
+            return frame.at((*loop.loops, loop.id)).states[name]
+        case StateTarget(loop, name):
+            done = run.stage(loop.id, frame)
+            assert done is not None, "consumers of a skipped loop are skipped"
+            return done.states[name]
+
+
+def source_input(run: Interpreter, name: str) -> Source | Items | Range:
+    """A workflow input of type dataset or list as a source."""
+    value = run.fixed_env["inputs"][name]
+    found: Source | Items | Range = _source.validate_python({"items": value} if isinstance(value, list) else value)
+    return found
+
+
+class Work:
+    """A stage in one frame."""
+
+    def __init__(self, run: Interpreter, node: Node, frame: Frame) -> None:
+        self.run, self.node, self.frame = run, node, frame
+        self.path = frame.prefix + node.id
+
+    # -- what it reads
+
+    def dataset(self, given: str | Source | Items | Range) -> Dataset:
+        try:
+            if isinstance(given, str):
+                return dataset_of(self.run, given, self.frame)
+            return Dataset(read_source(given, self.run.fixed, self.run.base))
+        except (UsageError, DataError) as error:
+            raise ReferenceFailure(self.path, None, error) from error
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """`with`, rendered: a broadcast's value, a secret's, or JSON."""
+        return {name: self._argument(value) for name, value in given.items()}
+
+    def _argument(self, value: Any) -> Any:
+        expr = whole(value) if isinstance(value, str) else None
+        match expr:
+            case Path(("stages", name)):
+                done = self.run.stage(name, self.frame)
+                assert done is not None, "consumers of a skipped broadcast are skipped"
+                return done.broadcast
+            case Path(("secrets", name)):
+                return self.run.secrets[name]
+        try:
+            return render(value, self.run.env(self.frame))
+        except UsageError as error:
+            raise ReferenceFailure(self.path, None, error) from error
+
+    def function(self, reference: str | None) -> Callable[..., Any] | None:
+        return None if reference is None else self.run.functions(reference)
+
+    # -- how it is attempted
+
+    def policy(self, function: Callable[..., Any] | None) -> Policy:
+        """The stage's own `retry`, else that of `defaults`, else that of the function's decorator."""
+        if not getattr(self.node.stage, "idempotent", True):
+            return Policy(attempts=1)
+        settings = {} if function is None else describe(function).settings
+        own = getattr(self.node.stage, "retry", None) or self.run.spec.defaults.retry or settings.get("retry")
+        retry = own if isinstance(own, Retry) else Retry.model_validate(own or {})
+        return Policy(retry.maximum_attempts, tuple(retry.non_retryable_error_types))
+
+    def attempted(self, index: int, policy: Policy, metrics: Metrics, body: Callable[[Call], T]) -> T:
+        """`body` for partition `index`, tried as often as the policy allows; adds what it reports to `metrics`."""
+        checkpoint = Checkpoint()
+
+        def make(attempt: int) -> Call:
+            job = self.run.fixed_env["run"]
+            spec, final = self.run.spec, attempt == policy.attempts
+            context = Context(
+                job["id"], spec.name, job["startTime"], spec.seed, self.path, index, attempt, checkpoint
+            )  # fmt: skip
+            return Call(context, final, policy, Metrics(metrics.declared))
+
+        value, reported = attempted(make, policy, body)
+        metrics.add(reported.values)
+        return value
+
+    def once(self, body: Callable[[], T], index: int | None = None) -> T:
+        """Whatever goes wrong is the stage's failure."""
+        try:
+            return body()
+        except ReferenceFailure:
+            raise
+        except Exception as error:
+            raise ReferenceFailure(self.path, index, error) from error
+
+    # -- types of stages
+
+    def map(self, stage: MapStage) -> Done:
+        mapper = Mapper(stage, self.run.functions(stage.uses), self.arguments(stage.with_))
+        policy, metrics = self.policy(mapper.function), Metrics(stage.metrics)
+        mapped = [
+            self.attempted(index, policy, metrics, partial(mapper.apply, as_one(partition)))
+            for index, partition in enumerate(self._mapped_input(stage))
+        ]
+        if mapper.tolerant:
+            failed = [item for one in mapped for item in one.failed]
+            self.run.result.failed_items[self.path] = failed
+            entered = sum(one.entered for one in mapped)
+            if not is_tolerated(stage, entered, len(failed)):
+                error = UsageError(
+                    f"{len(failed)} of {entered} records failed, {stage.tolerated_failures} are tolerated"
+                )
+                raise ReferenceFailure(self.path, None, error)
+        return Done(Dataset([one.partition for one in mapped]), metrics.final())
+
+    def _mapped_input(self, stage: MapStage) -> list[Partition]:
+        if stage.whole and isinstance(stage.input, Source):
+            source = stage.input
+            return self.once(lambda: read_texts(source, self.run.fixed, self.run.base))
+        if stage.whole and isinstance(stage.input, str):
+            found = source_input(self.run, stage.input.removeprefix("inputs."))
+            assert isinstance(found, Source)
+            return self.once(lambda: read_texts(found, self.run.fixed, self.run.base))
+        partitions = self.dataset(stage.input).partitions
+        if stage.batch is None:
+            return partitions
+        most, size = self.run.fixed(stage.batch.max_items) or 0, stage.batch.max_bytes or 0
+        return self.once(lambda: recut(partitions, most, size))
+
+    def shuffle(self, stage: ShuffleStage) -> Done:
+        given = stage.input if isinstance(stage.input, list) else [stage.input]
+        inputs = [self.dataset(one).partitions for one in given]
+        keys_of = keys_by(stage.by, self.run.functions)
+        total = sum(map(len, inputs))
+        partitions = min(total, DEFAULT_PARTITIONS) if stage.partitions is None else self.run.fixed(stage.partitions)
+        combine = self.function(stage.combine)
+
+        def body() -> list[Partition]:
+            boundaries = None
+            if isinstance(stage.partitioner, RangePartitioner):
+                boundaries = self._boundaries(stage.partitioner)
+                if boundaries is None:
+                    seed = self.run.spec.seed
+                    boundaries = sampled_boundaries(inputs, keys_of, partitions, seed, self.path)
+            return shuffle(stage, inputs, keys_of, partitions, boundaries, combine)
+
+        return Done(Dataset(self.once(body)))
+
+    def _boundaries(self, partitioner: RangePartitioner) -> Any:
+        """Given as a list or as the value of a broadcast; None: to be sampled."""
+        if not isinstance(partitioner.boundaries, str):
+            return partitioner.boundaries
+        done = self.run.stage(partitioner.boundaries, self.frame)
+        assert done is not None, "consumers of a skipped broadcast are skipped"
+        return done.broadcast
+
+    def broadcast(self, stage: BroadcastStage) -> Done:
+        partitions = [as_one(partition) for partition in self.dataset(stage.input).partitions]
+        given = stage.input
+        single = isinstance(given, str) and self.run.edges.is_single(given, self.node.loops)
+        value = self.once(lambda: _value(partitions, single, stage.limit))
+        return Done(Dataset([Partition("objects", [value])]), broadcast=value)
+
+    def barrier(self, stage: BarrierStage) -> Done:
+        if float(stage.quorum.rstrip("%")) < 100:
+            raise UsageError(f"{self.path}: a quorum of {stage.quorum} has no exact meaning", "Use a quorum of 100%.")
+        return Done(self.dataset(stage.input))
+
+    def reduce(self, stage: ReduceStage) -> Done:
+        uses, combine, finish = map(self.function, (stage.uses, stage.combine, stage.finish))
+        reducer = Reducer(stage, uses, combine, finish, self.arguments(stage.with_))
+        policy, metrics = self.policy(uses or combine), Metrics(stage.metrics)
+        partitions = self.dataset(stage.input).partitions
+        if stage.per == "all":
+            result = [self._per_all(stage, reducer, [as_one(one) for one in partitions], policy, metrics)]
+        else:
+            body = self._per_partition(stage, reducer)
+            result = [
+                self.attempted(index, policy, metrics, partial(body, partition))
+                for index, partition in enumerate(partitions)
+            ]
+        return Done(Dataset([Partition("objects", records) for records in result]), metrics.final())
+
+    def _per_partition(self, stage: ReduceStage, reducer: Reducer) -> Callable[[Partition, Call], list[Any]]:
+        if stage.per == "partition":
+            return lambda partition, call: reducer.per_partition(as_one(partition), call)
+        by = grouped_by(self.run.graph, self.node)
+        assert by is not None, "a `per: key` reduce reads a shuffle"
+        given = by.input if isinstance(by.input, list) else [by.input]
+        names = tuple(one if isinstance(one, str) else str(index) for index, one in enumerate(given))
+        keys_of = keys_by(by.by, self.run.functions)
+        grouping = Grouping(keys_of, by.by == "key", names if len(names) > 1 else (), by.sort)
+        return lambda partition, call: reducer.per_key(partition, grouping, call)
+
+    def _per_all(
+        self, stage: ReduceStage, reducer: Reducer, partitions: list[Partition], policy: Policy, metrics: Metrics
+    ) -> list[Any]:
+        leaves = []
+        if stage.combine is not None:
+            silent = Metrics({})
+            leaves = [
+                self.attempted(index, policy, silent, partial(reducer.leaf, partition))
+                for index, partition in enumerate(partitions)
+                if count(partition)
+            ]
+        fan_in = DEFAULT_FAN_IN if stage.fan_in is None else self.run.fixed(stage.fan_in)
+        return self.attempted(0, policy, metrics, lambda call: reducer.per_all(partitions, leaves, fan_in, call))
+
+
+def _value(partitions: list[Partition], single: bool, limit: int) -> Any:
+    """What a broadcast of these partitions is worth. Raises UsageError beyond `limit` encoded bytes."""
+    value = gather(partitions).value
+    if single:
+        if len(value) != 1:
+            raise DataError("the reduce before the broadcast produced nothing", "Give it an `initial`.")
+        (value,) = value
+    size = sum(map(len, codec.encode("objects", [value])))
+    if size > limit:
+        raise UsageError(f"the broadcast has {size:,} encoded bytes, more than its limit of {limit:,}")
+    return value
