@@ -216,7 +216,7 @@ def _arrow_column(keys: Any) -> Column:
     if types.is_date(kind) or types.is_timestamp(kind):
         return _arrow_moments(keys, nulls)
     if types.is_dictionary(kind):
-        if types.is_struct(kind.value_type):
+        if types.is_struct(kind.value_type) or not len(keys.dictionary):
             return _objects(keys)
         return Indexed(_arrow_column(keys.dictionary), _filled(keys.indices, 0).astype("int64"), nulls)
     if types.is_struct(kind):

@@ -74,7 +74,8 @@ def numpy_arrays() -> st.SearchStrategy[Any]:
         lambda dtype: hnp.arrays(dtype, st.integers(0, 12), elements=_elements(dtype))
     )
     record = np.dtype([("a", "i2"), ("b", "S2"), ("c", "f4")])
-    variable = hnp.arrays(np.dtypes.StringDType(), st.integers(0, 8))
+    texts = st.lists(st.text(st.characters(codec="utf-8")), max_size=8)
+    variable = texts.map(lambda found: np.array(found, dtype=np.dtypes.StringDType()))
     return st.one_of(plain, variable, hnp.arrays(record, st.integers(0, 8)))
 
 
