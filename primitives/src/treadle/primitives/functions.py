@@ -84,7 +84,9 @@ def load(ref: str, captured: Mapping[str, bytes] = {}) -> Callable[..., Any]:
     for part in name.split("."):
         found = _attribute(found, part, ref)
     if not callable(found):
-        raise UsageError(f"{ref} is a {type(found).__name__}, not a function", "Name something that can be called.")
+        raise UsageError(
+            f"{ref} is of type {type(found).__name__}, not a function", "Name something that can be called."
+        )
     return found
 
 
