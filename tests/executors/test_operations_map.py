@@ -127,7 +127,9 @@ def test_large_partitions_cross_every_batch_boundary(bench: Bench) -> None:
 
 
 def test_one_record_may_expand_lazily_beyond_a_batch(bench: Bench) -> None:
-    assert bench.records(per_record(_count, flat=True), MapPartition("b", call(total)), source=[100_000]) == [4999950000]
+    assert bench.records(per_record(_count, flat=True), MapPartition("b", call(total)), source=[100_000]) == [
+        4999950000
+    ]
 
 
 def _count(record: int) -> Iterator[int]:
@@ -214,8 +216,8 @@ def test_an_undeclared_generator_is_refused_with_the_remedy(bench: Bench) -> Non
 # -- metrics -----------------------------------------------------------------------------------------------------------
 
 
-def measured(record: Any, **metrics: Any) -> Result:
-    return Result(record, {"n": record} if not metrics else metrics)
+def measured(record: Any) -> Result:
+    return Result(record, {"n": record})
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("sum", 6), ("min", 1), ("max", 3)])

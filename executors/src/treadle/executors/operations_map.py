@@ -125,7 +125,7 @@ def map_partition(op: MapPartition, flow: Flow, attempt: Attempt) -> Flow:
 def _argument(op: MapPartition, flow: Flow) -> Any:
     """The partition as the function sees it: its text, an iterator of records, a table or an array."""
     if op.whole:
-        (text,) = flow.parts
+        ((text,),) = flow.parts
         return text
     return records(flow) if flow.kind == "objects" else whole(flow)
 

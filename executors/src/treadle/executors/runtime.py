@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from treadle.primitives import codec, functions
+from treadle.primitives import codec, formats, functions
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
@@ -23,7 +23,7 @@ from .cache import Cache, read_input
 from .context import Context
 from .operations import apply, keeps_inputs_apart
 from .operations_attempt import Attempt, Function, Services
-from .program import Discard, Failure, Job, MapPartition, Outcome, Partition, PartRef, Program, Report, Task
+from .program import Discard, Failure, Job, MapPartition, Outcome, Partition, PartOutput, PartRef, Program, Report, Task
 from .runtime_failures import (
     InputFailed,
     Redactor,
@@ -125,7 +125,7 @@ class Runtime:
     def _outcome(self, attempt: Attempt) -> Outcome:
         program, partition = attempt.services.program, attempt.partition
         kind, parts, value = _run_program(program, attempt)
-        part = _write_part(program, partition.index, kind, value) if program.output else None
+        part = _write_part(program.output, partition.index, kind, value) if program.output else None
         block = None if isinstance(program.tail, Discard) else _put(attempt, "", kind, parts)
         failed = (
             _put(attempt, ".failed", "objects", [_picklable(attempt.failed_items)]) if attempt.failed_items else None
@@ -198,9 +198,10 @@ def _picklable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
-def _write_part(program: Program, index: int, kind: Kind, value: Any) -> PartRef:
-    assert program.output is not None
-    raise NotImplementedError
+def _write_part(output: PartOutput, index: int, kind: Kind, value: Any) -> PartRef:
+    buffers = formats.encode_part(kind, value, output.options)
+    part = formats.write_part(output.uri, index, buffers, formats.suffix(output.options.format))
+    return PartRef(part.name, part.size, codec.rows(kind, value), part.digest)
 
 
 def _failure(

@@ -1,0 +1,449 @@
+"""Partitions from input to report: failures and their classes, lost blocks, secrets, sharing of inputs, tasks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.executors.program import (
+    BlockInput,
+    Broadcast,
+    Call,
+    Discard,
+    Failure,
+    ItemSplit,
+    Keep,
+    MapPartition,
+    MapRecords,
+    Outcome,
+    Partition,
+    PartOutput,
+    Program,
+    RangeSplit,
+    Report,
+    Secret,
+    Task,
+    ToBroadcast,
+)
+from treadle.executors.runtime import prepare_process
+from treadle.executors.runtime_failures import Redactor, classify
+from treadle.executors.testing.bench import KEY, RUN, Bench, call
+from treadle.primitives import formats, functions
+from treadle.primitives.errors import CorruptError, DataError, FailureClass, MissingError, StoreError, UsageError
+from treadle.primitives.files import list_files
+from treadle.primitives.formats import FileSplit
+from treadle.primitives.references import Slice
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, secrets={"token": "s3cr3t\"'x"})
+
+
+def per_record(function: Any, **arguments: Any) -> MapRecords:
+    return MapRecords("a", call(function, **arguments))
+
+
+# -- classes of failures -----------------------------------------------------------------------------------------------
+
+
+class CustomError(Exception):
+    pass
+
+
+def fail_custom(record: Any) -> None:
+    helper(record)
+
+
+def helper(record: Any) -> None:
+    try:
+        raise KeyError("inner")
+    except KeyError as error:
+        raise CustomError(f"bad {record}") from error
+
+
+def test_a_user_error_carries_the_users_traceback_and_none_of_ours(bench: Bench) -> None:
+    failure = bench.failure(per_record(fail_custom), source=[1], attempt=3, index=4)
+    assert (failure.partition, failure.attempt, failure.stage) == (4, 3, "a")
+    assert (failure.failure, failure.retryable) == (FailureClass.USER_ERROR, True)
+    assert failure.error == f"{__name__}.CustomError"
+    assert failure.message == "record 0: bad 1"
+    for expected in ("in fail_custom", "in helper", "KeyError: 'inner'", "direct cause", "CustomError: bad 1"):
+        assert expected in failure.traceback
+    assert "operations" not in failure.traceback
+
+
+def leave(record: Any) -> None:
+    raise {"exit": SystemExit(3), "interrupt": KeyboardInterrupt(), "stop": StopIteration()}[record]
+
+
+@pytest.mark.parametrize(
+    ("how", "error"), [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")]
+)
+@pytest.mark.parametrize("flat", [False, True])
+def test_ways_out_of_the_interpreter_are_user_errors(bench: Bench, how: str, error: str, flat: bool) -> None:
+    failure = bench.failure(MapRecords("a", call(leave), flat=flat), source=[how])
+    assert failure.failure is FailureClass.USER_ERROR
+    assert error in failure.traceback
+
+
+def no_memory(record: Any) -> None:
+    raise MemoryError
+
+
+def test_a_memory_error_is_out_of_memory_whoever_raises_it(bench: Bench) -> None:
+    failure = bench.failure(per_record(no_memory), source=[1])
+    assert (failure.failure, failure.how) == (FailureClass.OUT_OF_MEMORY, "exception MemoryError")
+    failure = bench.failure(per_record(no_numpy_memory), source=[1])
+    assert failure.failure is FailureClass.OUT_OF_MEMORY
+
+
+def no_numpy_memory(record: Any) -> Any:
+    return np.ones(1 << 60, np.uint8)
+
+
+class Untellable(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def raise_untellable(record: Any) -> None:
+    raise Untellable
+
+
+def test_an_error_that_cannot_be_printed_is_still_reported(bench: Bench) -> None:
+    failure = bench.failure(per_record(raise_untellable), source=[1])
+    assert failure.error == f"{__name__}.Untellable"
+
+
+def test_errors_named_non_retryable_are_not_tried_again(bench: Bench) -> None:
+    for names in (("CustomError",), (f"{__name__}.CustomError",), ("Exception",)):
+        op = MapRecords("a", call(fail_custom), non_retryable=names)
+        assert not bench.failure(op, source=[1]).retryable
+    assert bench.failure(MapRecords("a", call(fail_custom), non_retryable=("Custom",)), source=[1]).retryable
+
+
+def test_an_unpicklable_record_is_a_user_error(bench: Bench) -> None:
+    failure = bench.failure(per_record(as_lambda), source=[1])
+    assert failure.failure is FailureClass.USER_ERROR
+    assert "cannot be pickled" in failure.message
+
+
+def as_lambda(record: Any) -> Any:
+    return lambda: record
+
+
+def test_a_missing_function_is_a_user_error_no_retry_mends(bench: Bench) -> None:
+    failure = bench.failure(MapRecords("a", Call("no_such_module_here:f")), source=[1])
+    assert (failure.failure, failure.retryable) == (FailureClass.USER_ERROR, False)
+    assert "no module 'no_such_module_here'" in failure.message
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (CorruptError("x"), (FailureClass.CORRUPT, True)),
+        (MissingError("x"), (FailureClass.UNREACHABLE, True)),
+        (StoreError("x"), (FailureClass.UNREACHABLE, True)),
+        (StoreError("store s3://b: is throttling (at 'x')", retryable=True), (FailureClass.THROTTLED, True)),
+        (DataError("x"), (FailureClass.USER_ERROR, True)),
+        (UsageError("x"), (FailureClass.USER_ERROR, False)),
+        (MemoryError(), (FailureClass.OUT_OF_MEMORY, True)),
+        (ZeroDivisionError(), (FailureClass.INTERNAL, True)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_error_has_one_class(error: BaseException, expected: tuple[FailureClass, bool]) -> None:
+    failure, how, retryable = classify(error)
+    assert (failure, retryable) == expected
+    assert how == f"exception {type(error).__module__}.".replace("builtins.", "") + type(error).__name__
+
+
+# -- lost input --------------------------------------------------------------------------------------------------------
+
+
+def damage(bench: Bench, slice: Slice) -> None:
+    path = bench.store.path(f"runs/{RUN}/blocks/{slice.name}")
+    assert path is not None
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def remove(bench: Bench, slice: Slice) -> None:
+    bench.store.delete([f"runs/{RUN}/blocks/{slice.name}"])
+
+
+def test_lost_blocks_are_all_named_at_once(bench: Bench) -> None:
+    source = bench.blocks_of([1], [2], [3], [4])
+    slices = source.inputs[0]
+    remove(bench, slices[1])
+    damage(bench, slices[3])
+    failure = bench.failure(per_record(identity), source=source)
+    assert failure.failure is FailureClass.UNREACHABLE
+    assert failure.lost == (slices[1].name, slices[3].name)
+
+
+def identity(record: Any) -> Any:
+    return record
+
+
+def test_a_damaged_block_is_corrupt_and_named_whatever_the_function_does_about_it(bench: Bench) -> None:
+    source = bench.blocks_of([1])
+    damage(bench, source.inputs[0][0])
+    failure = bench.failure(MapPartition("a", call(swallow)), source=source)
+    assert failure.failure is FailureClass.CORRUPT
+    assert failure.lost == (source.inputs[0][0].name,)
+
+
+def swallow(records: Iterator[Any]) -> Any:
+    try:
+        return list(records)
+    except BaseException:  # noqa: BLE001
+        return []
+
+
+def test_a_lost_broadcast_is_named(bench: Bench) -> None:
+    block = bench.put([[1, 2]])
+    remove(bench, block.slice(0))
+    op = MapRecords("a", Call(functions.reference(take), {"argument": Broadcast(block.slice(0))}))
+    failure = bench.failure(op, source=[1])
+    assert (failure.failure, failure.lost) == (FailureClass.UNREACHABLE, (block.name,))
+
+
+def take(record: Any, argument: Any) -> Any:
+    return argument
+
+
+def test_parts_of_different_kinds_are_refused_but_empty_ones_pass(bench: Bench) -> None:
+    array = bench.put(np.array([1]), kind="array").slice(0)
+    empty, full = bench.put([]).slice(0), bench.put([1]).slice(0)
+    assert bench.records(source=BlockInput(((empty, array),))).tolist() == [1]
+    failure = bench.failure(source=BlockInput(((full, array),)))
+    assert failure.failure is FailureClass.USER_ERROR
+    assert "array, objects" in failure.message
+
+
+# -- arguments and sharing ---------------------------------------------------------------------------------------------
+
+
+def grow(record: Any, argument: Any) -> int:
+    argument.append(record)
+    return len(argument)
+
+
+def test_every_partition_gets_arguments_of_its_own(bench: Bench) -> None:
+    op = per_record(grow, argument=[])
+    for _ in range(2):
+        assert bench.records(op, source=[7, 8]) == [1, 2]
+    block = bench.outcome(ToBroadcast("b", single=False, limit=1000), source=[1]).block
+    assert block is not None
+    op = MapRecords("a", Call(functions.reference(grow), {"argument": Broadcast(block.slice(0))}))
+    for _ in range(2):
+        assert bench.records(op, source=[7, 8]) == [2, 3]
+
+
+def empty_it(records: Iterator[Any]) -> list[Any]:
+    return [(record, record.clear()) for record in records]
+
+
+@pytest.mark.parametrize("records", [[[1], [2]], [{"a": 1}]], ids=["lists", "dicts"])
+def test_what_a_function_does_to_its_records_is_not_seen_by_the_next_partition(bench: Bench, records: Any) -> None:
+    for source in (bench.blocks_of(records), ItemSplit(tuple(records))):
+        bench.outcome(MapPartition("a", call(empty_it)), source=source)
+        assert bench.records(source=source) == records
+
+
+def test_frozen_input_is_decoded_once_and_mutable_input_each_time(bench: Bench) -> None:
+    source = bench.blocks_of([("a", 1), ("b", 2)])
+    first, again = (bench.records(per_record(address), source=source) for _ in range(2))
+    assert first == again
+    for _ in range(3):
+        source = bench.blocks_of([{"a": 1}])
+        cache: Any = bench.runtime._cache
+        kept = len(cache._entries)
+        bench.outcome(source=source)
+        assert len(cache._entries) == kept
+
+
+def address(record: Any) -> int:
+    return id(record)
+
+
+def test_the_cache_forgets_the_least_recently_used_beyond_its_bytes(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, cache_bytes=3000)
+    sources = [bench.blocks_of([bytes(1000)]) for _ in range(4)]
+    for source in sources:
+        bench.outcome(source=source)
+    cache: Any = bench.runtime._cache
+    assert [name for name, _ in cache._entries] == [source.inputs[0][0].name for source in sources[2:]]
+    assert cache._size <= 3000
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+def leak(record: Any, token: str) -> None:
+    raise ValueError(f"token {token} {token!r} {msgspec.json.encode(token).decode()}")
+
+
+def test_secrets_reach_the_function_and_leave_by_no_way(bench: Bench) -> None:
+    asked = Call(functions.reference(leak), {"token": Secret("token")})
+    failure = bench.failure(MapRecords("a", asked), source=[1], secrets=("token",))
+    assert "s3cr3t" not in failure.message + failure.traceback
+    assert failure.message == "record 0: token ***token*** '***token***' \"***token***\""
+    outcome = bench.outcome(MapRecords("a", asked, tolerate=True), source=["has s3cr3t\"'x"], secrets=("token",))
+    assert outcome.failed_items is not None
+    (items,) = bench.values(outcome.failed_items)
+    assert items[0]["record"] == "has ***token***"
+    assert "s3cr3t" not in items[0]["message"]
+
+
+def test_an_unknown_secret_fails_every_partition(bench: Bench) -> None:
+    failure = bench.failure(source=[1], secrets=("nope",))
+    assert "nope" in failure.message
+
+
+@given(value=st.text(min_size=1), before=st.text(), after=st.text())
+def test_redaction_leaves_no_secret_behind(value: str, before: str, after: str) -> None:
+    redactor = Redactor({"name": value})
+    for text in (before + value + after, repr(before + value + after)):
+        assert text.count(value) == 0 or redactor.text(text) != text
+    assert redactor.record({"k": [value, (value.encode("utf-8", "surrogatepass"),)]})["k"][0] == "***name***"
+
+
+# -- tasks -------------------------------------------------------------------------------------------------------------
+
+
+def fail_odd(record: int) -> int:
+    if record % 2:
+        raise ValueError("odd")
+    return record
+
+
+def test_a_failing_partition_is_reported_and_the_next_one_goes_on(bench: Bench) -> None:
+    program = Program("s", (per_record(fail_odd),), Keep())
+    partitions = tuple(Partition(index, RangeSplit(index, index + 1)) for index in range(4))
+    reports: list[Report] = []
+    bench.runtime.run(Task("t", bench.job, program, partitions), KEY, reports.append)
+    assert [type(report) for report in reports] == [Outcome, Failure, Outcome, Failure]
+    assert [report.partition for report in reports] == [0, 1, 2, 3]
+
+
+def test_blocks_of_two_attempts_never_share_a_name(bench: Bench) -> None:
+    outcomes = [bench.outcome(source=[1], inline=0) for _ in range(2)]
+    names = [outcome.block.name for outcome in outcomes if outcome.block]
+    assert len(set(names)) == 2
+    assert all(name.startswith("segment/0.1.") for name in names)
+
+
+def test_a_range_is_made_piece_by_piece(bench: Bench) -> None:
+    assert bench.records(MapPartition("a", call(count)), source=RangeSplit(3, 300_000)) == [299_997]
+
+
+def count(records: Iterator[int]) -> int:
+    return sum(1 for _ in records)
+
+
+def test_an_outcome_says_what_it_cost(bench: Bench) -> None:
+    source = bench.blocks_of([1], [2])
+    outcome = bench.outcome(per_record(work), source=source)
+    assert outcome.bytes_in == sum(one.part.length for one in source.inputs[0])
+    assert 0.02 <= outcome.seconds < 5
+    assert outcome.cpu_seconds < outcome.seconds
+    assert 1 << 20 < outcome.peak_memory < 1 << 34
+
+
+def work(record: Any) -> None:
+    time.sleep(0.01)
+
+
+def test_peak_memory_is_that_of_the_partition(bench: Bench) -> None:
+    before, during, after = (bench.outcome(per_record(allocate), source=[size]) for size in (1, 100 << 20, 1))
+    assert during.peak_memory > before.peak_memory + (90 << 20)
+    if os.access("/proc/self/clear_refs", os.W_OK):
+        assert after.peak_memory < before.peak_memory + (50 << 20)
+
+
+def allocate(size: int) -> int:
+    return len(bytearray(size))
+
+
+def test_a_worker_counts_in_utc_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    time.tzset()
+    prepare_process()
+    assert time.tzname[0] == "UTC"
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+
+
+def test_plain_objects_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from treadle.executors.program import *
+from treadle.executors.testing.bench import Bench, call
+bench = Bench(Path({str(tmp_path)!r}))
+ops = (MapRecords("a", Call("operator:neg")),)
+tail = Scatter("s", By(function="operator:abs"), 3)
+assert len(bench.parts(*ops, source=[1, 2, 3], tail=tail)) == 3
+heavy = {{"numpy", "pyarrow", "pydantic", "temporalio", "yaml", "typer"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def text_file(folder: Path, text: str) -> FileSplit:
+    (folder / "input.txt").write_text(text)
+    (info,) = list_files(str(folder / "input.txt"))
+    (split,) = formats.plan_splits(info, formats.ReadOptions("text"), 1 << 20)
+    return split
+
+
+def test_a_file_is_read_written_and_counted(bench: Bench, tmp_path: Path) -> None:
+    split = text_file(tmp_path, "one\ntwo\n")
+    uri = f"file://{tmp_path}/out"
+    output = PartOutput(uri, formats.WriteOptions("text"))
+    outcome = bench.outcome(per_record(upper), source=split, output=output, index=3, tail=Discard())
+    assert outcome.part is not None
+    assert (outcome.part.name, outcome.part.rows, outcome.rows, outcome.block) == ("part-00003.txt", 2, 2, None)
+    assert (tmp_path / "out" / outcome.part.name).read_text() == "ONE\nTWO\n"
+    assert outcome.bytes_in == 8
+
+
+def upper(record: str) -> str:
+    return record.upper()
+
+
+def test_a_whole_text_partition_is_one_str(bench: Bench, tmp_path: Path) -> None:
+    split = text_file(tmp_path, "one\ntwo")
+    assert bench.records(MapPartition("a", call(identity), whole=True), source=split) == ["one\ntwo"]
+
+
+def test_an_input_file_that_is_gone_is_a_user_error(bench: Bench, tmp_path: Path) -> None:
+    split = text_file(tmp_path, "one")
+    (tmp_path / "input.txt").unlink()
+    failure = bench.failure(per_record(identity), source=split)
+    assert (failure.failure, failure.lost, failure.stage) == (FailureClass.USER_ERROR, (), "a")
+
+
+def test_a_part_that_is_there_with_other_bytes_is_a_user_error(bench: Bench, tmp_path: Path) -> None:
+    output = PartOutput(f"file://{tmp_path}/out", formats.WriteOptions("text"))
+    bench.outcome(source=["x"], output=output)
+    assert bench.outcome(source=["x"], output=output).part is not None
+    assert bench.failure(source=["y"], output=output).failure is FailureClass.USER_ERROR
