@@ -7,13 +7,14 @@ driver process). All of it is synchronous; from an event loop, call it by `async
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
 
 from ..home import Home
 from ..profile import Profile
-from .driver import DRIVER_MODULE, DriverState, end_driver, ensure_driver, running_driver
+from .driver import DRIVER_MODULE, DriverFailed, DriverState, end_driver, ensure_driver, running_driver
 from .process import wait_lock
 from .server import ServerState, end_server, ensure_server, running_server
 
@@ -41,8 +42,17 @@ def up(home: Home, profile: Profile | None = None, *, ui: bool = False, module: 
     Raises Unreachable, DriverFailed, and UsageError when the living driver serves another profile.
     """
     attach(home)
-    server = ensure_server(home, ui=ui)
-    return Status(server, ensure_driver(home, profile, module=module))
+    if ui:
+        ensure_server(home, ui=True)
+    # The driver spends its first second on imports; meanwhile the server starts.
+    with ThreadPoolExecutor(1) as pool:
+        server = pool.submit(ensure_server, home)
+        try:
+            driver = ensure_driver(home, profile, module=module)
+        except DriverFailed:
+            server.result()  # its failure is the cause of the driver's
+            raise
+        return Status(server.result(), driver)
 
 
 def down(home: Home) -> Ended:
@@ -71,6 +81,7 @@ def release(home: Home) -> None:
 
 __all__ = [
     "DRIVER_MODULE",
+    "DriverFailed",
     "DriverState",
     "Ended",
     "ServerState",

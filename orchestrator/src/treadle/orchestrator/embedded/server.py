@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import time
 from datetime import timedelta
@@ -162,13 +163,20 @@ def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
         process = spawn(command, folder=files.log.parent, log=files.log, keep=[lock])
     finally:
         os.close(lock)
-    if process.poll() is None and not is_held(files.alive):
+    if not is_held(files.alive) and _outlives(process, 0.5):
         process.kill()
         raise UsageError(
             f"file locks do not work in {files.log.parent} (a network file system?)",
             "Set TREADLE_HOME to a folder on a local disk.",
         )
     return begin
+
+
+def _outlives(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(POLL)
+    return process.returncode is None
 
 
 def server_command(program: str, port: int, database: Path, *, ui: bool = False) -> list[str]:

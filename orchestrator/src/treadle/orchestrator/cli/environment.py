@@ -1,0 +1,85 @@
+"""What commands work with: home, profile, store, key, and a connection when they need one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ..home import Home
+from ..profile import Profile, load_profile
+
+if TYPE_CHECKING:
+    from treadle.primitives.store import Store
+
+    from ..client import Runs
+    from ..planner import Site
+    from ..runfiles import RunFiles
+
+T = TypeVar("T")
+
+
+class Environment:
+    """Opened once for each command; everything in it comes into being when it is first needed."""
+
+    def __init__(self, profile: str | None = None, home: Path | None = None) -> None:
+        self.home = Home(home)
+        self._profile = profile
+
+    @cached_property
+    def profile(self) -> Profile:
+        return load_profile(self.home, self._profile)
+
+    @cached_property
+    def store(self) -> Store:
+        from treadle.primitives.store import Store
+
+        return Store.open(self.profile.store_url(self.home))
+
+    @cached_property
+    def key(self) -> bytes:
+        from treadle.primitives.trust import load_or_create_key
+
+        return load_or_create_key(self.home.key)
+
+    def files(self, run: str) -> RunFiles:
+        from treadle.primitives.trust import run_key
+
+        from ..runfiles import RunFiles
+
+        return RunFiles(self.store, run, run_key(self.key, run))
+
+    def plan_site(self) -> Site:
+        """What the embedded driver or a worker with this profile will have."""
+        import shutil
+
+        from ..planner import Site
+
+        slots = self.profile.slots or os.cpu_count() or 1
+        free = shutil.disk_usage(self.home.host_root.parent.parent).free
+        return Site(slots, self.profile.embedded, free // 2, self.store.url)
+
+    def ensure_driver(self) -> None:
+        """On the embedded default: a server and a driver that serve runs, started when there are none."""
+        if self.profile.embedded:
+            from .. import embedded
+
+            embedded.up(self.home)
+
+    def with_runs(self, work: Callable[[Runs], Awaitable[T]], *, server: bool = True) -> T:
+        """Connect and do `work`."""
+        from ..client import Runs
+        from ..profile import connect
+
+        async def connected() -> T:
+            client = await connect(self.profile, self.home)
+            return await work(Runs(client, self.store, self.key, self.profile.queue))
+
+        if self.profile.embedded and server:
+            from .. import embedded
+
+            embedded.attach(self.home)
+        return asyncio.run(connected())
