@@ -23,6 +23,7 @@ from treadle.orchestrator.embedded.process import bound_log, is_held, log_tail, 
 from treadle.orchestrator.embedded.server import server_alive
 from treadle.orchestrator.home import Home
 from treadle.orchestrator.profile import Profile, load_profile
+from treadle.orchestrator.profile_errors import Unreachable
 from treadle.primitives.errors import TreadleError, UsageError
 
 STAND_IN = """
@@ -243,6 +244,14 @@ def test_idle_driver_waits_for_work_and_clients_then_ends_with_the_server(home: 
     assert not server_alive(home)
     assert "ended by idle" in driver_log(home).read_text()
     assert down(home) == embedded.Ended(server=False, driver=False)
+
+
+def test_server_that_cannot_start_is_named_as_the_cause(
+    home: Home, stand_in: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.orchestrator.embedded.server.find_program", lambda: str(tmp_path / "absent"))
+    with pytest.raises(Unreachable, match="absent"):
+        up(home, module=stand_in("raise ValueError('no server')"))
 
 
 def test_client_waits_for_an_ending_driver(home: Home) -> None:
