@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.dsl.model import Spec
-from treadle.dsl.validate_inputs import InvalidInputs, resolve_inputs
+from treadle.dsl.model import Items, Source, Spec
+from treadle.dsl.validate_inputs import InvalidInputs, resolve_inputs, source_of
 
 
 def spec(**inputs: dict[str, Any]) -> Spec:
@@ -109,3 +109,10 @@ def test_any_text_is_either_accepted_or_refused_with_words(text: str) -> None:
 @given(st.text())
 def test_text_inputs_keep_what_was_given(text: str) -> None:
     assert read("string", text) == text
+
+
+def test_resolved_datasets_and_lists_are_read_as_stage_inputs() -> None:
+    declared = spec(data={"type": "dataset", "required": True}, names={"type": "list", "default": ["a", "b"]})
+    values = resolve_inputs(declared, {"data": "in/*.jsonl"})
+    assert source_of(values["data"]) == Source(uri="in/*.jsonl", format="jsonl")
+    assert source_of(values["names"]) == Items(items=["a", "b"])

@@ -16,7 +16,7 @@ from .diagnostics_formats import render
 from .document_errors import shape_problems
 from .document_shape import empty_keys
 from .model import Spec
-from .yaml_loader import Place, load_yaml
+from .yaml_loader import MAX_CHARACTERS, Place, load_yaml
 from .yaml_syntax import Problem
 
 
@@ -76,6 +76,9 @@ def from_spec(spec: Spec, file: str = "<workflow>") -> Document:
 
 def _load_file(path: FilePath, file: str) -> Document:
     try:
+        if path.stat().st_size > 4 * MAX_CHARACTERS:
+            problem = Diagnostic("T004", f"the file is larger than {4 * MAX_CHARACTERS:,} bytes", "", file)
+            return Document(file, problems=(problem,))
         return _load_text(path.read_bytes().decode("utf-8"), file)
     except OSError as error:
         hint = "check the name and its permissions"

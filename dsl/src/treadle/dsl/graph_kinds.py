@@ -8,6 +8,7 @@ from .graph import Graph, InputTarget, Node, ReferenceProblem, StageTarget, inpu
 from .model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, ShuffleStage, Source
 
 Kind = Literal["objects", "table", "array"]
+KIND_WORDS: dict[Kind, str] = {"objects": "Python objects", "table": "tables", "array": "arrays"}
 _SOURCES: dict[str, Kind] = {"parquet": "table", "npy": "array", "fixed": "array"}
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic.alias_generators import to_camel
 
 from .diagnostics import Path, one_of
 from .graph import Graph, Node, inputs_of
-from .graph_kinds import output_kind
+from .graph_kinds import KIND_WORDS, Kind, output_kind
 from .model import FailedItems, Output, Source
 from .validate_report import Report
 
+_REFUSED: Mapping[str, Mapping[Kind, str]] = {
+    "npy": {
+        "objects": "use jsonl, or return an array from a map with `per: partition`",
+        "table": "use parquet, or return an array from a map with `per: partition`",
+    },
+    "fixed": {"table": "use parquet, or return bytes or arrays of uint8"},
+    "text": {"table": "use csv or parquet, or return texts"},
+}
+"""Format -> kinds whose records it never takes -> what to do instead."""
 _TEXTUAL = ("text", "jsonl", "csv")
 
 
@@ -51,17 +62,9 @@ def _check_output(graph: Graph, report: Report, node: Node, output: Output) -> N
     if output.columns == {}:
         report.add("T015", (*path, "columns"), "'columns' names no column", "name at least one, or leave it out")
     kind = output_kind(graph, node)
-    if kind is None:
-        return
-    if output.format in ("npy", "fixed") and kind != "array":
-        words = "Python objects" if kind == "objects" else "tables"
-        message = f"{output.format} holds arrays, and this stage gives {words}"
-        report.add("T212", (*path, "format"), message, "return an array from a map with `per: partition`, or use jsonl")
-    elif output.format in _TEXTUAL and kind == "array":
-        message = f"{output.format} cannot hold the rows of arrays"
-        report.add(
-            "T212", (*path, "format"), message, "use npy, fixed or parquet, or turn rows into objects with a map"
-        )
+    if kind is not None and kind in _REFUSED.get(output.format, {}):
+        message = f"{output.format} cannot hold {KIND_WORDS[kind]}, which this stage gives"
+        report.add("T212", (*path, "format"), message, _REFUSED[output.format][kind])
     elif output.format == "parquet" and kind == "objects" and output.columns is None:
         hint = "write them in order: `columns: {word: string, count: int64}`"
         report.add("T213", path, "Parquet from Python objects needs the names and types of its columns", hint, key=True)

@@ -20,7 +20,7 @@ from typing import Any
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import CAPTURED, FunctionInfo, describe, load
 
-from .diagnostics import Diagnostic, Path, did_you_mean, in_order
+from .diagnostics import Diagnostic, Path, a, did_you_mean, in_order
 from .document import Document
 from .graph import Graph, Node
 from .model import MapStage, ReduceStage, ShuffleStage
@@ -85,7 +85,7 @@ def _load(report: Report, use: _Use) -> Callable[..., Any] | None:
     try:
         return load(use.function)
     except UsageError as error:
-        report.add(_load_code(use.function, error.__cause__), use.path, error.message, error.hint)
+        report.add(*_not_loaded(use, error.__cause__))
     except SystemExit as error:
         module = use.function.partition(":")[0]
         hint = 'move what it runs below `if __name__ == "__main__":`'
@@ -93,18 +93,25 @@ def _load(report: Report, use: _Use) -> Callable[..., Any] | None:
     return None
 
 
-def _load_code(function: str, cause: BaseException | None) -> str:
-    module, _, name = function.partition(":")
+def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str, str]:
+    module, _, name = use.function.partition(":")
     if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
-        return "T401"
+        hint = "put it beside the document, run from the folder that holds it, or install its package"
+        return "T401", use.path, f"there is no module '{cause.name}'", hint
     if cause is not None or module not in sys.modules:
-        return "T402"
+        message = f"importing '{module}' fails: {type(cause).__name__}: {cause}"
+        return "T402", use.path, message, f"`python -c 'import {module}'` shows the traceback"
     found: object = sys.modules[module]
     for part in name.split("."):
         if not hasattr(found, part):
-            return "T403"
+            holder = getattr(found, "__name__", module)
+            return "T403", use.path, f"'{holder}' has no '{part}'", did_you_mean(part, _public(found))
         found = getattr(found, part)
-    return "T404"
+    return "T404", use.path, f"'{name}' is {a(type(found).__name__)}, not a function", "name something to be called"
+
+
+def _public(holder: object) -> list[str]:
+    return [name for name in dir(holder) if not name.startswith("_")]
 
 
 def _check_call(report: Report, use: _Use, function: Callable[..., Any]) -> None:

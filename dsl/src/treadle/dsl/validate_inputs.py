@@ -90,7 +90,7 @@ def _check_default(report: Report, path: Path, declared: Input) -> None:
         report.add("T218", (*path, "default"), f"the default does not fit: {error}", error.hint)
     else:
         if declared.type == "dataset":
-            source = _DATASET.validate_python(declared.default, by_alias=True, by_name=False)
+            source = source_of(accept(declared, declared.default))
             if isinstance(source, Source):
                 check_source(report, (*path, "default"), source)
 
@@ -151,6 +151,15 @@ def _dataset(value: JsonValue) -> JsonValue:
     if OPEN in json.dumps(dumped):
         raise InputError("expressions are not evaluated in given values", "write the value itself")
     return dumped
+
+
+def source_of(value: JsonValue) -> Source | Items | Range:
+    """The resolved value of a dataset or list input as what a stage reads."""
+    source = _DATASET.validate_python(
+        {"items": value} if isinstance(value, list) else value, by_alias=True, by_name=False
+    )
+    assert not isinstance(source, str)
+    return source
 
 
 # -- values given for a run --------------------------------------------------------------------------------------

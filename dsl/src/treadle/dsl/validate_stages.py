@@ -61,9 +61,9 @@ def _check_work(report: Report, node: Node, stage: WorkStage) -> None:
     check_settings(report, node.path, stage)
     if not stage.idempotent:
         _check_idempotent(report, node, stage)
-    if stage.output is not None and node.loops and stage.output.if_exists == "fail":
+    if stage.output is not None and node.loops:
         message = f"'{node.id}' runs in every iteration of '{node.loops[-1]}', and each would write the same files"
-        hint = "write the loop's last state after the loop, or set `ifExists: replace` to keep the last iteration's"
+        hint = "carry the data in the loop's state, and write it after the loop"
         report.add("T216", (*node.path, "output"), message, hint, key=True)
     if stage.exchange is not None and (isinstance(stage, MapStage) or getattr(stage, "per", "all") != "all"):
         hint = "set it on the shuffle, broadcast or `per: all` reduce that moves the data, or in `defaults`"
@@ -147,8 +147,8 @@ def _check_failures(report: Report, node: Node, stage: MapStage) -> None:
 def _check_shuffle(graph: Graph, report: Report, node: Node, stage: ShuffleStage) -> None:
     kind = input_kind(graph, node)
     if isinstance(stage.by, list):
-        if kind in ("objects", "array"):
-            message = f"`by` with columns needs tables, and '{node.id}' reads {_KINDS[kind]}"
+        if kind == "array":
+            message = f"`by` with columns needs rows with names, and '{node.id}' reads arrays"
             report.add("T208", (*node.path, "by"), message, "write a key function: `by: module:function`")
         if len(set(stage.by)) < len(stage.by):
             report.add("T208", (*node.path, "by"), "a column is named twice", "name each once")
@@ -161,9 +161,6 @@ def _check_shuffle(graph: Graph, report: Report, node: Node, stage: ShuffleStage
     _check_several(report, node, stage)
     if isinstance(stage.partitioner, RangePartitioner) and isinstance(stage.partitioner.boundaries, list):
         _check_boundaries(report, node, stage, stage.partitioner.boundaries)
-
-
-_KINDS = {"objects": "Python objects", "array": "arrays", "table": "tables"}
 
 
 def _check_several(report: Report, node: Node, stage: ShuffleStage) -> None:

@@ -6,6 +6,7 @@ PyYAML's parser is used for its events only: its own schema is YAML 1.1, where `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -72,11 +73,19 @@ def load_yaml(text: str) -> Loaded:
     try:
         if len(text) > MAX_CHARACTERS:
             raise YamlProblem(Problem("T004", f"the document is longer than {MAX_CHARACTERS:,} characters"))
-        root = _Composer(text).compose()
+        root = _Composer(_joined_surrogates(text) if text.lstrip()[:1] == "{" else text).compose()
         loaded.data = _construct(root, (), loaded)
     except YamlProblem as problem:
         loaded.problems.append(problem.problem)
     return loaded
+
+
+def _joined_surrogates(text: str) -> str:
+    """JSON writes characters beyond U+FFFF as two escapes, which YAML does not join."""
+    pairs = r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+    return re.sub(
+        pairs, lambda m: f"{m[1]}\\U{0x10000 + ((int(m[2], 16) & 0x3FF) << 10) + (int(m[3], 16) & 0x3FF):08X}", text
+    )
 
 
 def _span(event: Any) -> Span:
