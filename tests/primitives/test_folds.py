@@ -93,6 +93,7 @@ def test_survivor_of_a_combine_is_a_pair_at_its_first_place() -> None:
 
 def test_row_of_an_array_is_a_pair() -> None:
     assert pair(np.array([3, 4])) == (3, 4)
+    assert pair(np.array([(3, b"x")], dtype="i4,S1")[0]) == (3, b"x")
 
 
 @pytest.mark.parametrize(

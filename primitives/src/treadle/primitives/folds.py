@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, Literal, TypeVar
 
 from .errors import DataError, UsageError
-from .keys import Key, canonical, identity
+from .keys import SELF_IDENTICAL, Key, canonical, identity
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,24 +61,21 @@ def _check_fan_in(fan_in: int) -> None:
 
 def pair(record: Any) -> tuple[Key, Any]:
     """(key, value) of a record that is a 2-sequence, the key canonical. Raises DataError for any other record."""
-    if not isinstance(record, tuple | list):
-        record = _as_list(record)
-    if len(record) != 2:
+    kind = type(record)
+    if (kind is not tuple and kind is not list and not _is_sequence(record)) or len(record) != 2:
         raise DataError(
-            f"a record of {len(record)} elements has no key: {record!r:.80}",
+            f"a {kind.__name__} that is no pair has no key: {record!r:.80}",
             "`by: key` needs records (key, value); name a key function or columns otherwise.",
         )
-    return canonical(record[0]), record[1]
+    key = record[0]
+    return (key if type(key) in SELF_IDENTICAL else canonical(key)), record[1]
 
 
-def _as_list(record: Any) -> list[Any]:
-    """A row of a NumPy array as a list; anything else that is not a list or tuple is refused."""
-    if type(record).__module__ == "numpy" and getattr(record, "ndim", 0) == 1:
-        return list(record)
-    raise DataError(
-        f"a {type(record).__name__} has no key: {record!r:.80}",
-        "`by: key` needs records (key, value); name a key function or columns otherwise.",
-    )
+def _is_sequence(record: Any) -> bool:
+    """Rows of arrays are; text is not, nor is what has no order."""
+    if isinstance(record, str | bytes | dict | set | frozenset):
+        return False
+    return hasattr(record, "__getitem__") and hasattr(record, "__len__") and getattr(record, "ndim", 1) <= 1
 
 
 def group_by_key(
@@ -90,11 +87,11 @@ def group_by_key(
     """
     groups: dict[Hashable, tuple[Key, list[Any]]] = {}
     for record in records:
-        key = canonical(key_of(record))
-        name = identity(key)
+        key = key_of(record)
+        name = key if type(key) in SELF_IDENTICAL else identity(key)
         group = groups.get(name)
         if group is None:
-            group = groups[name] = (key, [])
+            group = groups[name] = (canonical(key), [])
         group[1].append(record if value_of is None else value_of(record))
     yield from groups.values()
 
@@ -104,10 +101,14 @@ def fold_by_key(pairs: Iterable[Any], f: Callable[[Any, Any], Any]) -> list[tupl
 
     A shuffle's `combine`. `pairs` are 2-sequences (DataError otherwise).
     """
-    folded: dict[Hashable, tuple[Key, Any]] = {}
+    firsts: list[Key] = []
+    folded: dict[Hashable, Any] = {}
     for record in pairs:
         key, value = pair(record)
-        name = identity(key)
-        held = folded.get(name)
-        folded[name] = (key, value) if held is None else (held[0], f(held[1], value))
-    return list(folded.values())
+        name = key if type(key) in SELF_IDENTICAL else identity(key)
+        if name in folded:
+            folded[name] = f(folded[name], value)
+        else:
+            firsts.append(key)
+            folded[name] = value
+    return list(zip(firsts, folded.values(), strict=True))

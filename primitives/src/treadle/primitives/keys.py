@@ -7,8 +7,9 @@ when they are the same instant.
 
 from __future__ import annotations
 
+import struct
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
@@ -154,7 +155,8 @@ class _Instant(Struct, frozen=True):
     microseconds: int
 
 
-_SELF = frozenset({_NoneType, bool, int, str, bytes, date, UUID})
+SELF_IDENTICAL = frozenset({_NoneType, bool, int, str, bytes, date, UUID})
+"""Types whose keys are canonical and their own identity."""
 
 
 def identity(key: object) -> Hashable:
@@ -164,7 +166,7 @@ def identity(key: object) -> Hashable:
     comparison of those is not transitive around a change of daylight saving time).
     """
     kind = type(key)
-    if kind in _SELF:
+    if kind in SELF_IDENTICAL:
         return key
     if kind is float:
         return key if key == key else _NotANumber.NAN
@@ -240,8 +242,6 @@ def _hash_float(key: float) -> int:
 
 
 def _hash_real(key: float) -> int:
-    import struct
-
     bits = struct.unpack("<Q", struct.pack("<d", key))[0] if key == key else _NAN_BITS
     return mix(bits ^ _REAL)
 
@@ -280,19 +280,40 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
 
 def stable_hash_list(keys: Sequence[object]) -> list[int]:
     """`stable_hash` of each key, faster for lists of one type."""
+    hashes = hash_sequence(keys)
+    return hashes if isinstance(hashes, list) else hashes.tolist()
+
+
+def hash_sequence(keys: Sequence[Any]) -> list[int] | NDArray[np.uint64]:
+    """`stable_hash` of each key, as an array where NumPy did the work."""
     kinds = set(map(type, keys))
     if kinds == {str}:
-        return _hash_texts(cast("Sequence[str]", keys))
+        return _hash_texts(keys)
     if kinds == {bytes}:
-        return [_xxh3(key, _BYTES) for key in cast("Sequence[bytes]", keys)]
+        return [_xxh3(key, _BYTES) for key in keys]
+    if kinds == {tuple} and len(set(map(len, keys))) == 1:
+        return _hash_tuples(keys)
     numpy = _numpy_for(len(keys))
-    if numpy is not None and kinds in ({int}, {float}):
-        try:
-            numbers = numpy.array(keys, dtype=numpy.int64 if kinds == {int} else numpy.float64)
-        except OverflowError:
-            return [stable_hash(key) for key in keys]
-        return cast("list[int]", stable_hash_array(numbers).tolist())
-    return [stable_hash(key) for key in keys]
+    if numpy is None or kinds not in ({int}, {float}):
+        return [stable_hash(key) for key in keys]
+    try:
+        return stable_hash_array(numpy.array(keys, dtype=numpy.int64 if kinds == {int} else numpy.float64))
+    except OverflowError:
+        return [stable_hash(key) for key in keys]
+
+
+def _hash_tuples(keys: Sequence[tuple[Any, ...]]) -> list[int] | NDArray[np.uint64]:
+    """Tuples of one length, position by position."""
+    start = mix(len(keys[0]) ^ _TUPLE)
+    fields = [hash_sequence(field) for field in zip(*keys, strict=True)]
+    numpy = _numpy_for(len(keys))
+    if numpy is not None:
+        hashes = numpy.full(len(keys), start, dtype=numpy.uint64)
+        return _absorbed(hashes, (numpy.asarray(field, dtype=numpy.uint64) for field in fields))
+    found = [start] * len(keys)
+    for field in fields:
+        found = [mix(value ^ item) for value, item in zip(found, field, strict=True)]
+    return found
 
 
 def _numpy_for(count: int) -> Any:
@@ -344,7 +365,7 @@ def _hash_values(column: Column) -> NDArray[np.uint64]:
         return _hash_structs(column)
     if isinstance(column, columns.Indexed):
         return _hash_column(column.values)[column.indices]
-    return np.array(stable_hash_list(column.to_list()), dtype=np.uint64)
+    return np.asarray(hash_sequence(column.to_list()), dtype=np.uint64)
 
 
 def _mix_array(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -367,11 +388,24 @@ def _hash_numbers(values: NDArray[Any]) -> NDArray[np.uint64]:
 
     if values.dtype != np.float64:
         return _mix_array(values.view(np.uint64) ^ np.uint64(_WHOLE))
+    hashes = np.empty(len(values), dtype=np.uint64)
+    for start in range(0, len(values), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        hashes[part] = _salted_doubles(values[part])
+    return _mix_array(hashes)
+
+
+def _salted_doubles(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """What `mix` is given: the salted integer where the double is one of 64 bits, else its salted IEEE bits."""
+    import numpy as np
+
     whole = (np.floor(values) == values) & (values >= -(2.0**63)) & (values < 2.0**64)
+    bits = np.where(np.isnan(values), np.uint64(_NAN_BITS), values.view(np.uint64)) ^ np.uint64(_REAL)
+    if not whole.any():
+        return bits
     below = np.where(whole & (values < 0), values, 0.0).astype(np.int64).view(np.uint64)
     above = np.where(whole & (values >= 0), values, 0.0).astype(np.uint64)
-    bits = np.where(np.isnan(values), np.uint64(_NAN_BITS), values.view(np.uint64))
-    return _mix_array(np.where(whole, (below | above) ^ np.uint64(_WHOLE), bits ^ np.uint64(_REAL)))
+    return np.where(whole, (below | above) ^ np.uint64(_WHOLE), bits)
 
 
 def _hash_structs(column: Any) -> NDArray[np.uint64]:
@@ -379,6 +413,12 @@ def _hash_structs(column: Any) -> NDArray[np.uint64]:
 
     start = mix(len(column.fields) ^ _TUPLE)
     hashes = np.full(len(column), start, dtype=np.uint64)
-    for field in column.fields:
-        hashes = _mix_array(hashes ^ _hash_column(field))
+    return _absorbed(hashes, map(_hash_column, column.fields))
+
+
+def _absorbed(hashes: NDArray[np.uint64], fields: Iterable[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    """The hashes of tuples so far, with those of their next elements taken in, in place."""
+    for field in fields:
+        hashes ^= field
+        _mix_array(hashes)
     return hashes

@@ -71,10 +71,12 @@ _ORDERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 def self_ordered(keys: Sequence[object]) -> bool:
     """Whether Python's own comparison of these keys is already their order."""
     kinds = set(map(type, keys))
-    if len(kinds) <= 1:
-        kind = next(iter(kinds), int)
-        return kind in (int, bool, str, bytes, date) or (kind is float and all(key == key for key in keys))
-    return kinds <= {int, bool}
+    if kinds == {float}:
+        return all(key == key for key in keys)
+    if kinds == {tuple}:
+        tuples = cast("Sequence[tuple[object, ...]]", keys)
+        return len(set(map(len, tuples))) == 1 and all(map(self_ordered, zip(*tuples, strict=True)))
+    return kinds <= {int, bool} or (len(kinds) == 1 and kinds <= {str, bytes, date})
 
 
 def argsort(keys: Sequence[object] | KeyArray) -> list[int] | NDArray[np.intp]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .columns import is_array
 from .errors import DataError, InternalError
-from .keys import Key, canonical, mix, stable_hash_array, stable_hash_list
-from .order import order
+from .keys import Key, canonical, hash_sequence, identity, mix, stable_hash_array
+from .order import argsort, order
 from .ranges import range_targets
 from .references import Kind
 from .seeds import partition_seed
@@ -59,7 +59,10 @@ def hash_targets(keys: Sequence[object] | KeyArray, partitions: int) -> list[int
         hashes = stable_hash_array(cast("KeyArray", keys))
         hashes %= hashes.dtype.type(partitions)
         return hashes.view("int64")
-    return [value % partitions for value in stable_hash_list(cast("Sequence[object]", keys))]
+    found = hash_sequence(cast("Sequence[object]", keys))
+    if isinstance(found, list):
+        return [value % partitions for value in found]
+    return cast("list[int]", (found % found.dtype.type(partitions)).tolist())
 
 
 def check_boundaries(boundaries: object, partitions: int) -> list[Key]:
@@ -108,18 +111,18 @@ def choose_boundaries(samples: Sequence[tuple[Sequence[Key], int]], partitions: 
     rows / len(keys) records. Each boundary is the distinct key with the number of records before it nearest to its
     share. Over nothing at all every boundary is None.
     """
-    weighted = [(order(key), key, (rows << 20) // len(keys)) for keys, rows in samples for key in keys]
-    weighted.sort(key=lambda entry: entry[0])
+    keys = [key for sampled, _ in samples for key in sampled]
+    weights = [(rows << 20) // len(sampled) for sampled, rows in samples for _ in sampled]
     distinct: list[Key] = []
     before: list[int] = []
-    total = 0
-    last = None
-    for ordered, key, weight in weighted:
-        if ordered != last:
-            distinct.append(key)
+    total, last = 0, None
+    for place in cast("list[int]", argsort(keys)):
+        name = identity(keys[place])
+        if not distinct or name != last:
+            distinct.append(keys[place])
             before.append(total)
-            last = ordered
-        total += weight
+            last = name
+        total += weights[place]
     if not distinct:
         return [None] * (partitions - 1)
     return [distinct[_nearest(before, index * total, partitions)] for index in range(1, partitions)]
