@@ -96,17 +96,27 @@ async def test_a_slot_refuses_a_second_task(bench: Workbench) -> None:
     assert isinstance((await first)[0], Outcome)
 
 
-async def test_functions_come_from_the_given_path(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "own_module.py").write_text("def twice(record): return 2 * record\n")
-    executor = LocalExecutor(run_key=place.run_key, slots=1, path=[str(tmp_path)])
-    bench = Workbench(executor, place, tmp_path)
-    task = msgspec.json.encode(bench.task("same", [[21]]))
-    task = task.replace(b"treadle.executors.testing.functions:same", b"own_module:twice")
-    try:
-        (report,) = await bench.run(msgspec.json.decode(task, type=Task))
-        assert bench.records(report) == [42]
-    finally:
-        await executor.stop()
+@pytest.fixture
+async def own_path(place: Place, tmp_path: Path) -> AsyncIterator[Workbench]:
+    """Workers that also import what lies beside this file."""
+    executor = LocalExecutor(run_key=place.run_key, slots=1, path=[str(Path(__file__).parent)])
+    yield Workbench(executor, place, tmp_path)
+    await executor.stop()
+
+
+def _calling(task: Task, function: str) -> Task:
+    document = msgspec.json.encode(task).replace(b"treadle.executors.testing.functions:same", function.encode())
+    return msgspec.json.decode(document, type=Task)
+
+
+@pytest.mark.parametrize("library", ["python", "numpy", "arrow"])
+async def test_functions_from_the_given_path_have_their_memory_and_no_more(own_path: Workbench, library: str) -> None:
+    function, bound = f"memory_functions:with_{library}", 256 << 20
+    (fits,) = await own_path.run(_calling(own_path.task("same", [[50 << 20]], memory=bound), function))
+    (too_large,) = await own_path.run(_calling(own_path.task("same", [[300 << 20]], memory=bound), function))
+    assert own_path.records(fits) == [50 << 20]
+    assert failure_of(too_large).failure is FailureClass.OUT_OF_MEMORY
+    assert failure_of(too_large).stage == "stage"
 
 
 async def test_a_worker_that_does_not_start_says_why(place: Place) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.executors.worker_environment import FIXED, worker_environment
+from treadle.executors.worker_environment import worker_environment
+
+_EMPTY = worker_environment({})
 
 
 @pytest.mark.parametrize(
@@ -12,7 +14,7 @@ from treadle.executors.worker_environment import FIXED, worker_environment
     ["TEMPORAL_API_KEY", "TREADLE_SECRET_TOKEN", "TREADLE_KEY_FILE", "treadle_key", "__OW_API_KEY", "WSK_AUTH"],
 )
 def test_credentials_of_the_driver_are_withheld(name: str) -> None:
-    assert worker_environment({name: "x"}) == FIXED
+    assert worker_environment({name: "x"}) == _EMPTY
 
 
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "PATH", "LD_LIBRARY_PATH", "MY_SETTING"])
@@ -21,4 +23,10 @@ def test_what_stores_and_user_code_need_stays(name: str) -> None:
 
 
 def test_what_fixes_results_cannot_be_overridden() -> None:
-    assert worker_environment({"PYTHONHASHSEED": "random", "PYTHONUTF8": "0"}) == FIXED
+    assert worker_environment({"PYTHONHASHSEED": "random", "PYTHONUTF8": "0"}) == _EMPTY
+
+
+def test_defaults_give_way_to_the_drivers_settings() -> None:
+    name = "ARROW_DEFAULT_MEMORY_POOL"
+    assert worker_environment({name: "mimalloc"})[name] == "mimalloc"
+    assert _EMPTY[name] == "system"

@@ -21,7 +21,7 @@ from .local_child import ChildProcess, Death
 from .local_failures import TIMED_OUT, failure_at_death
 from .local_guard import Guard
 from .program import Report, Task
-from .worker_environment import FIXED
+from .worker_environment import worker_environment
 
 STOPPED = "the executor was stopped"
 CANCELLED = "the attempt was cancelled"
@@ -50,7 +50,7 @@ class IsolatedExecutor:
             "isolated", slots, shares_host=False, payload_limit=PAYLOAD_LIMIT, memory_limit=memory
         )
         settings = {KEY_VARIABLE: key_file, MEMORY_VARIABLE: str(memory)}
-        own = {**FIXED, **(environment or {}), **settings}
+        own = worker_environment({}) | dict(environment or {}) | settings
         deployment_key = trust.load_or_create_key(key_file)
         self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, start_seconds, deployment_key) for i in range(slots)]
 

@@ -23,7 +23,6 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={},
             start_new_session=True,
         )
 

@@ -1,7 +1,8 @@
 """A warm worker process: `python -m treadle.executors.worker FD`, started by the local executor.
 
 It serves tasks from the socket FD until that ends. A report is in the kernel's hands before the next partition
-begins, so it outlives whatever that does to the process. Nothing here imports asyncio: a worker must be ready in milliseconds.
+begins, so it outlives whatever that does to the process. Nothing here imports asyncio: a worker must be ready in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Worker:
         self._log = log
         self._secrets: dict[str, str] = {}
         self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret)
-        self._base = limits.allocated_bytes()
+        self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
         self._redactor = Redactor({})
         self._reported = self._expected = 0
         self._last: tuple[Report, ...] = ()
@@ -78,7 +79,7 @@ class Worker:
     def _run(self, message: Run) -> None:
         self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
         self._reported, self._expected, self._last = 0, len(message.task.partitions), ()
-        limits.limit_allocation(message.memory and self._base + message.memory)
+        self._limit(message.memory)
         try:
             self._runtime.run(message.task, message.key, self._report)
         except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
@@ -86,6 +87,10 @@ class Worker:
             self._send(self._defect(message.task, error))
         finally:
             limits.limit_allocation(0)
+
+    def _limit(self, memory: int) -> None:
+        """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""
+        limits.limit_allocation(memory and min(limits.allocated_bytes(), self._kept_at_most) + memory)
 
     def _report(self, report: Report) -> None:
         try:
