@@ -187,13 +187,11 @@ class Runs:
     async def resume(self, run: str, *, assume: str = "") -> bool:
         """Go on with a run that failed, was cancelled or timed out: same id, next resumption.
 
-        False when it is open: then all it needs is a driver. Raises UsageError for one that succeeded.
+        False when it needs none: it is open (and only needs a driver), or it has succeeded.
         """
         view = await self.view(run)
-        if view.state in ("running", "paused"):
+        if view.state in ("running", "paused", "succeeded"):
             return False
-        if view.state == "succeeded":
-            raise UsageError(f"run {run} succeeded; there is nothing to resume", f"See: treadle result {run}")
         submission = await self.submission(run)
         start = RunStart(run, digest(submission), view.resumption + 1, assume)
         await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)

@@ -163,9 +163,9 @@ class _LoopRunner:
         for iteration in range(1, loop.max_iterations + 1):
             record = self._iterated.get((name, iteration))
             if record is None:
-                inner = replace(
-                    scope, iterations={**scope.iterations, loop.id: iteration}, states=data, scalars=scalars
-                )
+                path = {**scope.iterations, loop.id: iteration}
+                states, values = {**scope.states, **data}, {**scope.scalars, **scalars}
+                inner = replace(scope, iterations=path, states=states, scalars=values)
                 record = await self._iteration(loop, name, inner, env)
                 self._iterated[name, iteration] = record
                 self._writer.append(record)
@@ -187,14 +187,15 @@ class _LoopRunner:
             return await self._execute(loop.body.node(instruction.node), instruction, scope)
 
         await drive(scheduler, execute)
-        data: dict[str, Data] = {**scope.states}
-        scalars = {**scope.scalars}
+        data = {key: scope.states[key] for key, ref in loop.state.items() if ref is not None}
+        scalars = {key: scope.scalars[key] for key in loop.scalars}
         for key, ref in loop.next.items():
             if ref is None:
                 scalars[key] = self._render(loop, loop.next_scalars[key], scheduler.env)
             else:
                 data[key] = self._state(loop, ref, scope, scheduler)
-        finished = self._until(loop, {**scheduler.env, "state": scalars}) if loop.until else False
+        env = {**scheduler.env, "state": {**scope.scalars, **scalars}}
+        finished = self._until(loop, env) if loop.until else False
         return Iterated(name, iteration, scalars, data, finished)
 
     def _state(self, loop: Loop, ref: DataRef, scope: Scope, scheduler: Scheduler) -> Data:

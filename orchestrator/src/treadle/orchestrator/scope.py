@@ -50,8 +50,9 @@ class Scope:
     iterations: Mapping[str, int] = field(default_factory=dict)
     """loop -> iteration, for the loops around us."""
     states: Mapping[str, Data] = field(default_factory=dict)
-    """Dataset states of the innermost loop."""
+    """Dataset states of the loops around us; an inner loop's hide an outer one's of the same name."""
     scalars: Mapping[str, Any] = field(default_factory=dict)
+    """Scalar states, likewise."""
 
     def segment(self, node: str) -> str:
         """The concrete segment id: `lloyd-3/assign`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import starting
+from . import serving, starting
 
 app = typer.Typer(
     name="treadle",
@@ -15,6 +15,7 @@ app = typer.Typer(
 app.command()(starting.run)
 app.command()(starting.submit)
 app.command()(starting.resume)
+app.command()(serving.worker)
 
 
 def main() -> None:

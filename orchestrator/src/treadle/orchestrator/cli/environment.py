@@ -67,7 +67,7 @@ class Environment:
         if self.profile.embedded:
             from .. import embedded
 
-            embedded.up(self.home)
+            embedded.up(self.home, self.profile)
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]], *, server: bool = True) -> T:
         """Connect and do `work`."""

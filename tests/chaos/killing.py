@@ -1,0 +1,124 @@
+"""A run in an environment of its own, whose driver and server are killed from outside."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from treadle.orchestrator.embedded import down, running_driver, running_server
+from treadle.orchestrator.embedded.driver import driver_alive
+from treadle.orchestrator.home import Home
+
+HERE = Path(__file__).parent
+TREADLE = str(Path(sys.executable).with_name("treadle"))
+LATE = 0.2
+"""Seconds: what ended so shortly before a kill may run again."""
+
+
+@dataclass
+class Attempt:
+    started: float
+    ended: float | None = None
+
+
+@dataclass
+class Log:
+    """What the user functions wrote down themselves."""
+
+    path: Path
+
+    def attempts(self) -> dict[tuple[str, str], list[Attempt]]:
+        """(stage, partition) -> its attempts, in order of their starts."""
+        found: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
+        for line in self.path.read_text().splitlines() if self.path.exists() else []:
+            what, stage, partition, _, when = line.split()
+            if what == "start":
+                found[stage, partition].append(Attempt(float(when)))
+            else:
+                found[stage, partition][-1].ended = float(when)
+        return found
+
+    def starts_after(self, moment: float) -> list[float]:
+        return sorted(a.started for attempts in self.attempts().values() for a in attempts if a.started > moment)
+
+
+@dataclass
+class Sandbox:
+    """A home, a command line in it, and a record of what was killed when."""
+
+    root: Path
+    kills: list[float] = field(default_factory=list)
+    restarts: list[float] = field(default_factory=list)
+    """Seconds from a new driver's start to the first task's."""
+
+    @property
+    def home(self) -> Home:
+        return Home(self.root / "home")
+
+    @property
+    def log(self) -> Log:
+        return Log(self.root / "log")
+
+    def environ(self) -> dict[str, str]:
+        known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
+        return {**known, "TREADLE_HOME": str(self.root / "home"), "TREADLE_IDLE": "10m"}
+
+    def treadle(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [TREADLE, *arguments], env=self.environ(), capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def submit(self, workflow: str, run: str, **inputs: object) -> None:
+        pairs = [word for name, value in inputs.items() for word in ("-i", f"{name}={value}")]
+        done = self.treadle("submit", str(HERE / workflow), "--id", run, *pairs)
+        assert done.returncode == 0, done.stderr
+
+    def kill(self, *, server: bool) -> None:
+        """SIGKILL, and wait until the processes are gone."""
+        driver, running = running_driver(self.home), running_server(self.home)
+        self.kills.append(time.monotonic())
+        for state in (driver, running if server else None):
+            if state is not None:
+                os.kill(state.pid, signal.SIGKILL)
+        while driver_alive(self.home):
+            time.sleep(0.01)
+
+    def resume(self, run: str) -> None:
+        done = self.treadle("resume", run, "--detach")
+        assert done.returncode == 0, done.stderr
+
+    def wait_for_task(self, since: float, timeout: float = 60) -> float | None:
+        """The moment of the first task start after `since`; None when none comes because the run is over."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            starts = self.log.starts_after(since)
+            if starts:
+                return starts[0]
+            time.sleep(0.02)
+        return None
+
+    def note_restart(self, first_start: float) -> None:
+        driver = running_driver(self.home)
+        assert driver is not None
+        self.restarts.append(first_start - (driver.started - time.time() + time.monotonic()))
+
+    def close(self) -> None:
+        down(self.home)
+
+
+def unexcused(log: Log, kills: list[float]) -> list[str]:
+    """Tasks that ran twice although the first attempt had ended well before every kill in between."""
+    found = []
+    for (stage, partition), attempts in log.attempts().items():
+        for first, second in itertools.pairwise(attempts):
+            between = [kill for kill in kills if first.started <= kill <= second.started]
+            if not any(first.ended is None or first.ended > kill - LATE for kill in between):
+                found.append(f"{stage}[{partition}]: {first} then {second}")
+    return found
