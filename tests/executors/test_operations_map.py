@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.executors import Result
-from treadle.executors.program import MapPartition, MapRecords, Op, RangeSplit, StageCount
+from treadle.executors.program import Failure, MapPartition, MapRecords, Op, Outcome, RangeSplit, StageCount
 from treadle.executors.testing.bench import Bench, call
 from treadle.primitives.errors import FailureClass
 
@@ -188,7 +188,8 @@ def test_a_function_that_stops_early_does_not_shorten_the_stage_before_it(bench:
     ops = (per_record(divide, "a"), MapPartition("b", call(_first)))
     assert bench.records(*ops, source=[3, 4]) == [4.0]
     failure = bench.failure(*ops, source=[3] * 5000 + [0])
-    assert (failure.stage, failure.error, failure.message.split(":")[0]) == ("a", "ZeroDivisionError", "record 5000")
+    assert (failure.stage, failure.error, failure.message) == ("a", "ZeroDivisionError", "division by zero")
+    assert failure.traceback.startswith("At record 5000 of the input of a:\n")
 
 
 def _first(records: Iterator[Any]) -> Any:
@@ -364,3 +365,21 @@ def test_a_failed_record_that_cannot_be_pickled_is_listed_by_its_repr(bench: Ben
 
 def _as_lambda(record: Any) -> Any:
     return lambda: record
+
+
+def test_a_generator_is_no_record_either(bench: Bench) -> None:
+    for op in (per_record(twice), MapRecords("a", call(twice), tolerate=True, non_retryable=("UsageError",))):
+        report = bench.report(op, source=[1], final=False)
+        assert "flat: true" in (
+            report.message if isinstance(report, Failure) else items_of(bench, report)[0]["message"]
+        )
+
+
+def items_of(bench: Bench, outcome: Outcome) -> Any:
+    assert outcome.failed_items is not None
+    return bench.values(outcome.failed_items)[0]
+
+
+def test_failed_records_name_their_stage_with_its_iterations(bench: Bench) -> None:
+    outcome = bench.outcome(MapRecords("a", call(divide), tolerate=True), source=[0], segment="l-2/a")
+    assert items_of(bench, outcome)[0]["stage"] == "l[2].a"

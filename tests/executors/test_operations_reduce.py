@@ -173,7 +173,7 @@ def test_sorted_inputs_kept_apart_are_emitted_in_key_order(bench: Bench) -> None
 def test_a_record_without_a_key_is_a_user_error_that_names_it(bench: Bench) -> None:
     failure = bench.failure(Reduce("r", "key", uses=call(as_list), by=FIRST), source=[("a", 1), "no"])
     assert failure.failure is FailureClass.USER_ERROR
-    assert "record 1 is of type str" in failure.message
+    assert "record 1: a str" in failure.message
 
 
 def test_metrics_of_a_reduce_per_key_are_aggregated_over_keys(bench: Bench) -> None:
@@ -360,7 +360,7 @@ def test_boundaries_may_come_from_a_broadcast_and_must_fit(bench: Bench) -> None
 def test_a_failing_key_function_names_stage_and_record(bench: Bench) -> None:
     failure = bench.failure(source=[1, "x"], tail=Scatter("s", by(tens), 2))
     assert (failure.failure, failure.stage, failure.error) == (FailureClass.USER_ERROR, "s", "TypeError")
-    assert failure.message.startswith("record 1: ")
+    assert failure.traceback.startswith("At record 1 of the input of s:\n")
 
 
 def test_cut_makes_consecutive_parts_and_keeps_an_empty_one(bench: Bench) -> None:
@@ -371,3 +371,23 @@ def test_cut_makes_consecutive_parts_and_keeps_an_empty_one(bench: Bench) -> Non
 def test_discard_keeps_no_block_but_counts_rows(bench: Bench) -> None:
     outcome = bench.outcome(source=[1, 2, 3], tail=Discard())
     assert (outcome.block, outcome.rows) == (None, 3)
+
+
+def test_a_source_partition_of_which_a_record_was_taken_is_not_given_whole(bench: Bench) -> None:
+    op = Reduce("r", "partition", uses=call(one_then_partitions))
+    assert bench.records(op, source=bench.blocks_of([1, 2], [3], [4])) == [[1, [[3], [4]]]]
+    assert bench.records(MapRecords("a", call(tens)), op, source=[10, 20]) == [[1, []]]
+
+
+def one_then_partitions(values: Any) -> list[Any]:
+    return [next(values), list(values.partitions())]
+
+
+@pytest.mark.parametrize(
+    "bad", [np.zeros((2, 3)), np.zeros(2), np.zeros(2, "i4,i4")], ids=["3 columns", "flat", "struct"]
+)
+def test_rows_of_an_array_are_pairs_only_with_two_columns(bench: Bench, bad: Any) -> None:
+    failure = bench.failure(Sort("s", FIRST), source=bench.blocks_of(bad, kind="array"))
+    assert failure.failure is FailureClass.USER_ERROR
+    pairs = np.array([[2, 0], [1, 1]])
+    assert bench.records(Sort("s", FIRST), source=bench.blocks_of(pairs, kind="array")).tolist() == [[1, 1], [2, 0]]

@@ -78,7 +78,7 @@ def test_a_user_error_carries_the_users_traceback_and_none_of_ours(bench: Bench)
     assert (failure.partition, failure.attempt, failure.stage) == (4, 3, "a")
     assert (failure.failure, failure.retryable) == (FailureClass.USER_ERROR, True)
     assert failure.error == f"{__name__}.CustomError"
-    assert failure.message == "record 0: bad 1"
+    assert failure.message == "bad 1"
     for expected in ("in fail_custom", "in helper", "KeyError: 'inner'", "direct cause", "CustomError: bad 1"):
         assert expected in failure.traceback
     assert "operations" not in failure.traceback
@@ -155,7 +155,8 @@ def test_a_missing_function_is_a_user_error_no_retry_mends(bench: Bench) -> None
     [
         (CorruptError("x"), (FailureClass.CORRUPT, True)),
         (MissingError("x"), (FailureClass.UNREACHABLE, True)),
-        (StoreError("x"), (FailureClass.UNREACHABLE, True)),
+        (StoreError("x"), (FailureClass.UNREACHABLE, False)),
+        (StoreError("x", retryable=True), (FailureClass.UNREACHABLE, True)),
         (StoreError("store s3://b: is throttling (at 'x')", retryable=True), (FailureClass.THROTTLED, True)),
         (DataError("x"), (FailureClass.USER_ERROR, True)),
         (UsageError("x"), (FailureClass.USER_ERROR, False)),
@@ -302,7 +303,7 @@ def test_secrets_reach_the_function_and_leave_by_no_way(bench: Bench) -> None:
     asked = Call(functions.reference(leak), {"token": Secret("token")})
     failure = bench.failure(MapRecords("a", asked), source=[1], secrets=("token",))
     assert "s3cr3t" not in failure.message + failure.traceback
-    assert failure.message == "record 0: token ***token*** '***token***' \"***token***\""
+    assert failure.message == "token ***token*** '***token***' \"***token***\""
     outcome = bench.outcome(MapRecords("a", asked, tolerate=True), source=["has s3cr3t\"'x"], secrets=("token",))
     assert outcome.failed_items is not None
     (items,) = bench.values(outcome.failed_items)

@@ -11,7 +11,7 @@ from treadle.primitives.order import argsort
 from treadle.primitives.partitioning import choose_boundaries, sample_keys
 from treadle.primitives.references import Kind
 
-from .operations_attempt import Attempt, stage_path
+from .operations_attempt import Attempt
 from .operations_flow import Flow, objects, whole
 from .operations_keys import keys_of
 from .operations_map import map_partition, map_records
@@ -76,8 +76,9 @@ def sample(op: Sample, flow: Flow, attempt: Attempt) -> Flow:
     """One record: (sampled keys, rows of the partition)."""
     value = whole(flow)
     keys = keys_of(op.by, op.stage, flow.kind, value, attempt)
-    stage = stage_path(attempt.services.program.segment, op.stage)
-    chosen = sample_keys(keys, seed=attempt.services.seed, stage=stage, partition=attempt.partition.index)
+    chosen = sample_keys(
+        keys, seed=attempt.services.seed, stage=attempt.path(op.stage), partition=attempt.partition.index
+    )
     return objects([(chosen, codec.rows(flow.kind, value))])
 
 

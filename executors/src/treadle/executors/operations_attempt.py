@@ -88,10 +88,12 @@ class Attempt:
 
     def _context(self, stage: str) -> Context:
         if stage not in self._contexts:
-            self._contexts[stage] = self.services.context(
-                stage_path(self.services.program.segment, stage), self.partition
-            )
+            self._contexts[stage] = self.services.context(self.path(stage), self.partition)
         return self._contexts[stage]
+
+    def path(self, stage: str) -> str:
+        """The stage with its iterations."""
+        return stage_path(self.services.program.segment, stage)
 
     def close(self) -> None:
         for context in self._contexts.values():
@@ -141,7 +143,7 @@ class Attempt:
         redactor = self.services.redactor
         self.failed_items.append(
             {
-                "stage": op.stage,
+                "stage": self.path(op.stage),
                 "partition": self.partition.index,
                 "position": position,
                 "error": error_name(error),

@@ -82,9 +82,9 @@ class Values(Iterator[Any]):
     """An iterator of records that can also give what is left of them as source partitions."""
 
     def __init__(self, flow: Flow) -> None:
-        self._kind, self._sources = flow.kind, flow.sources
-        self._parts = iter(flow.parts)
-        self._records = records(Flow(flow.kind, self._parts))
+        units = (Flow(flow.kind, (part,)) for part in flow.parts) if flow.sources else iter((flow,))
+        self._kind, self._units = flow.kind, units
+        self._records = chain.from_iterable(map(records, units))
 
     def __iter__(self) -> Iterator[Any]:
         return self._records
@@ -93,8 +93,6 @@ class Values(Iterator[Any]):
         return next(self._records)
 
     def partitions(self) -> Iterator[Any]:
-        """The source partitions that were not begun, each as its list, table or array."""
-        if not self._sources:
-            parts = tuple(self._parts) if self._kind != "objects" else (list(self._records),)
-            return iter((whole(Flow(self._kind, parts)),) if parts else ())
-        return map(list, self._parts) if self._kind == "objects" else self._parts
+        """The source partitions of which no record was taken, each as its list, table or array."""
+        wholes = map(whole, self._units)
+        return map(list, wholes) if self._kind == "objects" else wholes

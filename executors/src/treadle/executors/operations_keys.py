@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle.primitives import codec
 from treadle.primitives.errors import DataError, UsageError
+from treadle.primitives.folds import pair
 from treadle.primitives.references import Kind
 
 from .operations_attempt import Attempt
@@ -49,22 +50,19 @@ def check_pairs(records: Sequence[Any]) -> None:
     if {tuple, list}.issuperset(map(type, records)) and {2}.issuperset(map(len, records)):
         return
     for position, record in enumerate(records):
-        if isinstance(record, str | bytes | dict | set | frozenset) or not _has_two(record):
-            what = f"record {position} is of type {type(record).__name__}"
-            raise DataError(f"{_BY_KEY}; {what}", "Let the stage before return (key, value), or use `by: module:f`.")
-
-
-def _has_two(record: Any) -> bool:
-    return hasattr(record, "__getitem__") and hasattr(record, "__len__") and len(record) == 2
+        try:
+            pair(record)
+        except DataError as error:
+            raise DataError(f"record {position}: {error.message}", error.hint) from None
 
 
 def _field(array: Any, index: int) -> Any:
-    names = array.dtype.names
-    if names is not None and len(names) == 2:
-        return array[names[index]]
-    if names is None and array.ndim >= 2 and array.shape[1] == 2:
+    if array.dtype.names is None and array.ndim == 2 and array.shape[1] == 2:
         return array[:, index]
-    raise DataError(f"{_BY_KEY}; the array has shape {array.shape}", "Use `by: module:f` with a vectorised function.")
+    raise DataError(
+        f"{_BY_KEY}; the array has shape {array.shape} and dtype {array.dtype}",
+        "Use `by: module:f` with a vectorised function.",
+    )
 
 
 def _columns(columns: tuple[str, ...], kind: Kind, value: Any) -> Any:

@@ -35,16 +35,24 @@ def _mapped(op: MapRecords, function: Function, take: Metrics, flow: Flow, attem
     for batch in batches(flow) if is_last else _pieces(batches(flow)):  # the last one's results are all held anyway
         rest = iter(batch)
         try:
-            if op.metrics:
-                results = [take(function(record)) for record in rest]
-            else:
-                results = [function(record) for record in rest]
-                if Result in set(map(type, results)):
-                    results = [take(result) for result in results]
+            results = [function(record) for record in rest]
+            if op.metrics or not _SPECIAL.isdisjoint(set(map(type, results))):
+                rest = iter(results)
+                results = [take(_refuse_generator(result)) for result in rest]
         except BaseException as error:
             raise attempt.fail(op.stage, _failed_at(position, batch, rest), error, op.non_retryable) from error
         position += len(batch)
         yield results
+
+
+_SPECIAL = {Result, GeneratorType}
+
+
+def _refuse_generator(result: Any) -> Any:
+    """A result that is not flat, unless it can only have been meant to be."""
+    if isinstance(result.value if isinstance(result, Result) else result, GeneratorType):
+        raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
+    return result
 
 
 def _failed_at(position: int, batch: list[Any], rest: Iterator[Any]) -> int:
@@ -92,7 +100,7 @@ def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, att
         for position, record in enumerate(batch, start=entered):
             try:
                 result = function(record)
-                results += take(_listed(result)) if op.flat else (take(result),)
+                results += take(_listed(result)) if op.flat else (take(_refuse_generator(result)),)
             except BaseException as error:  # noqa: BLE001  set_aside raises what is not to be tolerated
                 attempt.set_aside(op, position, record, error)
                 failed += 1
@@ -137,9 +145,7 @@ def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
     if kind == "table":
         return Flow(kind, (_as_table(result),))
     if not op.flat:
-        if isinstance(result, GeneratorType):
-            raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
-        return objects([result])
+        return objects([_refuse_generator(result)])
     if isinstance(result, list):
         return objects(result)
     return Flow("objects", attempt.lazily(_spliced(op, result, attempt)))

@@ -209,7 +209,6 @@ def _failure(
 ) -> Failure:
     failure, how, retryable = classify(error)
     cause = error.error if isinstance(error, StageFailed | InputFailed) else error
-    where = "" if not isinstance(error, StageFailed) or error.position is None else f"record {error.position}: "
     return Failure(
         partition=partition.index,
         attempt=partition.attempt,
@@ -217,9 +216,15 @@ def _failure(
         how=how,
         stage=error.stage if isinstance(error, StageFailed) else stage,
         error=error_name(cause),
-        message=redactor.text(where + message_of(cause)),
-        traceback=redactor.text(full_traceback(cause)),
+        message=redactor.text(message_of(cause)),
+        traceback=redactor.text(_where(error) + full_traceback(cause)),
         retryable=retryable,
         lost=error.lost if isinstance(error, InputFailed) else (),
         peak_memory=peak_memory,
     )
+
+
+def _where(error: BaseException) -> str:
+    if not isinstance(error, StageFailed) or error.position is None:
+        return ""
+    return f"At record {error.position} of the input of {error.stage}:\n"

@@ -58,7 +58,6 @@ _TABLE: tuple[tuple[type[BaseException], FailureClass, bool], ...] = (
     (MemoryError, FailureClass.OUT_OF_MEMORY, True),
     (CorruptError, FailureClass.CORRUPT, True),
     (MissingError, FailureClass.UNREACHABLE, True),
-    (StoreError, FailureClass.UNREACHABLE, True),
     (DataError, FailureClass.USER_ERROR, True),
     (UsageError, FailureClass.USER_ERROR, False),
     (BaseException, FailureClass.INTERNAL, True),
@@ -80,6 +79,8 @@ def classify(error: BaseException) -> tuple[FailureClass, str, bool]:
     how = f"exception {error_name(error)}"
     if isinstance(error, StoreError) and "is throttling" in error.message:
         return FailureClass.THROTTLED, how, True
+    if isinstance(error, StoreError):
+        return FailureClass.UNREACHABLE, how, error.retryable
     return next((failure, how, retryable) for kind, failure, retryable in _TABLE if isinstance(error, kind))
 
 
