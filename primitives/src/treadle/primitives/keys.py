@@ -305,7 +305,7 @@ def hash_sequence(keys: Sequence[Any]) -> list[int] | NDArray[np.uint64]:
 def _hash_tuples(keys: Sequence[tuple[Any, ...]]) -> list[int] | NDArray[np.uint64]:
     """Tuples of one length, position by position."""
     start = mix(len(keys[0]) ^ _TUPLE)
-    fields = [hash_sequence(field) for field in zip(*keys, strict=True)]
+    fields = [hash_sequence([key[place] for key in keys]) for place in range(len(keys[0]))]
     numpy = _numpy_for(len(keys))
     if numpy is not None:
         hashes = numpy.full(len(keys), start, dtype=numpy.uint64)

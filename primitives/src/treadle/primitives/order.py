@@ -75,7 +75,8 @@ def self_ordered(keys: Sequence[object]) -> bool:
         return all(key == key for key in keys)
     if kinds == {tuple}:
         tuples = cast("Sequence[tuple[object, ...]]", keys)
-        return len(set(map(len, tuples))) == 1 and all(map(self_ordered, zip(*tuples, strict=True)))
+        fields = range(len(tuples[0]))
+        return len(set(map(len, tuples))) == 1 and all(self_ordered([key[place] for key in tuples]) for place in fields)
     return kinds <= {int, bool} or (len(kinds) == 1 and kinds <= {str, bytes, date})
 
 

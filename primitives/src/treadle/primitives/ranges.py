@@ -90,9 +90,11 @@ def _number_targets(column: Numbers, boundaries: Sequence[Key]) -> NDArray[np.in
 
 
 def _least(boundary: Any, real: bool) -> int | float:
-    """The least number of the domain (doubles or integers) that is not less than the boundary, exactly."""
+    """The least number of the domain (doubles or integers) that does not sort before the boundary, exactly."""
     if real:
         return _double_at_least(boundary)
+    if boundary != boundary:
+        return math.inf
     return math.ceil(boundary) if isinstance(boundary, int) or math.isfinite(boundary) else float(boundary)
 
 
