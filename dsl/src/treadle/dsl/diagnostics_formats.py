@@ -17,7 +17,7 @@ _WINDOW = 120
 
 def render(diagnostics: Sequence[Diagnostic], source: str = "") -> str:
     """Each finding with its source line and carets; empty for none."""
-    lines = re.split(r"\r\n|\r|\n", source)
+    lines = re.split(r"\r\n|[\r\n\x85\u2028\u2029]", source)  # the line breaks of the YAML parser
     return "\n".join(_render_one(diagnostic, lines) for diagnostic in diagnostics)
 
 

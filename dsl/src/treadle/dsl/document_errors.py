@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from .diagnostics import Path, did_you_mean, one_of, path_text
 from .document_shape import keys_at
-from .model import FunctionRef, Identifier, Percentage, Reference, Template
+from .model import ErrorType, FunctionRef, Identifier, Percentage, Reference, Template
 from .quantities import SIZE_UNITS
 from .yaml_scalars import resolve
 from .yaml_syntax import Problem
@@ -49,6 +49,7 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
         "a reference",
         "write a stage's id, `inputs.x`, `state.x` or `LOOP.state.x`, without ${{ }}",
     ),
+    _pattern(ErrorType): ("the name of an exception class", "write `SchemaError`, or `module.SchemaError`"),
     _pattern(Percentage): ("a percentage", "write 95% or 0.1%"),
 }
 """Pattern of the model -> (what is needed, how to write it)."""
@@ -76,7 +77,7 @@ def shape_problems(error: ValidationError, data: Any) -> Iterator[tuple[Problem,
 
 def _problem(details: ErrorDetails, data: Any) -> tuple[Problem, bool]:
     path, on_key = document_path(details["loc"], data, missing=details["type"] == "missing")
-    kind, name = details["type"], str(path[-1]) if path else ""
+    kind, name = details["type"], _name(path)
     if kind == "missing":
         return _missing(path, data), True
     if kind == "extra_forbidden":
@@ -100,6 +101,12 @@ def document_path(loc: tuple[str | int, ...], data: Any, missing: bool = False) 
         elif missing and index == len(loc) - 1:
             path.append(part)
     return tuple(path), False
+
+
+def _name(path: Path) -> str:
+    """The last key of a path, with the positions in its list."""
+    keys = [index for index, part in enumerate(path) if isinstance(part, str)]
+    return path_text(path[keys[-1] :]) if keys else ""
 
 
 def _owner(path: Path) -> str:

@@ -25,6 +25,7 @@ Expression = Annotated[str, StringConstraints(min_length=1)]
 Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*){0,2}$")]
 """A data edge: a stage id, `inputs.x`, `state.x`, or `LOOP.state.x`."""
 Uri = Annotated[str, StringConstraints(min_length=1)]
+ErrorType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$")]
 Scalar = bool | int | float | str | None
 Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
@@ -111,7 +112,7 @@ class Retry(Model):
     initial_interval: Duration = Field(default_factory=lambda: 0.2)
     backoff_coefficient: Annotated[Number, Field(ge=1)] = 2.0
     maximum_interval: Duration = Field(default_factory=lambda: 30.0)
-    non_retryable_error_types: list[str] = []
+    non_retryable_error_types: list[ErrorType] = []
     """Names of exception classes (`SchemaError`, or `module.SchemaError`) that fail at once."""
 
 

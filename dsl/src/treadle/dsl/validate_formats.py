@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 from .diagnostics import Path, one_of
 from .graph import Graph, Node, inputs_of
 from .graph_kinds import KIND_WORDS, Kind, output_kind
-from .model import FailedItems, Output, Source
+from .model import FailedItems, Output, ReduceStage, Source
 from .validate_report import Report
 
 _REFUSED: Mapping[str, Mapping[Kind, str]] = {
@@ -65,6 +65,9 @@ def _check_output(graph: Graph, report: Report, node: Node, output: Output) -> N
     if kind is not None and kind in _REFUSED.get(output.format, {}):
         message = f"{output.format} cannot hold {KIND_WORDS[kind]}, which this stage gives"
         report.add("T212", (*path, "format"), message, _REFUSED[output.format][kind])
+    elif output.format in ("text", "fixed") and isinstance(node.stage, ReduceStage) and node.stage.per == "key":
+        message = f"{output.format} cannot hold the pairs (key, result) of `per: key`"
+        report.add("T212", (*path, "format"), message, "use jsonl, csv or parquet, or make texts of them in a map")
     elif output.format == "parquet" and kind == "objects" and output.columns is None:
         hint = "write them in order: `columns: {word: string, count: int64}`"
         report.add("T213", path, "Parquet from Python objects needs the names and types of its columns", hint, key=True)

@@ -53,12 +53,19 @@ def _check_data(graph: Graph, report: Report, path: Path, reference: str, loops:
     try:
         target = graph.resolve(reference, loops)
     except ReferenceProblem as problem:
-        report.reference(path, problem)
+        report.add(problem.code, path, problem.message, _or_text(path, reference) or problem.hint)
         return
     if path[-1] == "boundaries":
         _check_boundaries(report, path, reference, target)
     elif complaint := _not_data(target):
         report.add("T106", path, *complaint)
+
+
+def _or_text(path: Path, reference: str) -> str:
+    """A state that was perhaps meant to be a text, since a bare word names a stage."""
+    if path[-2] in ("state", "next") and "." not in reference:
+        return f"name a stage, or write the text as \"${{{{ '{reference}' }}}}\""
+    return ""
 
 
 def _not_data(target: Target) -> tuple[str, str] | None:

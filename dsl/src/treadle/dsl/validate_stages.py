@@ -15,6 +15,7 @@ from .model import (
     BroadcastStage,
     LoopStage,
     MapStage,
+    Range,
     RangePartitioner,
     ReduceStage,
     Settings,
@@ -114,15 +115,16 @@ def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> N
             report.add(
                 "T205", path, f"`whole` reads text files, and these are {stage.input.format}", "remove it", key=True
             )
-    elif not _is_input(graph, node, stage.input):
+    elif not _is_dataset_input(graph, node, stage.input):
         report.add("T205", path, "`whole` reads text files, and the input of this map is none", "remove it", key=True)
 
 
-def _is_input(graph: Graph, node: Node, item: object) -> bool:
+def _is_dataset_input(graph: Graph, node: Node, item: object) -> bool:
     try:
-        return isinstance(item, str) and isinstance(graph.resolve(item, node.loops), InputTarget)
+        target = graph.resolve(item, node.loops) if isinstance(item, str) else None
     except ReferenceProblem:
         return True
+    return isinstance(target, InputTarget) and target.input.type != "list"
 
 
 def _check_failures(report: Report, node: Node, stage: MapStage) -> None:
@@ -158,9 +160,20 @@ def _check_shuffle(graph: Graph, report: Report, node: Node, stage: ShuffleStage
     if stage.combine is not None and stage.by != "key":
         hint = "make pairs (key, value) in a map and use `by: key`, or fold in the reduce after the shuffle"
         report.add("T208", (*node.path, "combine"), "`combine` folds pairs, so it needs `by: key`", hint, key=True)
+    _check_pairs(report, node, stage)
     _check_several(report, node, stage)
     if isinstance(stage.partitioner, RangePartitioner) and isinstance(stage.partitioner.boundaries, list):
         _check_boundaries(report, node, stage, stage.partitioner.boundaries)
+
+
+def _check_pairs(report: Report, node: Node, stage: ShuffleStage) -> None:
+    """Sources that can never give pairs."""
+    for below, item in inputs_of(stage):
+        lines = isinstance(item, Source) and item.format == "text"
+        if stage.by == "key" and (lines or isinstance(item, Range)):
+            message = f"`by: key` takes the first of a pair, and {'lines' if lines else 'whole numbers'} are no pairs"
+            hint = "make pairs (key, value) in a map, or use a key function: `by: module:function`"
+            report.add("T208", (*node.path, *below), message, hint)
 
 
 def _check_several(report: Report, node: Node, stage: ShuffleStage) -> None:

@@ -95,6 +95,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         "add `]` or `,`",
     ),
     (r"quoted scalar.*unexpected end", "a quote is opened and never closed", "close the quote"),
+    (r"document start", "the document has ended above this line", "put every workflow in a file of its own"),
     (
         r"unknown escape",
         "a backslash in double quotes begins an escape that YAML does not have",
