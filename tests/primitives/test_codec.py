@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Callable
 from decimal import Decimal
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from treadle.primitives.codec import concat, decode, encode, is_frozen, nbytes, rows
-from treadle.primitives.errors import CorruptError, DataError
+from treadle.primitives.errors import CorruptError, DataError, UsageError
 from treadle.primitives.references import Kind
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -316,6 +317,18 @@ def test_plain_records_need_neither_numpy_nor_arrow() -> None:
         assert is_frozen("objects", decode(b"".join(encode("objects", [(1, "a")]))))
         assert not {"numpy", "pyarrow"} & sys.modules.keys(), "imported too early"
     """
-    import textwrap
-
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_a_table_without_arrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = joined("table", pa.table({"a": [1]}))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for use in (lambda: decode(part), lambda: encode("table", {})):
+        with pytest.raises(UsageError, match="pyarrow") as caught:
+            use()
+        assert "treadle-primitives[arrow]" in caught.value.hint
+
+
+def test_rows_without_columns_are_refused_because_arrow_would_lose_them() -> None:
+    with pytest.raises(DataError, match="without columns"):
+        encode("table", pa.table({"a": [1, 2]}).select([]))

@@ -6,8 +6,10 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -109,13 +111,6 @@ class TestFileStore(StoreTests):
         with pytest.raises(StoreError, match="file where a folder is needed"):
             store.put("a/b", b"")
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is denied to root")
-    def test_a_denied_folder_is_explained(self, store: Store) -> None:
-        store.put("a/b", b"")
-        os.chmod(store.path("a") or "", 0o500)
-        with pytest.raises(StoreError, match="denied access"):
-            store.put("a/c", b"")
-
 
 class TestMemoryStore(StoreTests):
     @pytest.fixture
@@ -180,6 +175,85 @@ def test_a_server_that_does_not_answer_is_retryable_and_names_the_endpoint() -> 
     assert caught.value.retryable
     assert "AWS_ENDPOINT_URL" in caught.value.hint
     assert caught.value.__cause__ is not None
+
+
+@pytest.fixture
+def failing_server() -> Iterator[Callable[[int, str], str]]:
+    """Starts servers that answer every request with one status and S3 error code; gives their URL."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(status: int, code: str) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = f"<Error><Code>{code}</Code></Error>".encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.05,)).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words", "retryable"),
+    [
+        (503, "SlowDown", "throttling", True),
+        (429, "TooManyRequests", "throttling", True),
+        (500, "InternalError", "failed for a reason of its own", True),
+        (403, "AccessDenied", "denied access", False),
+        (403, "ExpiredToken", "refused the credentials", False),
+        (404, "NoSuchBucket", "no such bucket", False),
+    ],
+)
+def test_what_a_server_answers_decides_whether_to_try_again(
+    failing_server: Callable[[int, str], str], status: int, code: str, words: str, retryable: bool
+) -> None:
+    endpoint = failing_server(status, code)
+    store = Store.open("s3://bucket", endpoint=endpoint, access_key_id="a", secret_access_key="b")
+    with pytest.raises(StoreError, match=words) as caught:
+        store.get("a/timeout")
+    assert caught.value.retryable is retryable
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "retryable"),
+    [
+        (errno.EACCES, "denied access", False),
+        (errno.EROFS, "read-only", False),
+        (errno.EDQUOT, "quota", False),
+        (errno.EIO, "Input/output error", True),
+        (errno.EMFILE, "Too many open files", True),
+    ],
+)
+def test_what_a_file_system_refuses_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, retryable: bool
+) -> None:
+    def refuse(*args: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    store = Store.open(tmp_path.as_uri())
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StoreError, match=words) as caught:
+        store.put("a", b"")
+    assert caught.value.retryable is retryable
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_the_endpoint_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    store = Store.open("s3://bucket", access_key_id="a", secret_access_key="b")
+    with pytest.raises(StoreError, match="not reachable"):
+        store.get("a")
 
 
 def test_plain_http_off_loopback_needs_to_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from .store_errors import border
 from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, write_file
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _CHUNK = 8 << 20
 Data: TypeAlias = Buffer | Sequence[Buffer]
 
@@ -262,10 +263,10 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
     from obstore.store import from_url
 
     http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
-    endpoint = str(
-        options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
-    )
-    if scheme == "s3" and endpoint.startswith("http://"):
+    endpoint = _endpoint(options) if scheme == "s3" else ""
+    if endpoint:
+        options = {**options, "endpoint": endpoint}
+    if endpoint.startswith("http://"):
         if not _plain_http_allowed(endpoint):
             raise UsageError(
                 f"the endpoint {endpoint} is plain HTTP and not on loopback",
@@ -279,6 +280,12 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
         raise UsageError(
             f"store {url} cannot be opened: {str(error).partition(chr(10))[0]}", "Correct the URL or the options."
         ) from error
+
+
+def _endpoint(options: dict[str, Any]) -> str:
+    """Of the options, or of the environment as the AWS tools read it; empty: AWS itself."""
+    candidates = [options.get("endpoint"), *map(os.environ.get, _ENDPOINT_VARIABLES)]
+    return str(next(filter(None, candidates), ""))
 
 
 def _plain_http_allowed(endpoint: str) -> bool:

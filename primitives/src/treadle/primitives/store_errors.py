@@ -44,9 +44,9 @@ _BY_TEXT = (
         "Wait, or use fewer workers.",
         True,
     ),
-    _Rule(_NO_ANSWER, "is not reachable", "Check the endpoint (AWS_ENDPOINT_URL), network and service.", True),
-    _Rule("status: 5\\d\\d|InternalError", "failed for a reason of its own", "Try again; look at its log.", True),
     _Rule("NotSupportedError|NotImplemented|status: 501", "cannot do what is needed", _LIMITED),
+    _Rule("status: 5\\d\\d|InternalError", "failed for a reason of its own", "Try again; look at its log.", True),
+    _Rule(_NO_ANSWER, "is not reachable", "Check the endpoint (AWS_ENDPOINT_URL), network and service.", True),
 )
 
 _BY_ERRNO = {
