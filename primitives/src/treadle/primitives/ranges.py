@@ -33,8 +33,7 @@ def range_targets(keys: Sequence[object] | KeyArray, boundaries: Sequence[Key]) 
 
 
 def _list_targets(keys: Sequence[Any], boundaries: Sequence[Any]) -> list[int]:
-    kinds = {type(key) for key in keys} | {type(key) for key in boundaries}
-    if len(kinds) <= 1 and self_ordered(keys) and self_ordered(boundaries):
+    if self_ordered([*keys, *boundaries]):
         return [bisect_right(boundaries, key) for key in keys]
     ordered = [order(boundary) for boundary in boundaries]
     return [bisect_right(ordered, order(key)) for key in keys]
