@@ -6,6 +6,7 @@ UTF-8 bytes of the name. The version of a local file is its modification time, i
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import mmap
 import os
@@ -120,37 +121,25 @@ def _list_remote(uri: str) -> list[FileInfo]:
         head = store.head(name)
         return [FileInfo(uri, head.size, head.version)] if head else []
     prefix = name[: magic.start()].rpartition("/")[0]
-    matches = glob_pattern(name).fullmatch
-    entries = [entry for entry in store.list(prefix) if matches(entry.name) and not _is_own(entry.name)]
+    found = (entry for entry in store.list(prefix) if glob_matches(name, entry.name))
+    entries = [entry for entry in found if not _is_own(entry.name)]
     return [FileInfo(root + entry.name, entry.size, entry.version) for entry in entries]
 
 
-def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """The glob as a regular expression; as in a shell, a wildcard at the start of a name matches no dot."""
-    steps = pattern.split("/")
-    parts = [_step_pattern(step, last=index == len(steps) - 1) for index, step in enumerate(steps)]
-    return re.compile("".join(parts), re.DOTALL)
+def glob_matches(pattern: str, name: str) -> bool:
+    """Whether the glob matches; as in a shell, a wildcard at the start of a step matches no dot."""
+    return _steps_match(pattern.split("/"), name.split("/"))
 
 
-def _step_pattern(step: str, last: bool) -> str:
-    visible = r"(?!\.)[^/]+"
+def _steps_match(pattern: list[str], name: list[str]) -> bool:
+    if not pattern or not name:
+        return not pattern and not name
+    step, rest = pattern[0], pattern[1:]
     if step == "**":
-        return f"{visible}(?:/{visible})*" if last else f"(?:{visible}/)*"
-    body = re.sub(r"\*+|\?|\[!?\]?[^]]*\]|[^*?[]+|\[", _translate, step)
-    hidden = r"(?!\.)" if step[:1] in ("*", "?", "[") else ""
-    return hidden + body + ("" if last else "/")
-
-
-def _translate(found: re.Match[str]) -> str:
-    text = found[0]
-    if text[0] == "*":
-        return "[^/]*"
-    if text == "?":
-        return "[^/]"
-    if text[0] == "[" and len(text) > 1:
-        negated = text[1] == "!"
-        return f"[{'^/' if negated else ''}{text[2 if negated else 1 : -1]}]".replace("\\", r"\\")
-    return re.escape(text)
+        deeper = not name[0].startswith(".") and (_steps_match(pattern, name[1:]) or (not rest and len(name) == 1))
+        return deeper or bool(rest and _steps_match(rest, name))
+    hidden = name[0].startswith(".") and not step.startswith(".")
+    return not hidden and fnmatch.fnmatchcase(name[0], step) and _steps_match(rest, name[1:])
 
 
 # -- reading -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError
-from ..files import FileInfo, read_range
+from ..files import FileInfo, is_local, read_range
 from ..references import Kind
 from .content import Content, info_of, whole_content
 from .options import FileSplit
@@ -102,8 +102,6 @@ def read_fixed(split: FileSplit) -> NDArray[np.uint8]:
 
 
 def _range(split: FileSplit) -> Content:
-    from ..files import is_local
-
     if is_local(split.uri):
         return memoryview(whole_content(split))[split.start : split.stop]
     return read_range(info_of(split), split.start, split.stop)
@@ -127,7 +125,7 @@ def encode_npy(kind: Kind, value: Any) -> list[Content]:
 
 
 def _raw(array: NDArray[Any]) -> Content:
-    return memoryview(array.reshape(-1).view("u1")) if array.nbytes else b""
+    return array.reshape(-1).view("u1").data if array.nbytes else b""
 
 
 def encode_fixed(kind: Kind, value: Any) -> list[Content]:
@@ -146,8 +144,8 @@ def encode_fixed(kind: Kind, value: Any) -> list[Content]:
     return [b"".join(_checked(value))]
 
 
-def _checked(records: Any) -> list[bytes]:
-    records = list(records)
+def _checked(values: Any) -> list[bytes]:
+    records: list[bytes] = list(values)
     for position, record in enumerate(records):
         if not isinstance(record, bytes | bytearray) or len(record) != len(records[0]) or not record:
             what = f"{len(record)} bytes" if isinstance(record, bytes | bytearray) else f"a {type(record).__name__}"

@@ -29,10 +29,8 @@ def read_csv(split: FileSplit) -> list[Any]:
     rows = _parsed(text, split)
     if not split.options.header:
         return [tuple(row) for row in rows if row]
-    if split.start == 0:
-        names = next(rows, None)
-    else:
-        names = next(_parsed(decoded(first_line(split), split, 0).removeprefix("\ufeff"), split), None)
+    header = rows if split.start == 0 else _parsed(decoded(first_line(split), split, 0).removeprefix("\ufeff"), split)
+    names = next(header, None)
     return _by_name(names, rows, split) if names is not None else []
 
 
@@ -41,9 +39,7 @@ def _parsed(text: str, split: FileSplit) -> Iterator[list[str]]:
     try:
         yield from reader
     except csv.Error as error:
-        where = (
-            f"line {reader.line_num} of the split at byte {split.start}" if split.start else f"line {reader.line_num}"
-        )
+        where = f"line {reader.line_num}" + (f" of the split at byte {split.start}" if split.start else "")
         raise DataError(
             f"{split.uri}, {where}, is not CSV: {error}",
             "quote fields as in RFC 4180, and end lines with \\n or \\r\\n",

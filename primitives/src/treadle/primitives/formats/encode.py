@@ -61,9 +61,8 @@ def _encode_text(records: list[Any]) -> Sequence[bytes]:
     try:
         text = "\n".join(records)
     except TypeError:
-        text = ""
-    fits = text.count("\n") == len(records) - 1 and "\r\n" not in text and not text.endswith("\r")
-    if not fits or not all(isinstance(record, str) for record in records[:1]):
+        raise _not_a_line(records) from None
+    if text.count("\n") >= len(records) or "\r\n" in text or text.endswith("\r"):
         raise _not_a_line(records)
     return [_utf8(text, "a record"), b"\n"]
 

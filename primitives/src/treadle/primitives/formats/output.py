@@ -8,7 +8,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +153,17 @@ class _Folder:
 
     def own_names(self) -> list[str]:
         """Names of a former output here: manifest, parts, marker, in the order in which they are to be removed."""
-        start = len(self.prefix) + 1 if self.prefix else 0
-        names = {info.name[start:] for info in self.store.list(self.prefix)}
+        names = set(self._names())
         parts = sorted(name for name in names if _PART.fullmatch(name))
         return [*({MANIFEST} & names), *parts, *({OWNER} & names)]
+
+    def _names(self) -> Iterator[str]:
+        if self.local:
+            with contextlib.suppress(FileNotFoundError):
+                yield from os.listdir(self.uri)
+            return
+        start = len(self.prefix) + 1 if self.prefix else 0
+        yield from (info.name[start:] for info in self.store.list(self.prefix))
 
 
 def _create_file(path: Path, buffers: Sequence[Buffer]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ..errors import DataError, UsageError
 from ..files import FileInfo, read_range
@@ -53,7 +54,7 @@ def _ranges(info: FileInfo, options: ReadOptions, split: int) -> list[tuple[int,
 def _row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
     count = max(1, min(rows, -(-rows * row_bytes // split)))
     cuts = [offset + rows * index // count * row_bytes for index in range(count + 1)]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(pairwise(cuts))
 
 
 def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:

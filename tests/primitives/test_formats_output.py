@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from treadle.primitives.errors import DataError, StoreError, UsageError
+from treadle.primitives.formats import PartInfo, claim_output, write_manifest, write_part
+from treadle.primitives.store import Store
+
+
+@pytest.fixture(params=["file", "path", "memory"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4().hex}/out/counts"
+    folder = tmp_path / "out put" / "counts"
+    return folder.as_uri() if request.param == "file" else str(folder)
+
+
+def _inside(uri: str) -> tuple[Store, str]:
+    """The store that holds the output, and what its names begin with there."""
+    if uri.startswith("memory://"):
+        return Store.open(uri.removesuffix("/out/counts")), "out/counts/"
+    return Store.open(uri if uri.startswith("file:") else Path(uri).as_uri()), ""
+
+
+def _content(uri: str) -> dict[str, bytes]:
+    store, prefix = _inside(uri)
+    return {info.name.removeprefix(prefix): store.get(info.name) for info in store.list()}
+
+
+def test_a_part_is_written_once_and_described(uri: str) -> None:
+    part = write_part(uri, 7, [b"ab", memoryview(b"cd"), b""], "txt")
+    assert part == PartInfo("part-00007.txt", 4, hashlib.sha256(b"abcd").hexdigest())
+    assert _content(uri) == {"part-00007.txt": b"abcd"}
+
+
+def test_a_part_with_the_same_bytes_is_adopted(uri: str) -> None:
+    assert write_part(uri, 0, [b"ab"], "txt") == write_part(uri, 0, [b"a", b"b"], "txt")
+
+
+def test_a_part_with_other_bytes_is_refused_and_kept(uri: str) -> None:
+    write_part(uri, 0, [b"ab"], "txt")
+    with pytest.raises(DataError, match=r"(?s)part-00000\.txt is already there .* not deterministic"):
+        write_part(uri, 0, [b"xy"], "txt")
+    assert _content(uri) == {"part-00000.txt": b"ab"}
+
+
+def test_parts_are_the_users_files(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_part(str(tmp_path / "out"), 0, [b"x"], "txt")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out" / "part-00000.txt").stat().st_mode & 0o777 == 0o644
+    assert os.listdir(tmp_path / "out") == ["part-00000.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StoreError, match="out"):
+        write_part(str(tmp_path / "out"), 0, [b"x"], "txt")
+
+
+def test_the_same_run_goes_on_and_another_is_refused(uri: str) -> None:
+    claim_output(uri, "r1")
+    write_part(uri, 0, [b"x"], "txt")
+    claim_output(uri, "r1", "replace")
+    assert set(_content(uri)) == {"_owner.json", "part-00000.txt"}
+    with pytest.raises(UsageError, match=r"(?s)output of run r1 .*ifExists: replace"):
+        claim_output(uri, "r2")
+
+
+@pytest.mark.parametrize("name", ["part-00000.parquet", "_manifest.json"])
+def test_output_without_a_marker_is_refused_too(uri: str, name: str) -> None:
+    claim_output(uri, "r1")
+    write_part(uri, 0, [b"x"], "parquet")
+    write_manifest(uri, {})
+    store, _ = _inside(uri)
+    store.delete([info.name for info in store.list() if not info.name.endswith(name)])
+    with pytest.raises(UsageError, match="output of something else"):
+        claim_output(uri, "r2")
+
+
+def test_replace_removes_what_a_run_wrote_and_nothing_else(uri: str) -> None:
+    claim_output(uri, "r1")
+    write_part(uri, 0, [b"x"], "txt")
+    write_manifest(uri, {"run": "r1"})
+    store, prefix = _inside(uri)
+    store.put(f"{prefix}notes.md", b"mine")
+    claim_output(uri, "r2", "replace")
+    assert {name: data for name, data in _content(uri).items() if name != "_owner.json"} == {"notes.md": b"mine"}
+    claim_output(uri, "r2")
+    with pytest.raises(UsageError, match="run r2"):
+        claim_output(uri, "r1")
+
+
+def test_a_replaced_run_can_not_complete_its_output(uri: str) -> None:
+    claim_output(uri, "r1")
+    claim_output(uri, "r2", "replace")
+    with pytest.raises(UsageError, match="run r2 has replaced"):
+        write_manifest(uri, {"run": "r1"})
+
+
+def test_a_manifest_is_written_once(uri: str) -> None:
+    write_manifest(uri, {"run": "r1", "parts": ["é"]})
+    write_manifest(uri, {"run": "r1", "parts": ["é"]})
+    assert json.loads(_content(uri)["_manifest.json"]) == {"run": "r1", "parts": ["é"]}
+    with pytest.raises(DataError, match="other content"):
+        write_manifest(uri, {"run": "r1", "parts": []})
+
+
+def test_of_two_runs_at_once_exactly_one_owns_the_output(uri: str) -> None:
+    owners: list[str] = []
+    start = threading.Barrier(8)
+
+    def claim(run: str) -> None:
+        start.wait()
+        try:
+            claim_output(uri, run)
+            owners.append(run)
+        except UsageError:
+            pass
+
+    threads = [threading.Thread(target=claim, args=(f"r{index}",)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(owners) == 1
+    assert json.loads(_content(uri)["_owner.json"]) == {"run": owners[0]}
