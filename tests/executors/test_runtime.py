@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -448,3 +450,30 @@ def test_a_part_that_is_there_with_other_bytes_is_a_user_error(bench: Bench, tmp
     bench.outcome(source=["x"], output=output)
     assert bench.outcome(source=["x"], output=output).part is not None
     assert bench.failure(source=["y"], output=output).failure is FailureClass.USER_ERROR
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+class Large:
+    """Stands for what a partition holds."""
+
+
+_alive: weakref.WeakSet[Large] = weakref.WeakSet()
+
+
+def hold_and_fail(record: Any) -> None:
+    held = Large()
+    _alive.add(held)
+    raise ValueError(held)
+
+
+@pytest.mark.parametrize("op", [MapRecords, MapPartition])
+def test_a_failed_partition_leaves_nothing_of_itself_in_memory(bench: Bench, op: Any) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        bench.failure(op("a", call(hold_and_fail)), source=[1])
+        assert len(_alive) == 0
+    finally:
+        gc.enable()

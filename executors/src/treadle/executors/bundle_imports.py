@@ -5,18 +5,17 @@ from __future__ import annotations
 import ast
 import importlib.util
 import pickletools
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from treadle.primitives.errors import UsageError
 
 _SKIPPED_SUFFIXES = (".pyc", ".pyo")
 _INSTALLED = ("site-packages", "dist-packages")
 _ENGINE = "treadle"
-_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class Project:
@@ -114,9 +113,28 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def names_in_pickle(data: bytes) -> set[str]:
-    """Whatever in a pickle may be the name of a module: it is read, not loaded."""
-    arguments = (argument for _, argument, _ in pickletools.genops(data) if isinstance(argument, str))
-    return {name.partition(".")[0] for name in arguments if _NAME.fullmatch(name)}
+    """Top-level names of the modules a pickle by cloudpickle refers to: it is read, not loaded."""
+    names: set[str] = set()
+    texts: list[str] = []  # pushed so far; modules, names and what is imported by name are all pushed as text
+    memo: dict[Any, str | None] = {}
+    last: str | None = None
+    imports = False
+    for opcode, argument, _ in pickletools.genops(data):
+        if opcode.name == "MEMOIZE":
+            memo[len(memo)] = last
+            continue
+        last = memo.get(argument) if opcode.name in ("BINGET", "LONG_BINGET") else argument
+        if not isinstance(last, str):
+            last = None
+        if last is not None:
+            texts.append(last)
+            if imports:
+                names.add(last)
+            imports = False
+        if opcode.name == "STACK_GLOBAL":
+            names.add(texts[-2])
+            imports = texts[-1] == "subimport"
+    return {name.partition(".")[0] for name in names} - {"__main__"}
 
 
 def _below(root: Path, name: str) -> Path | None:

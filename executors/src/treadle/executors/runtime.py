@@ -79,7 +79,7 @@ class Runtime:
 
     def _services(self, task: Task, key: bytes) -> Services:
         run = self._open(task.job, key)
-        secrets = {name: self._secrets(name) for name in task.program.secrets}
+        secrets = {name: self._secret(name) for name in task.program.secrets}
 
         def context(stage: str, partition: Partition) -> Context:
             return Context(task.job, stage, partition.index, partition.attempt, run.store, key)
@@ -100,9 +100,16 @@ class Runtime:
         if run is None or run.job != job or run.key != key:
             store = Store.open(job.store)
             self._cache.clear()
+            self._functions.clear()
             self._captured = bundle_open.prepare(store, job.run, job.bundle, key)
             run = self._run = _Run(job, key, store, Blocks(store, job.run, self._host))
         return run
+
+    def _secret(self, name: str) -> str:
+        try:
+            return self._secrets(name)
+        except LookupError as error:
+            raise UsageError(f"the secret {name!r} is not given", "Set it where the driver runs.") from error
 
     def _function(self, reference: str) -> Function:
         known = self._functions.get(reference)
@@ -150,7 +157,8 @@ class Runtime:
         peak = self._meter.peak_memory()
         failure = _failure(attempt.partition, error, attempt.stage, attempt.services.redactor, peak)
         attempt.error = None
-        traceback.clear_frames(error.__traceback__)  # they hold the partition
+        for one in (error, error.__cause__):
+            traceback.clear_frames(one.__traceback__ if one else None)  # they hold the partition
         if failure.failure is FailureClass.OUT_OF_MEMORY:
             self._cache.clear()
             gc.collect()

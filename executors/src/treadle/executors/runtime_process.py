@@ -16,6 +16,10 @@ _ONE_THREAD = (
 )
 
 
+_RESET_PEAK = b"5"
+"""Sets VmHWM back to what is resident now (proc(5), clear_refs)."""
+
+
 def prepare_process() -> None:
     """Make results independent of the host: UTC, one thread for BLAS. Call before user code, or NumPy, is imported.
 
@@ -28,15 +32,15 @@ def prepare_process() -> None:
 
 
 class Meter:
-    """Wall time, CPU time and peak memory of what runs between `start` and reading them."""
+    """Wall time, CPU time and peak memory, since `start`, of the process that makes it."""
 
     def __init__(self) -> None:
-        self._status = _open_status()
+        self._status, self._reset = _open_status()
         self._wall = self._cpu = 0.0
 
     def start(self) -> None:
         if self._status >= 0:
-            _reset_peak()
+            os.write(self._reset, _RESET_PEAK)
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def seconds(self) -> float:
@@ -53,23 +57,17 @@ class Meter:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _reset_peak() -> None:
-    """Set VmHWM back to what is resident now (proc(5), clear_refs)."""
-    descriptor = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+def _open_status() -> tuple[int, int]:
+    """Descriptors of status and clear_refs in /proc/self, or -1 where the mark is missing or cannot be reset."""
+    opened: list[int] = []
     try:
-        os.write(descriptor, b"5")
-    finally:
-        os.close(descriptor)
-
-
-def _open_status() -> int:
-    """A descriptor of /proc/self/status, or -1 where the mark is missing or cannot be reset."""
-    try:
-        _reset_peak()
-        descriptor = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        opened.append(os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC))
+        opened.append(os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC))
+        os.write(opened[1], _RESET_PEAK)
+        if b"VmHWM:" in os.pread(opened[0], 4096, 0):
+            return opened[0], opened[1]
     except OSError:
-        return -1
-    if b"VmHWM:" in os.pread(descriptor, 4096, 0):
-        return descriptor
-    os.close(descriptor)
-    return -1
+        pass
+    for descriptor in opened:
+        os.close(descriptor)
+    return -1, -1
