@@ -105,6 +105,11 @@ def test_columns_sort_as_tuples_do(rows: list[tuple[Any, Any]]) -> None:
     assert list(argsort(table)) == _by_scalars(rows)
 
 
+def test_nulls_of_a_dictionary_are_one_key_whether_index_or_value() -> None:
+    array = pa.DictionaryArray.from_arrays(pa.array([1, None, 0, 1, 2, None]), pa.array(["b", None, "b"]))
+    assert list(argsort(array)) == [0, 1, 3, 5, 2, 4]
+
+
 def test_numpy_sort_is_stable_on_equal_bytes() -> None:
     array = np.array([b"b", b"a", b"b", b"a"] * 50, dtype="V1")
     assert list(argsort(array)) == [*range(1, 200, 2), *range(0, 200, 2)]

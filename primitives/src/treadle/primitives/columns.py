@@ -216,13 +216,23 @@ def _arrow_column(keys: Any) -> Column:
     if types.is_date(kind) or types.is_timestamp(kind):
         return _arrow_moments(keys, nulls)
     if types.is_dictionary(kind):
-        if types.is_struct(kind.value_type) or not len(keys.dictionary):
-            return _objects(keys)
-        return Indexed(_arrow_column(keys.dictionary), _filled(keys.indices, 0).astype("int64"), nulls)
+        return _arrow_dictionary(keys, nulls)
     if types.is_struct(kind):
         fields = (_arrow_column(keys.field(index)) for index in range(kind.num_fields))
         return Structs(tuple(fields), len(keys), nulls)
     return _arrow_strings(keys, nulls) or _objects(keys)
+
+
+def _arrow_dictionary(keys: Any, nulls: Nulls) -> Column:
+    """Nulls may be indices or values; an empty dictionary has nothing an index could name."""
+    values = _arrow_column(keys.dictionary) if len(keys.dictionary) else None
+    if values is None or isinstance(values, Structs | Objects):
+        return _objects(keys)
+    indices = _filled(keys.indices, 0).astype("int64")
+    if values.nulls is not None:
+        among = values.nulls[indices]
+        nulls = among if nulls is None else nulls | among
+    return Indexed(values, indices, nulls)
 
 
 def _arrow_chunked(keys: Any) -> Column:
