@@ -19,6 +19,5 @@ class TestIsolatedExecutor(ExecutorTests):
         executor = IsolatedExecutor(
             key_file=place.key_file, slots=2, start_seconds=3, environment={f"TREADLE_SECRET_{name.upper()}": value}
         )
-        await executor.start()
         yield executor
         await executor.stop()

@@ -19,6 +19,5 @@ class TestLocalExecutor(ExecutorTests):
         executor = LocalExecutor(
             run_key=place.run_key, slots=2, host_root=place.host_root, secrets=dict([SECRET]).__getitem__
         )
-        await executor.start()
         yield executor
         await executor.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -87,13 +88,28 @@ async def test_a_task_longer_than_the_socket_holds_does_not_block_the_driver(ben
     assert failure_of(report).failure is FailureClass.TIMED_OUT
 
 
-async def test_a_slot_refuses_a_second_task(bench: Workbench) -> None:
-    script = bench.scripted({0: [[("sleep", 0.5)]]})
-    first = asyncio.create_task(bench.run(bench.scripted_task(script, 1)))
-    await asyncio.sleep(0)
-    with pytest.raises(InternalError, match="runs a task already"):
+async def test_stop_waits_for_a_task_that_is_about_to_start_a_worker(bench: Workbench) -> None:
+    first = await _pid(bench)
+    attempt = asyncio.create_task(bench.run(_of_bundle(bench.task("same", [[1]]), "0" * 64)))
+    await asyncio.sleep(0)  # the worker with the other bundle is being killed
+    await bench.executor.stop()
+    assert attempt.done()
+    assert failure_of((await attempt)[0]).how == "the executor was stopped"
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+async def test_a_process_that_cannot_be_watched_is_refused_and_leaves_nothing(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", exhausted)
+    with pytest.raises(UsageError, match="Too many open files"):
         await bench.assert_usable()
-    assert isinstance((await first)[0], Outcome)
+    monkeypatch.undo()
+    await bench.assert_usable()
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ class Slot(Protocol):
         timed out, throttled) one Failure is reported for the partition under way and the remaining ones are not
         reported. An executor that hears of an attempt only at its end cannot tell which partition that was: its
         Failure names partition -1, unless there was only one. Raises UsageError, before anything runs, for a task that
-        does not fit into the executor's payload; and what `report` raises, having killed the attempt.
+        does not fit into the executor's payload; InternalError while another task runs; and what `report` raises,
+        having killed the attempt.
 
         Returns when the attempt is over and the slot is free. Cancelling kills the attempt.
         """

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from treadle.primitives import trust
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import InternalError, UsageError
 
 from .interface import Capabilities
 from .isolated_payload import KEY_VARIABLE, MEMORY_VARIABLE, PAYLOAD_LIMIT, decode_response, encode_request, secrets_of
@@ -78,6 +78,7 @@ class IsolatedSlot:
         self._start_seconds = start_seconds
         self._deployment_key = deployment_key
         self._child: ChildProcess | None = None
+        self._busy = False
 
     async def stop(self) -> None:
         if self._child is not None:
@@ -85,11 +86,20 @@ class IsolatedSlot:
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. Raises UsageError, before anything is started, when the task is too long for a payload."""
+        if self._busy:
+            raise InternalError(f"slot {self.name} runs a task already")
+        self._busy = True
+        try:
+            for each in await self._run(task):
+                report(each)
+        finally:
+            self._busy = False
+
+    async def _run(self, task: Task) -> list[Report]:
         key = trust.run_key(self._deployment_key, task.job.run)
         request = encode_request(task, key)
         death, response = await self._invoke(task, request)
-        for each in await asyncio.to_thread(self._reports, task, death, response, key):
-            report(each)
+        return await asyncio.to_thread(self._reports, task, death, response, key)
 
     async def _invoke(self, task: Task, request: bytes) -> tuple[Death, bytes]:
         with (

@@ -13,7 +13,8 @@ _ROOT = Path("/")
 
 def allocated_bytes() -> int:
     """Private writable memory of this process, which is what RLIMIT_DATA counts (Linux 4.7 and later)."""
-    return int(Path("/proc/self/statm").read_text().split()[5]) * _PAGE
+    with open("/proc/self/statm", "rb", buffering=0) as file:
+        return int(file.read().split()[5]) * _PAGE
 
 
 def limit_allocation(bound: int) -> None:

@@ -117,8 +117,11 @@ class LocalSlot:
         await self._ready_worker()
 
     async def stop(self) -> None:
-        if self._worker is not None:
-            await self._worker.child.end(STOPPED)
+        """Kill its worker, and the next one if a task is just about to start it."""
+        while self._busy or (self._worker is not None and self._worker.child.alive):
+            if self._worker is not None:
+                await self._worker.child.end(STOPPED)
+            await asyncio.sleep(0.001)
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. What `report` raises ends the attempt and is raised here."""

@@ -75,12 +75,21 @@ class ChildProcess:
                 cwd=folder,
                 start_new_session=True,
             )
+            self._exit = self._open_exit()
         except BaseException:
             os.close(self._log)
             raise
         guard.watch(self.pid)
-        self._exit = os.pidfd_open(self.pid)
         self._loop.add_reader(self._exit, self._exited)
+
+    def _open_exit(self) -> int:
+        """A descriptor that becomes readable when the process has ended."""
+        try:
+            return os.pidfd_open(self.pid)
+        except OSError:
+            self._process.kill()
+            self._process.wait()
+            raise
 
     @property
     def pid(self) -> int:

@@ -41,9 +41,11 @@ class WorkerProcess:
         self._unsent = bytearray()
         self._pause: asyncio.TimerHandle | None = None
         self._socket, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.ExitStack() as on_error:
+            on_error.enter_context(self._socket)
             command = [sys.executable, "-P", "-m", "treadle.executors.worker", str(theirs.fileno())]
             self.child = ChildProcess(command, environment, guard, pass_fds=[theirs.fileno()], at_exit=self._hang_up)
+            on_error.pop_all()
         self._socket.setblocking(False)
         self._fd = self._socket.fileno()
         self._loop.add_reader(self._fd, self._readable)

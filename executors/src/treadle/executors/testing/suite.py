@@ -15,7 +15,7 @@ from .workbench import Place, Workbench
 
 
 class ExecutorTests(OutcomeTests, FailureTests, LifetimeTests):
-    """A subclass gives the fixture `executor`: two slots, started, the secret SECRET, stopped at the end."""
+    """A subclass gives the fixture `executor`: two slots, which know the secret SECRET, stopped at the end."""
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:

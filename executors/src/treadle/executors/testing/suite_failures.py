@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Outcome, Report, Secret
-from treadle.primitives.errors import FailureClass
+from treadle.primitives.errors import FailureClass, InternalError
 
 from .workbench import SECRET, Workbench, failure_of
 
@@ -117,6 +117,13 @@ class FailureTests:
         with pytest.raises(LookupError, match="no ledger"):
             await bench.executor.slots[0].run(bench.task("same", [[1], [2]]), refuse)
         await bench.assert_usable()
+
+    async def test_a_slot_refuses_a_second_task(self, bench: Workbench) -> None:
+        first = asyncio.create_task(bench.play(("sleep", 0.5)))
+        await asyncio.sleep(0)
+        with pytest.raises(InternalError, match="runs a task already"):
+            await bench.assert_usable()
+        assert isinstance(await first, Outcome)
 
     @pytest.mark.parametrize("end", ["return", "raise", "exit"])
     async def test_secrets_do_not_show(self, bench: Workbench, end: str) -> None:
