@@ -9,9 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from treadle.primitives.errors import DataError, StoreError, UsageError
-from treadle.primitives.formats import PartInfo, claim_output, write_manifest, write_part
+from treadle.primitives.errors import DataError, MissingError, StoreError, UsageError
+from treadle.primitives.files import list_files
+from treadle.primitives.formats import (
+    PartInfo,
+    ReadOptions,
+    claim_output,
+    plan_splits,
+    read_split,
+    write_manifest,
+    write_part,
+)
 from treadle.primitives.store import Store
+from treadle.primitives.testing.s3 import S3Endpoint
 
 
 @pytest.fixture(params=["file", "path", "memory"])
@@ -134,3 +144,25 @@ def test_of_two_runs_at_once_exactly_one_owns_the_output(uri: str) -> None:
         thread.join()
     assert len(owners) == 1
     assert json.loads(_content(uri)["_owner.json"]) == {"run": owners[0]}
+
+
+def test_on_a_real_s3_server_parts_are_written_once_and_read_back(
+    s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    uri = f"s3://treadle/{uuid.uuid4().hex}/out"
+    claim_output(uri, "r1")
+    parts = [write_part(uri, index, [b"a\nb", b"b\n"], "txt") for index in (1, 0, 1)]
+    with pytest.raises(DataError, match="other bytes"):
+        write_part(uri, 1, [b"c"], "txt")
+    write_manifest(uri, {"run": "r1"})
+    with pytest.raises(UsageError, match="run r1"):
+        claim_output(uri, "r2")
+    listing = list_files(f"{uri}/*")
+    assert [info.uri for info in listing] == [f"{uri}/{part.name}" for part in parts[1::-1]]
+    splits = [split for info in listing for split in plan_splits(info, ReadOptions("text"), 2)]
+    assert [line for split in splits for line in read_split(split)[1]] == ["a", "bb"] * 2
+    claim_output(uri, "r2", "replace")
+    with pytest.raises(MissingError, match="is gone since"):
+        read_split(splits[0])

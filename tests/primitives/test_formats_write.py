@@ -3,6 +3,8 @@ from __future__ import annotations
 import datetime
 import io
 import math
+import subprocess
+import sys
 import uuid
 from collections.abc import Sequence
 from decimal import Decimal
@@ -237,3 +239,19 @@ def test_npy_reads_back_as_written_whatever_its_order_in_memory(
 def test_an_empty_partition_is_a_valid_empty_file(tmp_path: Path, format: Format) -> None:
     data = _encode("objects", [], format, columns=WORDS if format in ("parquet", "csv") else ())
     assert len(_back(tmp_path, data, ReadOptions(format, record_bytes=3))) == 0
+
+
+def test_text_and_json_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from treadle.primitives.files import list_files
+from treadle.primitives.formats import *
+for format, records in (("text", ["a"]), ("jsonl", [1]), ("csv", [("a", 1)])):
+    part = write_part({str(tmp_path)!r}, 0, encode_part("objects", records, WriteOptions(format)), suffix(format))
+    [info] = list_files({str(tmp_path)!r} + "/" + part.name)
+    [split] = plan_splits(info, ReadOptions(format), 100)
+    assert read_split(split)[1]
+print([name for name in ("numpy", "pyarrow", "obstore") if name in sys.modules])
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
