@@ -1,0 +1,269 @@
+"""Which partition runs next, and what an ended attempt means."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.executors.program import Failure, Outcome, StageCount
+from treadle.orchestrator.dispatch import MAXIMUM_LOSSES, SAME_ERRORS, Assignment, Dispatch
+from treadle.orchestrator.plan import Policy, Tolerance
+from treadle.primitives.errors import FailureClass as Class
+
+GI = 2**30
+
+
+def outcome(partition: int, attempt: int = 1, **known: Any) -> Outcome:
+    return Outcome(partition, attempt, "objects", 1, **known)
+
+
+def failure(partition: int, kind: Class = Class.USER_ERROR, attempt: int = 1, **known: Any) -> Failure:
+    return Failure(partition, attempt, kind, "a test", **known)
+
+
+def take(core: Dispatch, slot: str = "s", now: float = 0.0) -> Assignment:
+    found = core.next_task(slot, now)
+    assert found is not None
+    return found
+
+
+def one(core: Dispatch, slot: str = "s", now: float = 0.0) -> int:
+    [attempt] = take(core, slot, now).attempts
+    return attempt.partition
+
+
+def fail_once(core: Dispatch, kind: Class, now: float, **known: Any) -> Any:
+    partition = one(core, now=now)
+    verdict = core.failed_attempt("s", failure(partition, kind, **known), now)
+    core.ended("s")
+    return verdict
+
+
+def test_everything_is_handed_out_once_and_then_it_is_over() -> None:
+    core = Dispatch(Policy(), range(100), slots=2)
+    seen: list[int] = []
+    while not core.over:
+        task = take(core)
+        for attempt in task.attempts:
+            seen.append(attempt.partition)
+            assert core.done("s", outcome(attempt.partition))
+        core.ended("s")
+    assert sorted(seen) == list(range(100))
+    assert core.problem() is None
+
+
+def test_a_user_error_is_tried_exactly_maximum_attempts_times() -> None:
+    core = Dispatch(Policy(maximum_attempts=3), [0], slots=1)
+    verdicts = [fail_once(core, Class.USER_ERROR, now) for now in (0.0, 10.0, 20.0)]
+    assert [(v.final, v.spent) for v in verdicts] == [(False, True), (False, True), (True, True)]
+    assert core.over
+    problem = core.problem()
+    assert problem is not None
+    assert problem[0] is Class.USER_ERROR
+
+
+def test_the_last_attempt_knows_that_it_is_the_last() -> None:
+    core = Dispatch(Policy(maximum_attempts=2), [0], slots=1)
+    assert not take(core).attempts[0].final
+    core.failed_attempt("s", failure(0), 0.0)
+    core.ended("s")
+    assert take(core, now=9.0).attempts[0].final
+
+
+def test_an_error_that_is_not_retryable_fails_at_once() -> None:
+    core = Dispatch(Policy(maximum_attempts=9), [0], slots=1)
+    assert fail_once(core, Class.USER_ERROR, 0.0, retryable=False).final
+
+
+def test_back_off_grows_and_is_bounded() -> None:
+    core = Dispatch(
+        Policy(maximum_attempts=9, initial_interval=1, backoff_coefficient=2, maximum_interval=3), [0], slots=1
+    )
+    waits, now = [], 0.0
+    for _ in range(4):
+        fail_once(core, Class.USER_ERROR, now)
+        due = core.wakes_at()
+        assert due is not None
+        assert core.next_task("s", due - 0.01) is None
+        waits.append(due - now)
+        now = due
+    assert waits == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("kind", [Class.THROTTLED, Class.WORKER_LOST])
+def test_throttling_and_lost_workers_spend_no_attempt(kind: Class) -> None:
+    core = Dispatch(Policy(maximum_attempts=1), [0], slots=1)
+    for now in range(MAXIMUM_LOSSES - 1):
+        assert not fail_once(core, kind, now * 1000.0).spent
+    assert not core.over
+
+
+def test_a_partition_that_loses_its_worker_ten_times_is_poison() -> None:
+    core = Dispatch(Policy(), [0], slots=1)
+    verdicts = [fail_once(core, Class.WORKER_LOST, now * 100.0) for now in range(MAXIMUM_LOSSES)]
+    assert [v.final for v in verdicts] == [False] * (MAXIMUM_LOSSES - 1) + [True]
+    assert verdicts[-1].failure.failure is Class.POISON
+
+
+def test_crashes_of_earlier_drivers_count_towards_poison() -> None:
+    core = Dispatch(Policy(), [0], slots=1, losses={0: MAXIMUM_LOSSES - 1})
+    assert fail_once(core, Class.WORKER_LOST, 0.0).failure.failure is Class.POISON
+
+
+def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
+    core = Dispatch(Policy(memory_start=GI, memory_max=3 * GI, maximum_attempts=9), [0, 1], slots=1)
+    sizes = []
+    for now in range(3):
+        task = take(core, now=now * 100.0)
+        while task.attempts[0].partition != 0:
+            core.done("s", outcome(1))
+            core.ended("s")
+            task = take(core, now=now * 100.0)
+        sizes.append(task.memory)
+        core.failed_attempt("s", failure(0, Class.OUT_OF_MEMORY), now * 100.0)
+        core.ended("s")
+    assert sizes == [GI, 2 * GI, 3 * GI]
+
+
+def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_never_run_again() -> None:
+    core = Dispatch(Policy(idempotent=False), [0], slots=1)
+    verdict = fail_once(core, Class.WORKER_LOST, 0.0)
+    assert verdict.final
+    assert verdict.failure.failure is Class.UNKNOWN_OUTCOME
+    assert core.next_task("s", 1e9) is None
+
+
+def test_a_non_idempotent_stage_has_one_attempt_whatever_retry_says() -> None:
+    core = Dispatch(Policy(idempotent=False, maximum_attempts=5), [0], slots=1)
+    assert fail_once(core, Class.USER_ERROR, 0.0).final
+
+
+def test_lost_blocks_stop_nothing_else_and_are_remembered() -> None:
+    core = Dispatch(Policy(), [0], slots=1)
+    verdict = fail_once(core, Class.CORRUPT, 0.0, lost=("a/0.1.x",))
+    assert (verdict.final, verdict.spent, core.lost) == (False, False, {"a/0.1.x"})
+
+
+def test_a_failed_partition_does_not_stop_the_others() -> None:
+    core = Dispatch(Policy(maximum_attempts=1), range(3), slots=1)
+    fail_once(core, Class.USER_ERROR, 0.0)
+    assert not core.over
+
+
+def test_ten_equal_final_failures_stop_the_segment() -> None:
+    core = Dispatch(Policy(maximum_attempts=1), range(50), slots=50)
+    for _ in range(SAME_ERRORS):
+        fail_once(core, Class.USER_ERROR, 0.0, error="ValueError", message="same")
+    assert core.over
+
+
+def test_different_errors_do_not_stop_the_segment() -> None:
+    core = Dispatch(Policy(maximum_attempts=1), range(50), slots=50)
+    for number in range(SAME_ERRORS):
+        fail_once(core, Class.USER_ERROR, 0.0, error="ValueError", message=f"{number % 2}")
+    assert not core.over
+
+
+def test_no_more_tasks_than_the_limit_run_at_once() -> None:
+    core = Dispatch(Policy(max_concurrency=2), range(100), slots=8)
+    assert core.next_task("a", 0.0)
+    assert core.next_task("b", 0.0)
+    assert core.next_task("c", 0.0) is None
+
+
+def test_a_slot_gets_the_partitions_it_has_decoded() -> None:
+    core = Dispatch(Policy(), range(4), slots=2, preferred={0: "a", 1: "b", 2: "a", 3: "b"})
+    assert one(core, "b") == 1
+    assert one(core, "a") == 0
+
+
+def test_a_slot_without_work_of_its_own_helps_the_longest_queue() -> None:
+    core = Dispatch(Policy(), range(3), slots=3, preferred={0: "a", 1: "a", 2: "b"})
+    assert one(core, "c") in (0, 1)
+
+
+def test_what_a_task_never_reported_is_handed_out_again() -> None:
+    core = Dispatch(Policy(), range(64), slots=1)
+    task = take(core)
+    partitions = [attempt.partition for attempt in task.attempts]
+    assert len(partitions) > 2
+    core.done("s", outcome(partitions[0]))
+    core.failed_attempt("s", failure(partitions[1], Class.WORKER_LOST), 0.0)
+    assert core.ended("s") == partitions[2:]
+
+
+def test_a_count_of_tolerated_failures_is_judged_at_once() -> None:
+    core = Dispatch(Policy(), range(100), slots=100, tolerated={"m": Tolerance(count=1)})
+    core.done("s", outcome(one(core), counts={"m": StageCount(10, 2)}))
+    core.ended("s")
+    assert core.over
+    assert core.problem() is not None
+
+
+def test_a_percentage_of_tolerated_failures_is_judged_at_the_end() -> None:
+    core = Dispatch(Policy(), range(2), slots=2, tolerated={"m": Tolerance(percent=10)})
+    core.done("s", outcome(one(core), counts={"m": StageCount(10, 2)}))
+    core.ended("s")
+    assert not core.over
+    core.done("s", outcome(one(core), counts={"m": StageCount(10, 0)}))
+    core.ended("s")
+    assert core.problem() is None
+
+
+def test_a_quorum_freezes_the_set() -> None:
+    core = Dispatch(Policy(), range(4), slots=4, quorum=2)
+    first, second, third = (one(core, slot) for slot in "abc")
+    assert core.done("a", outcome(first))
+    assert core.done("b", outcome(second))
+    assert not core.done("c", outcome(third))
+    assert core.next_task("d", 0.0) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 60), st.integers(1, 4), st.integers(1, 4), st.integers(0, 10**6), st.booleans())
+def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
+    partitions: int, slots: int, attempts: int, seed: int, idempotent: bool
+) -> None:
+    chance = random.Random(seed)
+    core = Dispatch(Policy(maximum_attempts=attempts, idempotent=idempotent), range(partitions), slots=slots)
+    committed: Counter[int] = Counter()
+    errors: Counter[int] = Counter()
+    under_way: dict[str, list[int]] = {}
+    now = 0.0
+    for _ in range(200 + 200 * partitions):
+        if core.over:
+            break
+        now += 50.0
+        slot = f"s{chance.randrange(slots)}"
+        if slot not in under_way:
+            task = core.next_task(slot, now)
+            if task is not None:
+                under_way[slot] = [attempt.partition for attempt in task.attempts]
+            continue
+        todo = under_way[slot]
+        fate = chance.random()
+        if todo and fate < 0.7:
+            partition = todo.pop(0)
+            assert core.done(slot, outcome(partition))
+            committed[partition] += 1
+        elif todo and fate < 0.8:
+            partition = todo.pop(0)
+            core.failed_attempt(slot, failure(partition, message=str(partition)), now)
+            errors[partition] += 1
+        elif todo and fate < 0.9:
+            core.failed_attempt(slot, failure(todo[0], Class.WORKER_LOST), now)
+            core.ended(slot)
+            del under_way[slot]
+        elif not todo:
+            core.ended(slot)
+            del under_way[slot]
+    assert core.over
+    assert max(committed.values(), default=1) == 1
+    assert set(committed) | set(core.failed) == set(range(partitions))
+    assert not set(committed) & set(core.failed)
+    assert max(errors.values(), default=0) <= (attempts if idempotent else 1)
