@@ -25,7 +25,7 @@ class FunctionInfo(Struct, frozen=True):
     """What planning needs to know of a function."""
 
     flat: bool | None
-    """The return annotation is an iterable of records; False: another type; None: there is none to judge by."""
+    """What `@task` says, else whether the return annotation is an iterable of records; None: there is none to judge."""
     takes_context: bool
     vectorized: bool
     """As a key function it takes a whole table or array."""
@@ -144,7 +144,7 @@ def describe(function: Callable[..., Any]) -> FunctionInfo:
     settings = dict(getattr(function, TASK_ATTRIBUTE, {}))
     returned = annotations.get("return", inspect.Parameter.empty)
     return FunctionInfo(
-        flat=_is_flat(returned),
+        flat=settings.get("flat", _is_flat(returned)),
         takes_context=any(p.name == "context" for p in parameters),
         vectorized=bool(settings.get("vectorized", any(map(_is_array_type, annotations.values())))),
         is_generator=inspect.isgeneratorfunction(_plain(function)),
