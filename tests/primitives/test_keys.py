@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.primitives.errors import DataError
-from treadle.primitives.keys import Key, canonical, identity, stable_hash, stable_hash_array, stable_hash_list
+from treadle.primitives.hashing import stable_hash_array, stable_hash_list
+from treadle.primitives.keys import Key, canonical, identity, stable_hash
 from treadle.primitives.testing.keys import arrow_arrays, keys, numbers, numpy_arrays
 
 GOLDEN = Path(__file__).with_name("golden_keys.json")
@@ -225,7 +226,7 @@ def test_targets_of_consecutive_integers_are_even() -> None:
 
 def test_hashing_plain_keys_loads_no_array_library() -> None:
     code = (
-        "import sys; from treadle.primitives.keys import stable_hash_list, identity\n"
+        "import sys; from treadle.primitives.keys import identity\n"
         "from treadle.primitives.partitioning import hash_targets, range_targets, choose_boundaries\n"
         "from treadle.primitives.order import argsort; import treadle.primitives.folds, treadle.primitives.functions\n"
         "hash_targets(['a', 1], 3); hash_targets([1, 2], 3); range_targets([1, 2], [1]); argsort([2, 'a'])\n"

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 from uuid import UUID
 
 import xxhash
 from msgspec import Struct
 
 from .errors import DataError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from .columns import Column, KeyArray
 
 Key: TypeAlias = "bool | int | float | str | bytes | date | datetime | UUID | tuple[Key, ...] | None"
 
@@ -192,7 +186,7 @@ def microseconds(moment: datetime) -> int:
 
 _MASK = 2**64 - 1
 _SEED = int.from_bytes(b"treadle1", "big")
-_xxh3: Callable[[bytes, int], int] = xxhash.xxh3_64_intdigest
+xxh3: Callable[[bytes, int], int] = xxhash.xxh3_64_intdigest
 
 
 def mix(x: int) -> int:
@@ -206,11 +200,14 @@ def _salt(tag: int) -> int:
     return mix(_SEED + tag)
 
 
-_NONE, _WHOLE, _REAL, _BIG, _STR, _BYTES, _DATE, _NAIVE, _AWARE, _UUID, _TUPLE = (_salt(tag) for tag in range(11))
-_NULL_HASH = mix(_NONE)
-_NAN_BITS = 0x7FF8 << 48
-_CHUNK = 1 << 14
-"""Keys mixed at a time: 128 KiB stay in the cache."""
+class Salt:
+    """What keeps the classes of keys apart, in the order of their tags in docs/hashing.md."""
+
+    NONE, WHOLE, REAL, BIG, STR, BYTES, DATE, NAIVE, AWARE, UUID, TUPLE = (_salt(tag) for tag in range(11))
+
+
+NULL_HASH = mix(Salt.NONE)
+NAN_BITS = 0x7FF8 << 48
 
 
 def stable_hash(key: object) -> int:
@@ -221,7 +218,7 @@ def stable_hash(key: object) -> int:
 
 def _hash_int(key: int) -> int:
     if -(2**63) <= key < 2**64:
-        return mix((key & _MASK) ^ _WHOLE)
+        return mix((key & _MASK) ^ Salt.WHOLE)
     try:
         nearest = float(key)
     except OverflowError:
@@ -232,193 +229,44 @@ def _hash_int(key: int) -> int:
 def _hash_big(key: int) -> int:
     """An integer that no double holds: its shortest two's complement, little-endian."""
     size = ((key if key >= 0 else ~key).bit_length() + 8) // 8
-    return _xxh3(key.to_bytes(size, "little", signed=True), _BIG)
+    return xxh3(key.to_bytes(size, "little", signed=True), Salt.BIG)
 
 
 def _hash_float(key: float) -> int:
     if key.is_integer() and -(2.0**63) <= key < 2.0**64:
-        return mix((int(key) & _MASK) ^ _WHOLE)
+        return mix((int(key) & _MASK) ^ Salt.WHOLE)
     return _hash_real(key)
 
 
 def _hash_real(key: float) -> int:
-    bits = struct.unpack("<Q", struct.pack("<d", key))[0] if key == key else _NAN_BITS
-    return mix(bits ^ _REAL)
+    bits = struct.unpack("<Q", struct.pack("<d", key))[0] if key == key else NAN_BITS
+    return mix(bits ^ Salt.REAL)
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
 def _hash_datetime(key: datetime) -> int:
-    return mix((microseconds(key) & _MASK) ^ (_AWARE if is_aware(key) else _NAIVE))
+    return mix((microseconds(key) & _MASK) ^ (Salt.AWARE if is_aware(key) else Salt.NAIVE))
 
 
 def _hash_tuple(key: tuple[object, ...]) -> int:
-    value = mix(len(key) ^ _TUPLE)
+    value = mix(len(key) ^ Salt.TUPLE)
     for item in key:
         value = mix(value ^ stable_hash(item))
     return value
 
 
 _HASHERS: dict[type, Callable[[Any], int]] = {
-    _NoneType: lambda _: _NULL_HASH,
+    _NoneType: lambda _: NULL_HASH,
     bool: _hash_int,
     int: _hash_int,
     float: _hash_float,
-    str: lambda key: _xxh3(_utf8(key), _STR),
-    bytes: lambda key: _xxh3(key, _BYTES),
-    date: lambda key: mix(((key.toordinal() - EPOCH_DAY) & _MASK) ^ _DATE),
+    str: lambda key: xxh3(utf8(key), Salt.STR),
+    bytes: lambda key: xxh3(key, Salt.BYTES),
+    date: lambda key: mix(((key.toordinal() - EPOCH_DAY) & _MASK) ^ Salt.DATE),
     datetime: _hash_datetime,
-    UUID: lambda key: _xxh3(key.bytes, _UUID),
+    UUID: lambda key: xxh3(key.bytes, Salt.UUID),
     tuple: _hash_tuple,
 }
-
-
-# -- many keys at once ---------------------------------------------------------------------------------------------
-
-
-def stable_hash_list(keys: Sequence[object]) -> list[int]:
-    """`stable_hash` of each key, faster for lists of one type."""
-    hashes = hash_sequence(keys)
-    return hashes if isinstance(hashes, list) else hashes.tolist()
-
-
-def hash_sequence(keys: Sequence[Any]) -> list[int] | NDArray[np.uint64]:
-    """`stable_hash` of each key, as an array where NumPy did the work."""
-    kinds = set(map(type, keys))
-    if kinds == {str}:
-        return _hash_texts(keys)
-    if kinds == {bytes}:
-        return [_xxh3(key, _BYTES) for key in keys]
-    if kinds == {tuple} and len(set(map(len, keys))) == 1:
-        return _hash_tuples(keys)
-    numpy = _numpy_for(len(keys))
-    if numpy is None or kinds not in ({int}, {float}):
-        return [stable_hash(key) for key in keys]
-    try:
-        return stable_hash_array(numpy.array(keys, dtype=numpy.int64 if kinds == {int} else numpy.float64))
-    except OverflowError:
-        return [stable_hash(key) for key in keys]
-
-
-def _hash_tuples(keys: Sequence[tuple[Any, ...]]) -> list[int] | NDArray[np.uint64]:
-    """Tuples of one length, position by position."""
-    start = mix(len(keys[0]) ^ _TUPLE)
-    fields = [hash_sequence([key[place] for key in keys]) for place in range(len(keys[0]))]
-    numpy = _numpy_for(len(keys))
-    if numpy is not None:
-        hashes = numpy.full(len(keys), start, dtype=numpy.uint64)
-        return _absorbed(hashes, (numpy.asarray(field, dtype=numpy.uint64) for field in fields))
-    found = [start] * len(keys)
-    for field in fields:
-        found = [mix(value ^ item) for value, item in zip(found, field, strict=True)]
-    return found
-
-
-def _numpy_for(count: int) -> Any:
-    """NumPy when it is loaded, or when importing it (0.4 s) costs less than doing without."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None and count > 500_000:
-        import numpy
-    return numpy
-
-
-def _hash_texts(keys: Sequence[str]) -> list[int]:
-    try:
-        return [_xxh3(key.encode(), _STR) for key in keys]
-    except UnicodeEncodeError:
-        return [_xxh3(_utf8(key), _STR) for key in keys]
-
-
-def stable_hash_array(keys: KeyArray) -> NDArray[np.uint64]:
-    """`stable_hash` of each element of a one-dimensional NumPy or Arrow array, shape (n,).
-
-    Nulls and NaT are None, structs are tuples of their fields. Raises DataError as `canonical` does.
-    """
-    from .columns import column_of
-
-    return _hash_column(column_of(keys))
-
-
-def _hash_column(column: Column) -> NDArray[np.uint64]:
-    from . import columns
-
-    hashes = _hash_values(column)
-    nulls = None if isinstance(column, columns.Objects) else column.nulls
-    if nulls is not None:
-        hashes[nulls] = _NULL_HASH
-    return hashes
-
-
-def _hash_values(column: Column) -> NDArray[np.uint64]:
-    import numpy as np
-
-    from . import columns
-
-    if isinstance(column, columns.Numbers):
-        return _hash_numbers(column.values)
-    if isinstance(column, columns.Moments):
-        salt = {"date": _DATE, "naive": _NAIVE, "aware": _AWARE}[column.clock]
-        return _mix_array(column.values.view(np.uint64) ^ np.uint64(salt))
-    if isinstance(column, columns.Structs):
-        return _hash_structs(column)
-    if isinstance(column, columns.Indexed):
-        return _hash_column(column.values)[column.indices]
-    return np.asarray(hash_sequence(column.to_list()), dtype=np.uint64)
-
-
-def _mix_array(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`mix` of each element, in place."""
-    import numpy as np
-
-    scratch = np.empty(min(len(x), _CHUNK), dtype=np.uint64)
-    for start in range(0, len(x), _CHUNK):
-        part = x[start : start + _CHUNK]
-        shifted = scratch[: len(part)]
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-            np.right_shift(part, np.uint64(shift), out=shifted)
-            part ^= shifted
-            part *= np.uint64(factor)
-    return x
-
-
-def _hash_numbers(values: NDArray[Any]) -> NDArray[np.uint64]:
-    import numpy as np
-
-    if values.dtype != np.float64:
-        return _mix_array(values.view(np.uint64) ^ np.uint64(_WHOLE))
-    hashes = np.empty(len(values), dtype=np.uint64)
-    for start in range(0, len(values), _CHUNK):
-        part = slice(start, start + _CHUNK)
-        hashes[part] = _salted_doubles(values[part])
-    return _mix_array(hashes)
-
-
-def _salted_doubles(values: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """What `mix` is given: the salted integer where the double is one of 64 bits, else its salted IEEE bits."""
-    import numpy as np
-
-    whole = (np.floor(values) == values) & (values >= -(2.0**63)) & (values < 2.0**64)
-    bits = np.where(np.isnan(values), np.uint64(_NAN_BITS), values.view(np.uint64)) ^ np.uint64(_REAL)
-    if not whole.any():
-        return bits
-    below = np.where(whole & (values < 0), values, 0.0).astype(np.int64).view(np.uint64)
-    above = np.where(whole & (values >= 0), values, 0.0).astype(np.uint64)
-    return np.where(whole, (below | above) ^ np.uint64(_WHOLE), bits)
-
-
-def _hash_structs(column: Any) -> NDArray[np.uint64]:
-    import numpy as np
-
-    start = mix(len(column.fields) ^ _TUPLE)
-    hashes = np.full(len(column), start, dtype=np.uint64)
-    return _absorbed(hashes, map(_hash_column, column.fields))
-
-
-def _absorbed(hashes: NDArray[np.uint64], fields: Iterable[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    """The hashes of tuples so far, with those of their next elements taken in, in place."""
-    for field in fields:
-        hashes ^= field
-        _mix_array(hashes)
-    return hashes

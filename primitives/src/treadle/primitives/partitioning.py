@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .columns import is_array
 from .errors import DataError, InternalError
-from .keys import Key, canonical, hash_sequence, identity, mix, stable_hash_array
+from .hashing import hash_sequence, stable_hash_array
+from .keys import Key, canonical, identity, mix
 from .order import argsort, order
 from .ranges import range_targets
 from .references import Kind
