@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from treadle.dsl import yaml_loader
 from treadle.dsl.diagnostics import CODES, codes_page
 from treadle.dsl.diagnostics_formats import render
 from treadle.dsl.document import load
@@ -51,3 +53,10 @@ def test_every_code_has_a_golden_mistake() -> None:
 def test_documented_codes_are_those_of_the_program() -> None:
     page = Path(__file__).parents[2] / "docs" / "diagnostics.md"
     assert page.read_text(encoding="utf-8") == codes_page()
+
+
+@pytest.mark.parametrize("path", MISTAKES + GOOD, ids=lambda path: path.stem)
+def test_parser_without_libyaml_tells_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = findings(path)
+    monkeypatch.setattr(yaml_loader, "_PARSER", yaml.SafeLoader)
+    assert findings(path) == expected

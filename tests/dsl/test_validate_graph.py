@@ -12,7 +12,7 @@ from treadle.dsl.diagnostics import Diagnostic
 from treadle.dsl.diagnostics_formats import render
 from treadle.dsl.document import InvalidDocument, from_spec, load
 from treadle.dsl.graph import Graph, StateTarget
-from treadle.dsl.validate import validate
+from treadle.dsl.validate import valid_spec, validate
 from treadle.dsl.validate_references import edges
 from treadle.dsl.yaml_loader import load_yaml
 
@@ -129,6 +129,13 @@ def test_requiring_a_broken_document_raises_what_is_wrong() -> None:
     with pytest.raises(InvalidDocument, match="needs the key 'uses'") as caught:
         load(f"{HEAD}stages:\n  a: {{type: map, input: b}}\n", "flow.yaml").require()
     assert str(caught.value).startswith("flow.yaml:4:3: error[T011]")
+
+
+def test_valid_spec_refuses_errors_and_lets_warnings_pass() -> None:
+    stages = "stages:\n  a: {type: map, input: {range: 3}, uses: m:f}\n  b: {type: broadcast, input: a}\n"
+    assert set(valid_spec(load(HEAD + stages)).stages) == {"a", "b"}
+    with pytest.raises(InvalidDocument, match="T101"):
+        valid_spec(load(HEAD + stages.replace("input: a", "input: c")))
 
 
 def test_missing_file_is_a_finding(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def _empty(annotation: Any, data: Any, path: Path) -> Iterator[Path]:
     parts = list(data) if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
     for part in parts:
         below = _below(annotation, data, part)
-        if below is not None and data[part] is None and below is not JsonValue:
+        if below is not None and data[part] is None and below is not JsonValue and isinstance(part, str):
             yield (*path, part)
         elif below is not None:
             yield from _empty(below, data[part], (*path, part))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .diagnostics import Diagnostic, has_errors, in_order
-from .document import Document
+from .document import Document, InvalidDocument
 from .graph import Graph, Node, inputs_of, next_references, references_of
 from .model import (
     BarrierStage,
@@ -47,6 +47,14 @@ def validate(document: Document) -> list[Diagnostic]:
     if not has_errors(report.found):
         _check_unused(graph, report, expressions)
     return in_order(report.found)
+
+
+def valid_spec(document: Document) -> Spec:
+    """The spec of a document without errors; raises InvalidDocument with all findings otherwise."""
+    found = validate(document)
+    if document.spec is None or has_errors(found):
+        raise InvalidDocument(found, document.source)
+    return document.spec
 
 
 # -- expressions, place by place ---------------------------------------------------------------------------------
