@@ -465,7 +465,8 @@ _alive: weakref.WeakSet[Large] = weakref.WeakSet()
 def hold_and_fail(record: Any) -> None:
     held = Large()
     _alive.add(held)
-    raise ValueError(held)
+    error = ValueError("a local of the frame it is raised in")
+    raise error
 
 
 @pytest.mark.parametrize("op", [MapRecords, MapPartition])

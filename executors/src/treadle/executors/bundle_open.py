@@ -31,8 +31,6 @@ def prepare(store: Store, run: str, digest: str, key: bytes) -> dict[str, bytes]
     A bundle this process has, or this host has unpacked, is not fetched. Raises UsageError when the process has
     another one, CorruptError when it was not sealed with the run's key, MissingError, StoreError.
     """
-    if not digest:
-        return {}
     root = cache_root()
     path = _active.get(digest) or root / digest
     if not path.is_dir():

@@ -30,12 +30,13 @@ def fold(keys: Sequence[Any], values: Iterable[Any], combine: Callable[[Any, Any
     """(first key, left fold of its values) for each key; `keys` are canonical."""
     names = identities(keys)
     folded: dict[Hashable, Any] = {}
+    for name, value in zip(names, values, strict=True):
+        folded[name] = combine(folded[name], value) if name in folded else value
+    if names is keys:  # a dict keeps the first of equal keys
+        return list(folded.items())
     first: dict[Hashable, Any] = {}
-    for name, key, value in zip(names, keys, values, strict=True):
-        if name in folded:
-            folded[name] = combine(folded[name], value)
-        else:
-            folded[name], first[name] = value, key
+    for name, key in zip(names, keys, strict=True):
+        first.setdefault(name, key)
     return [(first[name], value) for name, value in folded.items()]
 
 

@@ -18,7 +18,6 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.references import BlockRef, Kind
 from treadle.primitives.store import Store
 
-from . import bundle_open
 from .cache import Cache, read_input
 from .context import Context
 from .operations import apply, keeps_inputs_apart
@@ -101,7 +100,7 @@ class Runtime:
             store = Store.open(job.store)
             self._cache.clear()
             self._functions.clear()
-            self._captured = bundle_open.prepare(store, job.run, job.bundle, key)
+            self._captured = _prepare_bundle(store, job, key)
             run = self._run = _Run(job, key, store, Blocks(store, job.run, self._host))
         return run
 
@@ -163,6 +162,14 @@ class Runtime:
             self._cache.clear()
             gc.collect()
         return failure
+
+
+def _prepare_bundle(store: Store, job: Job, key: bytes) -> dict[str, bytes]:
+    if not job.bundle:
+        return {}
+    from .bundle_open import prepare  # 20 ms that a worker without a bundle need not spend
+
+    return prepare(store, job.run, job.bundle, key)
 
 
 def _load(reference: str, captured: dict[str, bytes]) -> Function:
