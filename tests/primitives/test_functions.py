@@ -165,6 +165,14 @@ def test_task_settings_are_reported_and_decide() -> None:
     assert not describe(not_vectorized).vectorized
 
 
+def test_flat_setting_of_a_task_decides_over_the_annotation() -> None:
+    def lines(text: str) -> list[str]:
+        return text.split()
+
+    setattr(lines, TASK_ATTRIBUTE, {"flat": True})
+    assert describe(lines).flat is True
+
+
 # -- references ----------------------------------------------------------------------------------------------------
 
 
