@@ -1,6 +1,7 @@
 """The normal form: reading it back gives the same spec, and it does not depend on how the document was spelt."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -119,7 +120,7 @@ def test_normal_form_is_json_that_reads_back_as_itself(data: dict[str, Any]) -> 
     assert spec_digest(read_normalised(again)) == spec_digest(read(data))
 
 
-@given(DOCUMENTS.filter(lambda data: "${{" not in json.dumps(data) and "when" not in json.dumps(data)))
+@given(DOCUMENTS.filter(lambda data: not re.search(r"\${{|when|until", json.dumps(data))))
 def test_reading_back_gives_an_equal_spec(data: dict[str, Any]) -> None:
     spec = read(data)
     again = read_normalised(normalise(spec))

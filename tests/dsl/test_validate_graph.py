@@ -159,7 +159,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path for key, item in pairs for path in ((*here, key), *paths(item, (*here, key)))]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.data())
 def test_changed_document_is_told_and_never_breaks_the_validator(data: st.DataObject) -> None:
     document = json.loads(json.dumps(data.draw(st.sampled_from(DATA))))
@@ -180,7 +180,7 @@ def test_changed_document_is_told_and_never_breaks_the_validator(data: st.DataOb
     assert all(problem.line >= 1 for problem in problems)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.sampled_from(GOOD), st.integers(0, 2000), st.integers(0, 30), st.text(max_size=5))
 def test_damaged_text_is_told_and_never_breaks_the_validator(path: Path, start: int, length: int, put: str) -> None:
     text = path.read_text(encoding="utf-8")
