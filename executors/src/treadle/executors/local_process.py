@@ -18,7 +18,8 @@ from .worker_messages import Done, FrameBuffer, FrameEncoder, Ready, Reply, Setu
 
 _READ = 1 << 18
 _BATCH_SECONDS = 0.001
-"""After reports of a task that goes on, the next are read together."""
+"""After reports of a task that has many to come, the next are read together."""
+_MANY = 20
 
 Event = Outcome | Failure | Done | Death
 
@@ -34,6 +35,8 @@ class WorkerProcess:
         self.listener: Callable[[Event], None] = _ignore
         self.bundle: str | None = None
         """Digest of the bundle it has imported from; None: it has run nothing."""
+        self.ahead = 0
+        """Messages the worker will send if all goes well."""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._frames, self._encoder = FrameBuffer(), FrameEncoder()
@@ -92,15 +95,16 @@ class WorkerProcess:
             self._pause = self._loop.call_later(_BATCH_SECONDS, self._loop.add_reader, self._fd, self._readable)
 
     def _receive(self, data: bytes) -> bool:
-        """Whether a report came last: then the worker is at the task's next partition."""
-        reply: Reply = Done()
+        """Whether it held reports, and many are to come."""
+        before = self.ahead
         for body in self._frames.feed(data):
-            reply = self._decoder.decode(body)
+            reply: Reply = self._decoder.decode(body)
+            self.ahead -= 1
             if not isinstance(reply, Ready):
                 self.listener(reply)
             elif not self._ready.done():
                 self._ready.set_result(None)
-        return isinstance(reply, Outcome | Failure)
+        return before > self.ahead > _MANY
 
     def _hang_up(self) -> None:
         """The process is gone; the reports it sent before count."""
