@@ -63,7 +63,10 @@ def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kin
     pids = tmp_path / "pids"
     script = Script.of(tmp_path, {0: [[("leave running", 100), ("note processes", str(pids)), (busy, 60)]]})
     documents = [msgspec.json.encode(one).decode() for one in (place, script)]
-    driver = subprocess.Popen([sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)])
+    driver = subprocess.Popen(
+        [sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)],
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # a killed driver leaves the folder of its attempt
+    )
     try:
         _wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         worker, started = map(int, pids.read_text().split())
