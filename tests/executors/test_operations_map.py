@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -356,11 +357,29 @@ def _no_memory(record: Any) -> None:
     raise MemoryError("full")
 
 
+@pytest.mark.parametrize(
+    ("record", "listed"),
+    [
+        ((1, "x"), [1, "x"]),
+        ({1: b"\x00"}, {"1": "AA=="}),
+        (date(2026, 1, 2), "2026-01-02"),
+        (np.int64(3), "np.int64(3)"),
+        ({"deep": [object]}, "{'deep': [<class 'object'>]}"),
+    ],
+    ids=repr,
+)
+def test_failed_records_are_listed_as_plain_json(bench: Bench, record: Any, listed: Any) -> None:
+    outcome = bench.outcome(MapRecords("a", call(_refuse), tolerate=True), source=[record])
+    assert items_of(bench, outcome)[0]["record"] == listed
+
+
+def _refuse(record: Any) -> None:
+    raise ValueError
+
+
 def test_a_failed_record_that_cannot_be_pickled_is_listed_by_its_repr(bench: Bench) -> None:
     ops = (per_record(_as_lambda, "a"), MapRecords("b", call(divide), tolerate=True))
-    outcome = bench.outcome(*ops, source=[1])
-    assert outcome.failed_items is not None
-    assert "lambda" in bench.values(outcome.failed_items)[0][0]["record"]
+    assert "lambda" in items_of(bench, bench.outcome(*ops, source=[1]))[0]["record"]
 
 
 def _as_lambda(record: Any) -> Any:

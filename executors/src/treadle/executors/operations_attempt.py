@@ -16,7 +16,7 @@ from treadle.primitives.result import Result
 
 from .context import Context
 from .program import Arg, Broadcast, Call, MapPartition, MapRecords, Partition, Program, Secret, StageCount, Value
-from .runtime_failures import InputFailed, Redactor, StageFailed, error_name, is_listed, is_loss, message_of
+from .runtime_failures import InputFailed, Redactor, StageFailed, error_name, is_listed, is_loss, message_of, plain_json
 
 
 class Function(NamedTuple):
@@ -148,7 +148,7 @@ class Attempt:
                 "position": position,
                 "error": error_name(error),
                 "message": redactor.text(message_of(error)),
-                "record": redactor.record(record),
+                "record": redactor.record(plain_json(record)),
             }
         )
 

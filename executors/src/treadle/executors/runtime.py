@@ -133,9 +133,7 @@ class Runtime:
         kind, parts, value = _run_program(program, attempt)
         part = _write_part(program.output, partition.index, kind, value) if program.output else None
         block = None if isinstance(program.tail, Discard) else _put(attempt, "", kind, parts)
-        failed = (
-            _put(attempt, ".failed", "objects", [_picklable(attempt.failed_items)]) if attempt.failed_items else None
-        )
+        failed = _put(attempt, ".failed", "objects", [attempt.failed_items]) if attempt.failed_items else None
         return Outcome(
             partition=partition.index,
             attempt=partition.attempt,
@@ -199,18 +197,6 @@ def _put(attempt: Attempt, suffix: str, kind: Kind, parts: list[Any]) -> BlockRe
     program, partition = attempt.services.program, attempt.partition
     name = f"{program.segment}/{partition.index}.{partition.attempt}{suffix}"
     return attempt.services.put(name, kind, parts, program.put, program.inline_limit)
-
-
-def _picklable(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Failed records as they are where they can be pickled, as their repr where not."""
-    import pickle
-
-    for item in items:
-        try:
-            pickle.dumps(item["record"], protocol=5)
-        except Exception:  # noqa: BLE001  pickling a user's object may raise anything
-            item["record"] = repr(item["record"])
-    return items
 
 
 def _write_part(output: PartOutput, index: int, kind: Kind, value: Any) -> PartRef:

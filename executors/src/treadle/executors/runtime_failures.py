@@ -121,6 +121,23 @@ def message_of(error: BaseException) -> str:
     return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 3] + "..."
 
 
+def plain_json(record: Any) -> Any:
+    """A record as what JSON can hold, so that whoever lists it needs none of its classes; else its repr."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(msgspec.json.encode(record))
+    except Exception:  # noqa: BLE001  a user's object may raise anything
+        return _shown(record)
+
+
+def _shown(record: Any) -> str:
+    try:
+        return repr(record)
+    except Exception as error:  # noqa: BLE001  likewise
+        return f"<a {type(record).__name__} whose __repr__ raised {error_name(error)}>"
+
+
 class Redactor:
     """Replaces the values of secrets by `***NAME***`, also where they were quoted by repr or escaped as JSON."""
 
