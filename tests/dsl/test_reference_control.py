@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dsl.reference_cases import interpret, items, values
 
+from treadle.dsl import task
 from treadle.dsl.reference import ReferenceFailure
 from treadle.primitives.errors import UsageError
 from treadle.primitives.result import Result
@@ -167,6 +168,32 @@ def test_loop_state_is_one_record_when_all_that_feeds_it_is() -> None:
     assert values(interpret(stages, {"plus": lambda values, b: sum(values) + b}), "l[2].r") == [[7]]
 
 
+def test_next_may_not_take_data_of_a_stage_skipped_in_that_iteration() -> None:
+    step = {"type": "map", "input": "state.x", "uses": "m:next", "with": {"i": 0}, "when": "state.i < 2"}
+    with pytest.raises(ReferenceFailure, match="skipped") as caught:
+        interpret(counting(stages={"step": step}), {"next": lambda x, i: x})
+    assert caught.value.stage == "l"
+
+
+def test_state_is_that_of_the_innermost_loop_that_has_one_of_the_name() -> None:
+    inner = {
+        "type": "loop",
+        "state": {"a": "${{ state.a * 10 }}"},
+        "maxIterations": 1,
+        "stages": {
+            "m": {
+                "type": "map",
+                "input": items(0),
+                "uses": "m:f",
+                "with": {"a": "${{ state.a }}", "b": "${{ state.b }}"},
+            }
+        },
+    }
+    outer = {"type": "loop", "state": {"a": 1, "b": 2}, "maxIterations": 1, "stages": {"in": inner}}
+    result = interpret({"out": outer}, {"f": lambda _, a, b: (a, b)})
+    assert values(result, "out[1].in[1].m") == [[(10, 2)]]
+
+
 # -- failures, metrics, randomness, outputs ------------------------------------------------------------------------
 
 
@@ -196,6 +223,20 @@ def test_refused_error_and_unrepeatable_stage_get_one_attempt(extra: dict[str, A
     with pytest.raises(ReferenceFailure):
         interpret({"a": {"type": "map", "input": items(1), "uses": "m:f", **extra}}, {"f": failing_at({1}, seen)})
     assert seen == [1]
+
+
+def test_retry_of_the_stage_wins_over_defaults_and_defaults_over_the_decorator() -> None:
+    def attempts(stage: dict[str, Any], defaults: dict[str, Any]) -> int:
+        seen: list[int] = []
+        function = task(retry={"maximum_attempts": 4})(failing_at({1, 2, 3, 4}, seen))
+        with pytest.raises(ReferenceFailure):
+            interpret(
+                {"a": {"type": "map", "input": items(1), "uses": "m:f", **stage}}, {"f": function}, defaults=defaults
+            )
+        return len(seen)
+
+    one, two = {"retry": {"maximumAttempts": 1}}, {"retry": {"maximumAttempts": 2}}
+    assert (attempts(one, two), attempts({}, two), attempts({}, {})) == (1, 2, 4)
 
 
 def odd_fails(x: int) -> Iterator[int]:
@@ -262,6 +303,18 @@ def test_output_has_one_part_for_each_partition_also_for_empty_ones() -> None:
     result = interpret({"a": stage}, base=Path("/base"), outputs={"uri": "${{ stages.a.output.uri }}"})
     assert result.written_parts == {"a": [b"a\n", b"b\n", b""]}
     assert result.outputs == {"uri": "/base/out/reference"}
+
+
+def test_record_that_does_not_fit_the_format_fails_its_partition() -> None:
+    stage = {
+        "type": "map",
+        "input": items("a", 1, partitions=2),
+        "uses": "m:same",
+        "output": {"uri": "o", "format": "text"},
+    }
+    with pytest.raises(ReferenceFailure) as caught:
+        interpret({"a": stage})
+    assert (caught.value.stage, caught.value.partition) == ("a", 1)
 
 
 def test_stages_may_stand_in_any_order() -> None:
