@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.executors import Result
+from treadle.executors.operations_groups import plain
 from treadle.executors.program import (
     BlockInput,
     Broadcast,
@@ -32,7 +33,7 @@ from treadle.executors.program import (
 from treadle.executors.testing.bench import Bench, call
 from treadle.primitives import functions
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.keys import identity, stable_hash
+from treadle.primitives.keys import canonical, identity, stable_hash
 
 FIRST = By(first=True)
 KEYS = st.one_of(
@@ -391,3 +392,24 @@ def test_rows_of_an_array_are_pairs_only_with_two_columns(bench: Bench, bad: Any
     assert failure.failure is FailureClass.USER_ERROR
     pairs = np.array([[2, 0], [1, 1]])
     assert bench.records(Sort("s", FIRST), source=bench.blocks_of(pairs, kind="array")).tolist() == [[1, 1], [2, 0]]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.array([1, 2, 1], np.uint8),
+        np.array([0.5, np.nan, np.nan]),
+        np.array(["2026-01-02", "NaT", "NaT"], "M8[D]"),
+        np.array([True, False, True]),
+        pa.array(["x", None, "x"]),
+        pa.array([1, None, 3], pa.int16()),
+        pa.chunked_array([[1.5], [2.5, 1.5]]),
+        pa.array([{"a": 1}, {"a": 2}, {"a": 1}]),
+        [np.int64(1), 1.0, True],
+    ],
+    ids=str,
+)
+def test_keys_of_every_kind_of_array_become_plain_python(keys: Any) -> None:
+    found, expected = plain(keys), [canonical(key) for key in keys]
+    assert list(map(identity, found)) == list(map(identity, expected))
+    assert list(map(type, found)) == list(map(type, expected))

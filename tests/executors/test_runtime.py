@@ -38,7 +38,7 @@ from treadle.executors.program import (
     Task,
     ToBroadcast,
 )
-from treadle.executors.runtime import prepare_process
+from treadle.executors.runtime import Runtime, prepare_process
 from treadle.executors.runtime_failures import Redactor, classify
 from treadle.executors.testing.bench import KEY, RUN, Bench, call
 from treadle.primitives import formats, functions
@@ -478,3 +478,35 @@ def test_a_failed_partition_leaves_nothing_of_itself_in_memory(bench: Bench, op:
         assert len(_alive) == 0
     finally:
         gc.enable()
+
+
+def test_blocks_of_this_host_are_mapped_by_the_next_partition(bench: Bench, tmp_path: Path) -> None:
+    runtime = Runtime(str(tmp_path / "shared"), 1 << 20, str)
+    reports: list[Report] = []
+
+    def run(source: Any, *ops: Any) -> Outcome:
+        program = Program("s", ops, Keep(), put="host", inline_limit=0)
+        runtime.run(Task("t", bench.job, program, (Partition(0, source),)), KEY, reports.append)
+        report = reports[-1]
+        assert isinstance(report, Outcome), report
+        return report
+
+    made = run(RangeSplit(0, 100_000), MapPartition("a", call(to_array))).block
+    assert made is not None
+    assert made.locations[0].startswith("host:")
+    summed = run(BlockInput(((made.slice(0),),)), MapPartition("a", call(sum_mapped))).block
+    assert summed is not None
+    assert runtime_value(runtime, summed.slice(0)) == [(4_999_950_000, True)]
+
+
+def runtime_value(runtime: Runtime, slice: Slice) -> Any:
+    run: Any = runtime._run
+    return run.blocks.get(slice)
+
+
+def to_array(records: Iterator[int]) -> Any:
+    return np.array(list(records))
+
+
+def sum_mapped(array: Any) -> tuple[int, bool]:
+    return int(array.sum()), not array.flags.owndata and not array.flags.writeable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from treadle.primitives.keys import canonical, identity
@@ -13,11 +13,20 @@ _SELF = {type(None), bool, int, str, bytes, date, UUID}
 """Types whose keys are their own identity (primitives.keys.identity)."""
 
 
+_ARROW = {"bool", "string", "large_string", "binary", "large_binary", "double"}
+_ARROW |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+"""Arrow types whose `to_pylist` gives canonical keys."""
+
+
 def plain(keys: Any) -> Sequence[Any]:
-    """The keys as canonical Python values."""
-    kinds = set(map(type, keys)) if isinstance(keys, list) else None
-    if kinds is not None and kinds <= _SELF:
-        return keys  # type: ignore[no-any-return]
+    """The keys as canonical Python values; `keys` is a list, or an array of NumPy or Arrow."""
+    if isinstance(keys, list):
+        return keys if set(map(type, keys)) <= _SELF else [canonical(key) for key in keys]
+    dtype = getattr(keys, "dtype", None)
+    if dtype is not None and dtype.kind in "biuf" and dtype.itemsize <= 8 and keys.ndim == 1:
+        return cast("list[Any]", keys.tolist())
+    if str(getattr(keys, "type", "")) in _ARROW:
+        return cast("list[Any]", keys.to_pylist())
     return [canonical(key) for key in keys]
 
 
