@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.functions import matches_type
 from treadle.primitives.references import BlockRef, Slice
 from treadle.primitives.result import Result
 
 from .context import Context
 from .program import Arg, Broadcast, Call, MapPartition, MapRecords, Partition, Program, Secret, StageCount, Value
-from .runtime_failures import InputFailed, Redactor, StageFailed, error_name, is_listed, is_loss, message_of, plain_json
+from .runtime_failures import InputFailed, Redactor, StageFailed, error_name, is_loss, message_of, plain_json
 
 
 class Function(NamedTuple):
@@ -128,7 +129,7 @@ class Attempt:
         self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = ()
     ) -> BaseException:
         """What to raise because user code raised `error`: the failure that was first."""
-        return self._first(StageFailed(stage, position, error, not is_listed(error, names)))
+        return self._first(StageFailed(stage, position, error, not matches_type(error, names)))
 
     def _first(self, error: StageFailed | InputFailed) -> StageFailed | InputFailed:
         if self.error is None:
@@ -137,7 +138,7 @@ class Attempt:
 
     def set_aside(self, op: MapRecords | MapPartition, position: int | None, record: Any, error: BaseException) -> None:
         """Note a failed record of a tolerant stage, or raise what fails the attempt instead."""
-        tolerable = self.partition.final or is_listed(error, op.non_retryable)
+        tolerable = self.partition.final or matches_type(error, op.non_retryable)
         if self.error is not None or isinstance(error, MemoryError) or not tolerable:
             raise self.fail(op.stage, position, error, op.non_retryable) from error
         redactor = self.services.redactor

@@ -90,13 +90,6 @@ def error_name(error: BaseException) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def is_listed(error: BaseException, names: tuple[str, ...]) -> bool:
-    """Whether its class or a base of it is named, as `Name` or `module.Name`."""
-    return bool(names) and any(
-        kind.__name__ in names or f"{kind.__module__}.{kind.__qualname__}" in names for kind in type(error).__mro__
-    )
-
-
 def full_traceback(error: BaseException) -> str:
     """As Python prints it, causes included, without treadle's own frames above the user's."""
     return "".join(traceback.format_exception(type(error), error, _users(error.__traceback__)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from treadle.primitives import codec
 from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets
 from treadle.primitives.references import Kind
 
@@ -78,7 +77,3 @@ def _distribute_rows(kind: Kind, value: Any, targets: Any, partitions: int) -> l
         gathered = gathered.combine_chunks()
         return [gathered.slice(start, stop - start) for start, stop in pairwise(bounds)]
     return [gathered[start:stop] for start, stop in pairwise(bounds)]
-
-
-def rows_of(kind: Kind, value: Any) -> int:
-    return codec.rows(kind, value)
