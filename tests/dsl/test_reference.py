@@ -181,3 +181,16 @@ def test_function_cannot_change_what_others_read() -> None:
     result = interpret(stages, {"spoil": spoil})
     assert values(result, "source") == [[[1]], [[2]]]
     assert values(result, "a") == values(result, "b") == [[4], [4]]
+
+
+def test_array_is_read_only_for_the_function() -> None:
+    def spoil(array: Any) -> Any:
+        array[0] = 9
+        return array
+
+    stages = {
+        "a": {"type": "map", "input": items(1), "per": "partition", "uses": "m:array"},
+        "b": {"type": "map", "input": "a", "per": "partition", "uses": "m:spoil"},
+    }
+    with pytest.raises(ReferenceFailure, match="read-only"):
+        interpret(stages, {"array": lambda records: np.array(list(records)), "spoil": spoil})

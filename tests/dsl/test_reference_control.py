@@ -194,6 +194,17 @@ def test_state_is_that_of_the_innermost_loop_that_has_one_of_the_name() -> None:
     assert values(result, "out[1].in[1].m") == [[(10, 2)]]
 
 
+def test_loop_state_is_a_list_when_one_of_its_sources_is_no_single_record() -> None:
+    inner = {
+        "b": {"type": "broadcast", "input": "state.x"},
+        "m": {"type": "map", "input": items(1, 2), "uses": "m:keep", "with": {"b": "${{ stages.b }}"}},
+    }
+    loop = {"type": "loop", "state": {"x": "s"}, "maxIterations": 2, "stages": inner, "next": {"x": "m"}}
+    stages = {"s": {"type": "reduce", "input": items(5), "per": "all", "uses": "m:total"}, "l": loop}
+    result = interpret(stages, {"keep": lambda x, b: (x, b)})
+    assert values(result, "l[1].m") == [[(1, [5]), (2, [5])]]
+
+
 # -- failures, metrics, randomness, outputs ------------------------------------------------------------------------
 
 
@@ -251,6 +262,11 @@ def test_failed_record_emits_nothing_and_is_listed_in_input_order() -> None:
     assert values(result, "a") == [[0], [2]]
     listed = [(item["partition"], item["position"], item["error"], item["record"]) for item in result.failed_items["a"]]
     assert listed == [(0, 1, "ValueError", 1), (1, 1, "ValueError", 3)]
+
+
+def test_as_many_failures_as_the_count_says_are_tolerated() -> None:
+    stage = {"type": "map", "input": {"range": 4, "partitions": 2}, "uses": "m:f", "toleratedFailures": 2}
+    assert values(interpret({"a": stage}, {"f": odd_fails}), "a") == [[0], [2]]
 
 
 @pytest.mark.parametrize("tolerated", [1, "49.9%", 0])

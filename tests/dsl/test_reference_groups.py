@@ -159,6 +159,16 @@ def test_per_key_of_several_inputs_keeps_their_values_apart() -> None:
     assert values(interpret(stages, {"join": join}), "r") == [expected]
 
 
+def test_per_key_of_several_sorted_inputs_emits_in_key_order() -> None:
+    stages = {
+        "s": {"type": "shuffle", "input": [items("c"), items("b", "a")], "by": "m:same", "partitions": 1, "sort": True},
+        "r": {"type": "reduce", "input": "s", "per": "key", "uses": "m:join"},
+    }
+    join = lambda key, values: {name: list(each) for name, each in values.items()}  # noqa: E731
+    expected = [("a", {"0": [], "1": ["a"]}), ("b", {"0": [], "1": ["b"]}), ("c", {"0": ["c"], "1": []})]
+    assert values(interpret(stages, {"join": join}), "r") == [expected]
+
+
 def test_per_key_over_nothing_gives_nothing() -> None:
     stages = {"s": shuffled(by="key"), "r": {"type": "reduce", "input": "s", "per": "key", "combine": "m:add"}}
     assert values(interpret(stages), "r") == [[]]
