@@ -92,7 +92,7 @@ class Mapper:
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         return {
-            "stage": call.context.stage,
+            "stage": call.context.stage.rpartition(".")[2],
             "partition": call.context.partition,
             "position": position,
             "error": name,
