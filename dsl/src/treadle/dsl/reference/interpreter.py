@@ -32,7 +32,7 @@ class ReferenceResult:
     outputs: dict[str, Any] = field(default_factory=dict)
     skipped: set[str] = field(default_factory=set)
     failed_items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """For each tolerant stage, in input order; `record` is the record itself, where the listed file has its JSON form."""
+    """For each tolerant stage, in input order; `record` is the record itself, not the JSON of the listed file."""
     written_parts: dict[str, list[bytes]] = field(default_factory=dict)
     """Files of the stages with an `output`, one for each partition; of a stage in a loop the last iteration's."""
 
