@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +22,7 @@ from treadle.primitives.errors import CorruptError, FailureClass, MissingError, 
 
 from . import messages
 from .execute import Desk, Orders, run_segment
+from .ledger import Fenced
 from .loop import run_loop
 from .messages import NodeOrder, NodeReport, Opened, RunStart
 from .plan import Loop, Plan, Segment
@@ -32,6 +34,7 @@ from .scheduler import Problem, Summary
 from .segment import BlocksLost, SegmentFailed
 
 HEARTBEAT_SECONDS = 0.7
+_log = logging.getLogger(__name__)
 
 
 class Activities:
@@ -113,6 +116,12 @@ class Activities:
             if error.retryable:
                 raise
             return NodeReport(problem=messages.pack(Problem(str(FailureClass.UNREACHABLE), str(error), order.node)))
+        except Fenced:
+            raise
+        except Exception as defect:  # noqa: BLE001  # a defect must end the run with a class, not retry for ever
+            _log.exception("node %s of run %s", order.node, order.run)
+            text = f"{type(defect).__name__}: {defect}; the driver's log has the traceback. Please report it."
+            return NodeReport(problem=messages.pack(Problem(str(FailureClass.INTERNAL), text, order.node)))
 
     async def _work(self, order: NodeOrder, desk: Desk) -> Summary:
         run = await asyncio.to_thread(self._site.open, order.run)

@@ -199,9 +199,11 @@ class Dispatch:
         self._count_items(outcome)
 
     def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict:
-        """A partition failed; it is queued again or failed finally."""
-        partition = failure.partition
+        """A partition failed; it is queued again or failed finally. Partition -1: the one under way."""
         running = self._running.get(slot)
+        if failure.partition < 0 and running:
+            failure = msgspec.structs.replace(failure, partition=running[0])
+        partition = failure.partition
         if running and partition in running:
             running.remove(partition)
         self.lost.update(failure.lost)

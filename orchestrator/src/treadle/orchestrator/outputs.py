@@ -45,8 +45,8 @@ def _publish_failed(stage: str, uri: str, manifest: Manifest, run: Run) -> None:
     parts = []
     for outcome in manifest.outcomes:
         if outcome.failed_items is not None and outcome.counts[stage].failed:
-            lines = bytes(blocks.get(outcome.failed_items.slice(0)))
-            mine = [line for line in lines.splitlines() if msgspec.json.decode(line)["stage"] == stage]
-            info = write_part(uri, outcome.partition, [b"\n".join(mine) + b"\n"], "jsonl")
-            parts.append({"name": info.name, "size": info.size, "rows": len(mine), "digest": info.digest})
+            items = [item for item in blocks.get(outcome.failed_items.slice(0)) if item["stage"] == stage]
+            lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
+            info = write_part(uri, outcome.partition, [lines], "jsonl")
+            parts.append({"name": info.name, "size": info.size, "rows": len(items), "digest": info.digest})
     write_manifest(uri, {"run": run.id, "workflow": run.job.workflow, "stage": stage, "parts": parts})

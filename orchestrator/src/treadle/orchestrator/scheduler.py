@@ -238,16 +238,15 @@ class Scheduler:
         self._summaries[node_id] = summary
         for stage in node.stages:
             known = self._stage_env(stage)
-            known["metrics"] = {**(known["metrics"] or {}), **summary.metrics.get(stage, {})}
+            known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
             if isinstance(node, Loop):
                 known["state"] = dict(summary.state)
 
     def _skip(self, node_id: str) -> None:
-        node = self._nodes[node_id]
+        """A skipped stage is null, and so is everything below it."""
         self._status[node_id] = "skipped"
-        for stage in node.stages:
-            declared = node.metrics.get(stage, {}) if isinstance(node, Segment) else {}
-            self._env["stages"][stage] = {"metrics": dict.fromkeys(declared), "output": None, "state": {}}
+        for stage in self._nodes[node_id].stages:
+            self._env["stages"][stage] = None
 
     def _stage_env(self, stage: str) -> dict[str, Any]:
         stages: dict[str, Any] = self._env["stages"]

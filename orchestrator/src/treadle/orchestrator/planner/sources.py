@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from treadle.dsl.model import Batch, Items, Range, Source, StageInput
+from treadle.dsl.model import Batch, Items, Range, Source
 from treadle.dsl.templates import render
+from treadle.dsl.validate_inputs import source_of
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import FileInfo, list_files
 from treadle.primitives.formats import ReadOptions, plan_splits
@@ -20,8 +19,6 @@ from ..scope import cut_runs
 
 DEFAULT_PARTITIONS = 256
 """Most partitions of items, ranges and shuffles when nobody says."""
-
-_stage_input: TypeAdapter[Any] = TypeAdapter(StageInput)
 
 
 class Sources:
@@ -42,20 +39,8 @@ class Sources:
         return str(render(value, self._env))
 
     def dataset_input(self, name: str) -> Source | Items | Range:
-        """The value of a workflow input of type dataset."""
-        value = self._env["inputs"].get(name)
-        try:
-            found = _stage_input.validate_python(value)
-        except ValidationError as error:
-            raise UsageError(
-                f"input {name} is no dataset: {error.errors()[0]['msg']}",
-                "Give {uri, format}, {items: [...]} or {range: n}.",
-            ) from error
-        if isinstance(found, str):
-            raise UsageError(
-                f"input {name} is text, not a dataset", "Give {uri, format}, {items: [...]} or {range: n}."
-            )
-        return found  # type: ignore[no-any-return]
+        """The value of a workflow input of type dataset or list."""
+        return source_of(self._env["inputs"].get(name))
 
     def feed(self, source: Source | Items | Range) -> tuple[Feed, int, int]:
         """(feed, partitions, estimated bytes)."""
