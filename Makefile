@@ -1,0 +1,46 @@
+# Everything runs in the project's own environment, .venv. Nothing but Python >= 3.11 with pip and venv is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+UV_VERSION := 0.13.8
+
+.PHONY: demo test check format chaos bench isolated clean
+
+## demo: count the words of Python's own standard library
+demo: .venv/ready
+	@$(BIN)/treadle run examples/wordcount/wordcount.yaml -i 'corpus=$(STDLIB)/*.py'
+	@echo 'the ten most frequent words:'
+	@$(BIN)/treadle result @last --stage top
+
+## test: everything but the chaos runs
+test: .venv/ready
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-default} $(BIN)/pytest -q -m 'not chaos'
+
+## check: what CI runs before the tests: ruff, mypy, import-linter
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## format: let ruff write the layout
+format: .venv/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+## chaos: kills at random moments and the long property tests
+chaos: .venv/ready
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -s -m chaos
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q tests/properties
+
+## isolated: each member tested in an environment that holds it and what it depends on, no more
+isolated: .venv/ready
+	tests/isolated.sh
+
+.venv/ready: pyproject.toml uv.lock $(wildcard */pyproject.toml)
+	test -x $(BIN)/uv || ($(PYTHON) -m venv .venv && $(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION))
+	$(BIN)/uv sync --quiet --frozen --all-packages --all-extras
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
