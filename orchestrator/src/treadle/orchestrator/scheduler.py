@@ -238,6 +238,8 @@ class Scheduler:
         self._summaries[node_id] = summary
         for stage in node.stages:
             known = self._stage_env(stage)
+            if known is None:
+                continue  # another node of the stage was skipped, and so is the stage
             known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
             if isinstance(node, Loop):
                 known["state"] = dict(summary.state)
@@ -248,12 +250,12 @@ class Scheduler:
         for stage in self._nodes[node_id].stages:
             self._env["stages"][stage] = None
 
-    def _stage_env(self, stage: str) -> dict[str, Any]:
+    def _stage_env(self, stage: str) -> dict[str, Any] | None:
         stages: dict[str, Any] = self._env["stages"]
         if stage not in stages:
             uri = self._graph.outputs.get(stage)
             stages[stage] = {"metrics": {}, "output": {"uri": uri} if uri else None, "state": {}}
-        known: dict[str, Any] = stages[stage]
+        known: dict[str, Any] | None = stages[stage]
         return known
 
     def _fail(self, node_id: str, problem: Problem) -> list[Instruction]:
