@@ -15,6 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from treadle.executors.local import LocalExecutor
 from treadle.primitives import trust
+from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
 from .activities import Activities
@@ -23,6 +24,7 @@ from .home import Home
 from .pool import SlotPool
 from .profile import Profile, connect, load_profile
 from .run import Site
+from .tidy import sweep
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -50,7 +52,8 @@ class Driver:
 
     def __init__(self, client: Client, site: Site, queue: str) -> None:
         self.activities = Activities(site, client)
-        self._site = site
+        self._site, self._client = site, client
+        self._sweeping: asyncio.Task[None] | None = None
         self._worker = Worker(
             client,
             task_queue=queue,
@@ -71,10 +74,14 @@ class Driver:
 
     async def __aenter__(self) -> Self:
         await self._worker.__aenter__()
+        if self._site.host_root is not None:
+            self._sweeping = asyncio.create_task(sweep(HostFolder(self._site.host_root), self._client))
         return self
 
     async def __aexit__(self, *error: object) -> None:
         """Hand back the tasks, then end every worker process."""
+        if self._sweeping:
+            self._sweeping.cancel()
         try:
             await self._worker.__aexit__(None, None, None)
         finally:

@@ -43,6 +43,7 @@ from .scheduler import Run as RunNode
 from .scope import Scope
 from .segment import BlocksLost, SegmentFailed, SegmentRun
 from .summary import summarise
+from .tidy import Tidier
 from .writer import LedgerWriter
 
 
@@ -119,6 +120,7 @@ class _LoopRunner:
         self._run, self._writer, self._watch, self._orders, self._desk = run, writer, watch, orders, desk
         self._histories: dict[str, SegmentHistory] = {}
         self._resumption = 0
+        self._tidier = Tidier(run)
         self._iterated: dict[tuple[str, int], Iterated] = {}
         self._read(writer.ledger.records)
 
@@ -169,6 +171,8 @@ class _LoopRunner:
                 record = await self._iteration(loop, name, inner, env)
                 self._iterated[name, iteration] = record
                 self._writer.append(record)
+                self._tidier.after(name, iteration, record, self._writer.mark)
+                await self._tidier.tidy(self._writer)
             data, scalars = dict(record.data), dict(record.scalars)
             if record.finished:
                 return _result(loop, iteration, scalars, data)

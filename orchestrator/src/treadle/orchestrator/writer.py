@@ -26,6 +26,7 @@ class LedgerWriter:
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
         self._busy = False
+        self._appended = self._written = 0
         self._waiters: list[asyncio.Future[None]] = []
         self._task = asyncio.get_running_loop().create_task(self._write_behind(), name="ledger writer")
 
@@ -34,7 +35,17 @@ class LedgerWriter:
         if self._error is not None:
             raise self._error
         self.ledger.append(*records)
+        self._appended += len(records)
         self._wake.set()
+
+    @property
+    def mark(self) -> int:
+        """How much was appended so far; `wrote(mark)` tells when it is safe."""
+        return self._appended
+
+    def wrote(self, mark: int) -> bool:
+        """Whether everything up to a mark is written."""
+        return self._written >= mark
 
     async def synced(self) -> None:
         """Return once everything appended so far is written. Raises Fenced or StoreError when it cannot be."""
@@ -64,9 +75,10 @@ class LedgerWriter:
             self._wake.clear()
             self._hurry.clear()
             waiters, self._waiters = self._waiters, []
-            self._busy = True
+            self._busy, mark = True, self._appended
             error = await self._flush()
             self._busy = False
+            self._written = self._written if error else mark
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(error) if error else waiter.set_result(None)

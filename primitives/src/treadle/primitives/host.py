@@ -54,9 +54,19 @@ class HostFolder:
 
     def delete_run(self, run: str) -> None:
         """Remove every block of a run; mappings of them stay readable."""
-        with border(self.url, run):
-            if (folder := self.path(run)).exists():
+        self.delete_folder(run)
+
+    def delete_folder(self, name: str) -> None:
+        """Remove every block below a name: a run, or a segment of one. Not there is well too."""
+        with border(self.url, name):
+            if (folder := self.path(name)).exists():
                 shutil.rmtree(folder)
+
+    def folders(self, name: str = "") -> list[str]:
+        """Names directly below a name that hold blocks; `""` lists the runs."""
+        folder = self.path(name) if name else self.root
+        with border(self.url, name):
+            return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) if folder.exists() else []
 
 
 def _full(root: Path) -> StoreError:

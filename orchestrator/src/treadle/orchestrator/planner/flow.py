@@ -46,11 +46,15 @@ class Flow:
     metrics: dict[str, dict[str, str]] = field(default_factory=dict)
     output: OutputSpec | None = None
     quorum: float = 100.0
+    kept: bool = False
+    """Nothing in the workflow reads it: it is there for people, after the run too."""
     reasons: list[str] = field(default_factory=list)
 
     def segment(self, node_id: str, site: Site, tail: Tail | None = None) -> Segment:
         policy = self.policy or Policy()
         put, reason = choose_place(self.estimate, policy.exchange, site)
+        if self.kept:
+            put, reason = "store", "nothing in the workflow reads them, people may (treadle result)"
         return Segment(
             id=node_id,
             stages=tuple(self.stages),

@@ -261,7 +261,10 @@ class GraphPlanner:
         self._datasets[name] = self.add(flow, f"{name}.out", self._tail(name, flow))
 
     def _tail(self, name: str, flow: Flow) -> Tail:
-        return Discard() if flow.output and not self._consumers[name] else Keep()
+        if self._consumers[name]:
+            return Keep()
+        flow.kept = self.parent is None
+        return Discard() if flow.output else Keep()
 
     def collected(self, reference: Any, name: str, stage: WorkStage) -> Dataset:
         """The input as segments' data, also when it comes from outside."""

@@ -1,0 +1,81 @@
+"""Shared memory is given back: blocks of loop iterations that nothing reads any more, and of runs that succeeded.
+
+What is removed can be made again (a lost block takes back its commit): removing too early costs time, never a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from treadle.primitives.errors import StoreError
+from treadle.primitives.host import HostFolder
+
+from .ledger import Iterated
+
+if TYPE_CHECKING:
+    from .run import Run
+    from .writer import LedgerWriter
+
+SWEEP_SECONDS = 20.0
+KEEP_FAILED = timedelta(hours=24)
+"""How long blocks of a run that did not succeed wait for `treadle resume`."""
+_log = logging.getLogger(__name__)
+
+
+class Tidier:
+    """Removes the blocks of an iteration once the one after it is over and safely on record."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._host = HostFolder(run.site.host_root) if run.site.host_root else None
+        self._due: list[tuple[int, str, frozenset[str]]] = []
+
+    def after(self, loop: str, iteration: int, record: Iterated, mark: int) -> None:
+        """Iteration `iteration` is over: the one before it is due once the ledger is written up to `mark`."""
+        if self._host is not None and iteration > 1:
+            kept = frozenset(segment for data in record.data.values() for segment in data.segments)
+            self._due.append((mark, f"{loop}-{iteration - 1}", kept))
+
+    async def tidy(self, writer: LedgerWriter) -> None:
+        ready = [due for due in self._due if writer.wrote(due[0])]
+        if ready:
+            self._due = [due for due in self._due if not writer.wrote(due[0])]
+            await asyncio.to_thread(self._remove, ready)
+
+    def _remove(self, ready: list[tuple[int, str, frozenset[str]]]) -> None:
+        assert self._host is not None
+        for _, iteration, kept in ready:
+            for node in self._host.folders(f"{self._run.id}/{iteration}"):
+                if not any(segment.startswith(f"{iteration}/{node}") for segment in kept):
+                    self._host.delete_folder(f"{self._run.id}/{iteration}/{node}")
+
+
+async def sweep(host: HostFolder, client: Client) -> None:
+    """Until cancelled: remove the blocks of runs that are over and need them no more."""
+    while True:
+        try:
+            for run in await asyncio.to_thread(host.folders):
+                if await _needless(client, run):
+                    await asyncio.to_thread(host.delete_run, run)
+        except (RPCError, StoreError) as error:
+            _log.warning("shared memory was not swept: %s", error)
+        await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def _needless(client: Client, run: str) -> bool:
+    try:
+        about = await client.get_workflow_handle(run).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return True
+        raise
+    if about.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
+        return False
+    succeeded = about.status is WorkflowExecutionStatus.COMPLETED
+    return succeeded or (about.close_time is not None and datetime.now(UTC) - about.close_time > KEEP_FAILED)
