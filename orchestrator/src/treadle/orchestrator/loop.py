@@ -266,7 +266,7 @@ class _LoopRunner:
 
     def _take_back(self, blocks: tuple[str, ...]) -> None:
         """Commits whose blocks are gone no longer count; iterations from there on are gone through again."""
-        for name, history in self._histories.items():
+        for name, history in self._histories.items() if blocks else ():
             lost = lost_in(history.committed, blocks)
             take_back(history, self._writer, name, lost)
             if lost:
