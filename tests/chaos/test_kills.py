@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import random
 import statistics
@@ -10,8 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
+from chaos.inputs import digest, undisturbed, write_inputs
 from chaos.killing import Sandbox, unexcused
 
 KILLS = int(os.environ.get("TREADLE_TEST_KILLS", "20"))
@@ -26,42 +25,11 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
     box.close()
 
 
-def write_inputs(folder: Path) -> dict[str, dict[str, object]]:
-    """Small records and points: 60 partitions of each, so that there is always something in flight."""
-    folder.mkdir()
-    rng = np.random.default_rng(7)
-    for index in range(4):
-        rng.integers(33, 127, size=(15_000, 100), dtype=np.uint8).tofile(folder / f"rec-{index}")
-    for index in range(12):
-        np.save(folder / f"points-{index:02d}.npy", rng.normal(size=(200, 4)))
-    return {
-        "terasort": {"source": f"{folder}/rec-*"},
-        "kmeans": {"points": f"{folder}/points-*.npy"},
-    }
-
-
-def digest(folder: Path) -> str:
-    """Of the parts, by name and content."""
-    parts = sorted(folder.glob("part-*"))
-    assert parts
-    return hashlib.sha256(
-        b"".join(p.name.encode() + hashlib.sha256(p.read_bytes()).digest() for p in parts)
-    ).hexdigest()
-
-
-def undisturbed(sandbox: Sandbox, workflow: str, inputs: dict[str, object], run: str) -> str:
-    target = sandbox.root / "undisturbed"
-    sandbox.submit(f"{workflow}.yaml", run, target=target, log=sandbox.root / "undisturbed.log", seconds=0, **inputs)
-    done = sandbox.treadle("resume", run)
-    assert done.returncode == 0, done.stderr
-    return digest(target)
-
-
 @pytest.mark.parametrize("server", [False, True], ids=["driver", "driver-and-server"])
 @pytest.mark.parametrize("workflow", ["terasort", "kmeans"])
 def test_a_run_killed_again_and_again_ends_with_the_same_bytes(sandbox: Sandbox, workflow: str, server: bool) -> None:
     inputs = write_inputs(sandbox.root / "data")[workflow]
-    expected = undisturbed(sandbox, workflow, inputs, "calm")
+    expected = undisturbed(sandbox, workflow, inputs)
     chance = random.Random(f"{workflow} {server}")
     target = sandbox.root / "disturbed"
     sandbox.submit(f"{workflow}.yaml", "shaken", target=target, log=sandbox.log.path, seconds=0.2, **inputs)
@@ -76,7 +44,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(sandbox: Sandbox,
         sandbox.kill(server=server)
         since = time.monotonic()
         sandbox.resume("shaken")
-    done = sandbox.treadle("resume", "shaken")
+    done = sandbox.treadle("watch", "shaken")
     assert done.returncode == 0, done.stderr
     assert digest(target) == expected
     assert unexcused(sandbox.log, sandbox.kills) == []
