@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
@@ -29,19 +33,16 @@ from .activities import digest
 from .messages import RunStart
 from .profile_errors import Unreachable
 from .runfiles import RunFiles, Submission
-from .segment import Progress
 from .submission import Prepared, same_workflow
+from .views import NodeView, RunEnd, RunFailure, RunView, State, failure_of, listed, view_of
 
-State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
-_STATES: dict[WorkflowExecutionStatus, State] = {
-    WorkflowExecutionStatus.RUNNING: "running",
-    WorkflowExecutionStatus.COMPLETED: "succeeded",
-    WorkflowExecutionStatus.FAILED: "failed",
-    WorkflowExecutionStatus.CANCELED: "cancelled",
-    WorkflowExecutionStatus.TERMINATED: "terminated",
-    WorkflowExecutionStatus.CONTINUED_AS_NEW: "running",
-    WorkflowExecutionStatus.TIMED_OUT: "timed out",
-}
+_ALL = f"WorkflowType = '{messages.WORKFLOW}'"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_ANSWER = timedelta(seconds=10)
+_POLLS = 70.0
+"""Seconds: a driver's poll lasts up to a minute, so one that polled longer ago is gone."""
 
 
 class NoSuchRun(TreadleError):
@@ -50,47 +51,6 @@ class NoSuchRun(TreadleError):
 
 class RunConflict(TreadleError):
     """The id belongs to a run of another workflow, other inputs or other code."""
-
-
-class NodeView(Struct, frozen=True):
-    """A node under way, from its activity's heartbeat."""
-
-    node: str
-    """Empty until the first heartbeat."""
-    attempt: int
-    """Of the activity; above 1 when a driver was lost."""
-    progress: tuple[Progress, ...]
-    iteration: str
-    last_failure: str
-
-
-class RunView(Struct, frozen=True):
-    """A run as `describe()` shows it: no driver is needed."""
-
-    run: str
-    workflow: str
-    state: State
-    started: datetime
-    closed: datetime | None
-    resumption: int
-    nodes: tuple[NodeView, ...]
-    history_events: int
-
-
-class RunFailure(Struct, frozen=True):
-    """Why a run did not succeed."""
-
-    failure: str
-    message: str
-    node: str = ""
-    details: str = ""
-
-
-class RunEnd(Struct, frozen=True):
-    state: State
-    outputs: dict[str, Any] = {}
-    skipped: tuple[str, ...] = ()
-    failure: RunFailure | None = None
 
 
 class Runs:
@@ -208,27 +168,62 @@ class Runs:
 
     async def view(self, run: str) -> RunView:
         description = await self._describe(run)
-        return await _view(description, await self._paused(run, description))
+        return await view_of(description, await self._paused(run, description))
 
-    async def list_runs(self, limit: int = 50) -> AsyncIterator[RunView]:
-        """Newest first."""
-        count = 0
+    async def list_runs(
+        self, limit: int = 50, *, states: tuple[State, ...] = (), since: datetime | None = None
+    ) -> AsyncIterator[RunView]:
+        """Newest first, each run once, as its last resumption left it."""
+        query = f"{_ALL} AND StartTime >= '{since.isoformat()}'" if since else _ALL
+        seen: set[str] = set()
+        async for view in self._executions(query):
+            if view.run in seen or len(seen) > 100_000:
+                continue
+            seen.add(view.run)
+            if not states or view.state in states:
+                yield view
+                limit -= 1
+            if not limit:
+                return
+
+    async def find(self, text: str) -> str:
+        """The run that a person means: its id, a unique beginning of it, `@last`, or what Temporal's UI shows.
+
+        Raises NoSuchRun, and UsageError when several runs begin so.
+        """
+        if text == "@last":
+            async for view in self.list_runs(1):
+                return view.run
+            raise NoSuchRun("there is no run yet", "Start one: treadle run FILE")
+        if match := _UI.match(text):
+            text = match[1]
+        if await self._exists(text):
+            return text
+        query = f"RunId = '{text}'" if _UUID.fullmatch(text) else f"{_ALL} AND WorkflowId STARTS_WITH '{text}'"
+        found = {view.run async for view in self._executions(query)} if RUN_ID.fullmatch(text) else set()
+        if not found:
+            raise NoSuchRun(f"there is no run {text}", "See: treadle list")
+        if len(found) > 1:
+            shown = ", ".join(sorted(found)[:5]) + (", ..." if len(found) > 5 else "")
+            raise UsageError(f"{len(found)} runs begin with {text}: {shown}", "Give more of the id.")
+        return found.pop()
+
+    async def _executions(self, query: str) -> AsyncIterator[RunView]:
         with _translated():
-            async for execution in self._client.list_workflows(f"WorkflowType = '{messages.WORKFLOW}'"):
-                memo = await execution.memo()
-                yield RunView(
-                    execution.id,
-                    memo.get("workflow", ""),
-                    _STATES[execution.status or WorkflowExecutionStatus.RUNNING],
-                    execution.start_time,
-                    execution.close_time,
-                    memo.get("resumption", 1),
-                    (),
-                    execution.history_length,
-                )
-                count += 1
-                if count == limit:
-                    return
+            async for execution in self._client.list_workflows(query):
+                yield await listed(execution)
+
+    async def drivers(self) -> int:
+        """Processes that asked for work of this queue within the last minute."""
+        request = DescribeTaskQueueRequest(
+            namespace=self._client.namespace,
+            task_queue=TaskQueue(name=self._queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        with _translated():
+            answer = await self._client.workflow_service.describe_task_queue(request, timeout=_ANSWER)
+        now = time.time()
+        return sum(now - poller.last_access_time.seconds < _POLLS for poller in answer.pollers)
 
     async def end(self, run: str) -> RunEnd:
         """How the run ended; waits for it."""
@@ -238,28 +233,34 @@ class Runs:
                 result = await handle.result()
         except WorkflowFailureError as error:
             view = await self.view(run)
-            return RunEnd(view.state, failure=_failure(error))
+            return RunEnd(view.state, failure=failure_of(error))
         return RunEnd("succeeded", result["outputs"], tuple(result["skipped"]))
 
     # -- steering
 
-    async def cancel(self, run: str) -> None:
+    async def cancel(self, run: str, reason: str = "") -> None:
+        """Ask the run to stop; a driver must carry it out."""
         with _translated(run):
-            await self._client.get_workflow_handle(run).cancel()
+            await self._client.get_workflow_handle(run).cancel(reason=reason)
 
     async def terminate(self, run: str, reason: str = "") -> None:
+        """End the run at once, without asking it."""
         with _translated(run):
             await self._client.get_workflow_handle(run).terminate(reason=reason or "treadle terminate")
 
     async def update(self, run: str, name: str, *arguments: Any) -> None:
-        """Pause, unpause or limit; needs a live driver. Raises UsageError when the run refuses."""
+        """Pause, unpause or limit. Raises UsageError when the run refuses, Unreachable when no driver answers."""
+        handle = self._client.get_workflow_handle(run)
         try:
             with _translated(run):
-                await self._client.get_workflow_handle(run).execute_update(name, args=list(arguments))
+                await handle.execute_update(name, args=list(arguments), rpc_timeout=_ANSWER)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             text = cause.message if isinstance(cause, ApplicationError) else str(cause)
             raise UsageError(f"run {run}: {text}", "See: treadle show " + run) from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            text = f"no driver answers for run {run}"
+            raise Unreachable(text, "Start one: treadle worker. See: treadle doctor") from error
 
     # -- parts
 
@@ -283,41 +284,6 @@ def _write(files: RunFiles, prepared: Prepared) -> None:
     files.create("spec", prepared.submission)
 
 
-async def _view(description: WorkflowExecutionDescription, paused: bool) -> RunView:
-    memo = await description.memo()
-    state = _STATES[description.status or WorkflowExecutionStatus.RUNNING]
-    return RunView(
-        description.id,
-        memo.get("workflow", ""),
-        "paused" if paused else state,
-        description.start_time,
-        description.close_time,
-        memo.get("resumption", 1),
-        tuple([await _node(description, pending) for pending in description.raw_description.pending_activities]),
-        description.history_length,
-    )
-
-
-async def _node(description: WorkflowExecutionDescription, pending: Any) -> NodeView:
-    converter = description.data_converter
-    details = await converter.decode(pending.heartbeat_details.payloads) if pending.heartbeat_details.payloads else []
-    if not details:
-        return NodeView("", pending.attempt, (), "", pending.last_failure.message)
-    node, progress, iteration = details
-    reports = msgspec.convert(progress, tuple[Progress, ...])
-    return NodeView(node, pending.attempt, reports, iteration, pending.last_failure.message)
-
-
-def _failure(error: WorkflowFailureError) -> RunFailure | None:
-    cause: BaseException | None = error.cause
-    if not isinstance(cause, ApplicationError):
-        return None
-    known = cause.details[0] if cause.details else {}
-    return RunFailure(
-        cause.type or "internal", cause.message, str(known.get("node", "")), str(known.get("details", ""))
-    )
-
-
 class _translated:
     """The border to Temporal's RPC errors."""
 
@@ -332,6 +298,11 @@ class _translated:
             return
         if error.status == RPCStatusCode.NOT_FOUND:
             raise NoSuchRun(f"there is no run {self._run}", "See: treadle list") from error
-        if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED):
+        if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             text = f"Temporal does not answer: {error.message}"
             raise Unreachable(text, "The run, if any, goes on; try again. See: treadle doctor") from error
+        text = f"Temporal refuses: {error.status.name.lower().replace('_', ' ')}: {error.message}"
+        raise Unreachable(text, "See: treadle doctor") from error
+
+
+__all__ = ["NoSuchRun", "NodeView", "RunConflict", "RunEnd", "RunFailure", "RunView", "Runs", "State"]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treadle.dsl.document import Document, InvalidDocument, from_spec, load
 from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
+
+if TYPE_CHECKING:
+    from treadle.dsl.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True)
@@ -33,22 +36,58 @@ def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
     return load(path), {}
 
 
-def load_checked(path: Path) -> Loaded:
-    """The document, valid, with importable functions. Raises InvalidDocument with every finding."""
+def findings(document: Document, base: Path, *, functions: bool = True) -> list[Diagnostic]:
+    """Everything wrong with a document; its functions are imported only when the rest has no errors."""
     from treadle.dsl.diagnostics import has_errors
     from treadle.dsl.validate import validate
     from treadle.dsl.validate_functions import check_functions
 
+    found = validate(document)
+    if functions and not has_errors(found):
+        found = [*found, *check_functions(document, [base])]
+    return found
+
+
+def load_checked(path: Path) -> Loaded:
+    """The document, valid, with importable functions. Raises InvalidDocument with every finding."""
+    from treadle.dsl.diagnostics import has_errors
+
     document, captured = read_document(path)
     base = path.absolute().parent
-    found = validate(document)
-    if not has_errors(found):
-        found = [*found, *check_functions(document, [base])]
+    found = findings(document, base)
     if has_errors(found):
         raise InvalidDocument(found, document.source)
     if str(base) not in sys.path:
         sys.path.insert(0, str(base))
     return Loaded(document, document.require(), base, captured, tuple(found))
+
+
+def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
+    """`-i k=v` over the values of `--inputs FILE`. Raises UsageError."""
+    given: dict[str, Any] = _inputs_file(file) if file is not None else {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise UsageError(f"-i {pair} gives no value", "Write -i name=value.")
+        given[name] = value
+    return given
+
+
+def _inputs_file(file: Path) -> dict[str, Any]:
+    from treadle.dsl.yaml_loader import load_yaml
+
+    try:
+        loaded = load_yaml(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--inputs {file}: {error.strerror}", "Check the name.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--inputs {file} is not UTF-8 text", "Save it as UTF-8.") from error
+    if loaded.problems:
+        problem = loaded.problems[0]
+        raise UsageError(f"--inputs {file}: line {problem.span.line}: {problem.message}", problem.hint)
+    if not isinstance(loaded.data, dict):
+        raise UsageError(f"--inputs {file} holds no mapping", "Write `name: value` lines.")
+    return dict(loaded.data)
 
 
 def _from_python(path: Path) -> tuple[Document, Mapping[str, bytes]]:
@@ -57,10 +96,25 @@ def _from_python(path: Path) -> tuple[Document, Mapping[str, bytes]]:
     if not path.exists():
         raise UsageError(f"there is no file {path}", "Check the name.")
     sys.path.insert(0, str(path.absolute().parent))
-    module = runpy.run_path(str(path), run_name=path.stem)
+    module = _run(path)
     found = {name: value for name, value in module.items() if isinstance(value, Workflow)}
     if len(found) != 1:
         names = f"several: {', '.join(found)}" if found else "none"
         raise UsageError(f"{path} must define exactly one Workflow, and has {names}", "Keep one at module level.")
     workflow = next(iter(found.values()))
     return from_spec(workflow.spec(), str(path)), workflow.captured
+
+
+def _run(path: Path) -> dict[str, Any]:
+    from contextlib import redirect_stdout
+
+    from treadle.primitives.errors import TreadleError
+
+    try:
+        with redirect_stdout(sys.stderr):
+            return runpy.run_path(str(path), run_name=path.stem)
+    except TreadleError:
+        raise
+    except (Exception, SystemExit) as error:
+        text = f"{path} fails when it is run: {type(error).__name__}: {error}"
+        raise UsageError(text, f"`python {path}` shows the traceback.") from error

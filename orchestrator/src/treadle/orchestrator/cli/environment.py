@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ..home import Home
-from ..profile import Profile, load_profile
 
 if TYPE_CHECKING:
     from treadle.primitives.store import Store
 
     from ..client import Runs
     from ..planner import Site
+    from ..profile import Profile
     from ..runfiles import RunFiles
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ class Environment:
 
     @cached_property
     def profile(self) -> Profile:
+        from ..profile import load_profile
+
         return load_profile(self.home, self._profile)
 
     @cached_property
@@ -69,8 +71,8 @@ class Environment:
 
             embedded.up(self.home, self.profile)
 
-    def with_runs(self, work: Callable[[Runs], Awaitable[T]], *, server: bool = True) -> T:
-        """Connect and do `work`."""
+    def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
+        """Connect and do `work`. An embedded server that was started only to look ends again."""
         from ..client import Runs
         from ..profile import connect
 
@@ -78,8 +80,39 @@ class Environment:
             client = await connect(self.profile, self.home)
             return await work(Runs(client, self.store, self.key, self.profile.queue))
 
-        if self.profile.embedded and server:
-            from .. import embedded
+        if not self.profile.embedded:
+            return asyncio.run(connected())
+        from .. import embedded
 
-            embedded.attach(self.home)
-        return asyncio.run(connected())
+        embedded.attach(self.home)
+        started = embedded.running_server(self.home) is None
+        try:
+            return asyncio.run(connected())
+        finally:
+            if started:
+                _end_server_unless_used(self.home)
+
+    async def drivers(self, runs: Runs) -> int:
+        """Drivers that could serve a run now."""
+        if self.profile.embedded:
+            from ..embedded.driver import driver_alive
+
+            if driver_alive(self.home):
+                return 1
+        return await runs.drivers()
+
+
+def _end_server_unless_used(home: Home) -> None:
+    from .. import embedded
+    from ..embedded.driver import driver_alive
+    from ..embedded.process import try_lock
+
+    embedded.release(home)
+    alone = try_lock(home.clients)
+    if alone is None:
+        return
+    try:
+        if not driver_alive(home):
+            embedded.end_server(home)
+    finally:
+        os.close(alone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from enum import IntEnum
 
 import typer
 
-from treadle.primitives.errors import StoreError, TreadleError
+from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 
 
 class Exit(IntEnum):
@@ -23,6 +24,7 @@ class Exit(IntEnum):
     UNREACHABLE = 5
     CANCELLED = 6
     CONFLICT = 7
+    DEFECT = 70
     TIMEOUT = 124
     INTERRUPTED = 130
 
@@ -35,27 +37,52 @@ class CommandFailed(TreadleError):
         self.code = code
 
 
+_BY_NAME = {
+    "InvalidDocument": Exit.INVALID_DOCUMENT,
+    "NoSuchRun": Exit.NOT_FOUND,
+    "RunConflict": Exit.CONFLICT,
+    "Unreachable": Exit.UNREACHABLE,
+    "DriverFailed": Exit.UNREACHABLE,
+}
+"""By name, so that a command that meets none of them need not import where they come from."""
+
+
 def code_of(error: TreadleError) -> Exit:
     """The exit code of an error of treadle's own, by who must act."""
-    from treadle.dsl.document import InvalidDocument
-
-    from ..profile_errors import Unreachable
-
     if isinstance(error, CommandFailed):
         return error.code
-    if isinstance(error, InvalidDocument):
-        return Exit.INVALID_DOCUMENT
-    if isinstance(error, Unreachable | StoreError):
+    for kind in type(error).__mro__:
+        if kind.__name__ in _BY_NAME:
+            return _BY_NAME[kind.__name__]
+    if isinstance(error, StoreError | MissingError | CorruptError):
         return Exit.UNREACHABLE
-    names = {"NoSuchRun": Exit.NOT_FOUND, "RunConflict": Exit.CONFLICT, "InvalidInputs": Exit.USAGE}
-    return names.get(type(error).__name__, Exit.USAGE)
+    return Exit.USAGE
+
+
+def complain(text: str) -> None:
+    """A line for people."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Errors of treadle's own end the command: message and hint on stderr, then the code. No traceback."""
+    """Errors of treadle's own end the command: message and hint on stderr, then the code. No traceback.
+
+    A defect shows its traceback only with TREADLE_DEBUG set, and never ends with the code of a failed run.
+    """
     try:
         yield
     except TreadleError as error:
-        print(f"treadle: {error}", file=sys.stderr)  # noqa: T201
+        complain(f"treadle: {error}")
         raise typer.Exit(int(code_of(error))) from error
+    except KeyboardInterrupt:
+        complain("treadle: interrupted")
+        raise typer.Exit(int(Exit.INTERRUPTED)) from None
+    except (typer.Exit, typer.Abort, BrokenPipeError):
+        raise
+    except Exception as error:
+        if os.environ.get("TREADLE_DEBUG"):
+            raise
+        kind = type(error).__name__
+        complain(f"treadle: {kind}: {error}\n  This is a defect of treadle. TREADLE_DEBUG=1 shows where it happened.")
+        raise typer.Exit(int(Exit.DEFECT)) from error

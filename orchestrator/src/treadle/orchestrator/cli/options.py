@@ -1,22 +1,56 @@
-"""Arguments and options that several commands share. Every option is also read from TREADLE_<NAME>."""
+"""Arguments and options that several commands share.
+
+Every option is also read from TREADLE_<COMMAND>_<OPTION> (`TREADLE_RUN_INTERVAL`); those that concern the environment
+have a shorter name too, such as TREADLE_PROFILE.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: F401
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 FileArgument = Annotated[Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.")]
-RunArgument = Annotated[str, typer.Argument(help="Run id, a unique beginning of one, or @last.")]
-InputOption = Annotated[list[str], typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input.")]
+RunArgument = Annotated[
+    str, typer.Argument(help="Run id, a unique beginning of one, @last, or what Temporal calls it.", metavar="RUN")
+]
+InputOption = Annotated[
+    list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input; repeatable.")
+]
 InputsOption = Annotated[Path | None, typer.Option("--inputs", help="YAML or JSON file of inputs.")]
 IdOption = Annotated[str | None, typer.Option("--id", help="Run id; made up when not given.")]
 IfExistsOption = Annotated[
     Literal["fail", "use", "terminate"],
     typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="When the id exists already."),
 ]
+DelayOption = Annotated[str | None, typer.Option("--start-delay", metavar="DURATION", help="Such as 10m.")]
+ExecutorOption = Annotated[
+    str | None, typer.Option("--executor", envvar="TREADLE_EXECUTOR", help="Where stages run that name no executor.")
+]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", envvar="TREADLE_PROFILE", help="Table of profiles.toml in the home folder.")
 ]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check and plan; start nothing.")]
+
+TextOrJson = Annotated[
+    Literal["text", "json"], typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="How to print the data.")
+]
+WatchOutput = Annotated[
+    Literal["text", "jsonl"], typer.Option("--output", "-o", help="jsonl: every change as a JSON line on stdout.")
+]
+CompactOption = Annotated[bool, typer.Option("--compact", help="Only stages that are under way.")]
+IntervalOption = Annotated[
+    float, typer.Option("--interval", envvar="TREADLE_INTERVAL", min=0.1, help="Seconds between two looks.")
+]
+TimeoutOption = Annotated[
+    str | None, typer.Option("--timeout", metavar="DURATION", help="Stop watching then, with exit code 124.")
+]
+FailFastOption = Annotated[bool, typer.Option("--fail-fast", help="Stop watching at the first final failure.")]
+LogsOption = Annotated[bool, typer.Option("--logs", help="Also show what attempts print, and their errors.")]
+ExitStatusOption = Annotated[
+    bool, typer.Option("--exit-status/--no-exit-status", help="End with the run's own exit code.")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Kept with the run.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+StageOption = Annotated[str | None, typer.Option("--stage", "-s", help="Only this stage.")]

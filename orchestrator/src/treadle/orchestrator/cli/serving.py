@@ -1,15 +1,19 @@
-"""worker: a long-running driver process."""
+"""worker and dev: long-running processes."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .environment import Environment
-from .exits import reported
-from .options import ProfileOption
+from .exits import complain, reported
+from .options import ProfileOption, TextOrJson
+
+if TYPE_CHECKING:
+    from ..embedded import Status
 
 
 def worker(
@@ -24,4 +28,104 @@ def worker(
 
     with reported():
         env = Environment(profile)
+        if env.profile.embedded:
+            from .. import embedded
+
+            embedded.attach(env.home)
+        complain(f"serving the queue {queue or env.profile.queue}; end with Ctrl-C")
         asyncio.run(serve(env.home, env.profile, queue, max_tasks))
+
+
+dev = typer.Typer(
+    help="The embedded default: a Temporal server and a driver on this machine, shared by all your commands.",
+    no_args_is_help=True,
+)
+
+
+@dev.command()
+def up(
+    detach: Annotated[bool, typer.Option("--detach", help="Return at once; they end when idle.")] = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Start server, driver and web UI, and keep them until Ctrl-C. Runs go on at the next start."""
+    with reported():
+        env = Environment(profile)
+        _need_embedded(env)
+        _print_status(_up(env))
+        if detach:
+            return
+        complain("Ctrl-C ends them; open runs go on at the next start.")
+        _until_interrupted()
+        from .. import embedded
+
+        embedded.down(env.home)
+        complain("ended")
+
+
+@dev.command()
+def down(profile: ProfileOption = None) -> None:
+    """End the driver and the server. What is committed is safe; open runs go on at the next start."""
+    with reported():
+        from .. import embedded
+
+        ended = embedded.down(Environment(profile).home)
+        names = [name for name, was in (("driver", ended.driver), ("server", ended.server)) if was]
+        complain(f"ended: {' and '.join(names)}" if names else "nothing was running")
+
+
+@dev.command()
+def status(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
+    """What lives; starts nothing."""
+    with reported():
+        from .. import embedded
+
+        found = embedded.status(Environment(profile).home)
+        if output == "json":
+            typer.echo(json.dumps(_as_json(found), indent=2))
+        else:
+            _print_status(found)
+
+
+def _need_embedded(env: Environment) -> None:
+    from treadle.primitives.errors import UsageError
+
+    if not env.profile.embedded:
+        raise UsageError("the settings name a Temporal of their own", "Start drivers for it with: treadle worker")
+
+
+def _up(env: Environment) -> Status:
+    """With the web UI: a server that runs without is replaced, which its runs survive."""
+    from .. import embedded
+
+    server = embedded.running_server(env.home)
+    if server is not None and server.ui is None:
+        complain("the server runs without its web UI: starting it again")
+        embedded.down(env.home)
+    return embedded.up(env.home, env.profile, ui=True)
+
+
+def _until_interrupted() -> None:
+    import signal
+
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    signal.sigwait(signals)
+
+
+def _as_json(found: Status) -> dict[str, Any]:
+    server, driver = found.server, found.driver
+    return {
+        "server": {"address": server.address, "namespace": server.namespace, "pid": server.pid, "ui": server.ui}
+        if server
+        else None,
+        "driver": {"pid": driver.pid, "ready": driver.ready, "version": driver.version} if driver else None,
+    }
+
+
+def _print_status(found: Status) -> None:
+    server, driver = found.server, found.driver
+    about = f"{server.address}, namespace {server.namespace}, process {server.pid}" if server else "none"
+    typer.echo(f"server  {about}")
+    typer.echo(f"driver  process {driver.pid}{'' if driver.ready else ', starting'}" if driver else "driver  none")
+    if server and server.ui:
+        typer.echo(f"web UI  {server.ui}")

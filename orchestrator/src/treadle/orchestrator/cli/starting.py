@@ -1,110 +1,185 @@
-"""run, submit, resume: from a file to a run under way."""
+"""run, submit: from a file to a run under way."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from treadle.primitives.errors import UsageError
+
 from .environment import Environment
-from .exits import CommandFailed, Exit, reported
-from .options import FileArgument, IdOption, IfExistsOption, InputOption, InputsOption, ProfileOption, RunArgument
+from .exits import Exit, complain, reported
+from .options import (
+    CompactOption,
+    DelayOption,
+    DryRunOption,
+    ExecutorOption,
+    ExitStatusOption,
+    FailFastOption,
+    FileArgument,
+    IdOption,
+    IfExistsOption,
+    InputOption,
+    InputsOption,
+    IntervalOption,
+    LogsOption,
+    ProfileOption,
+    TimeoutOption,
+    WatchOutput,
+)
+from .watching import INTERVAL, Watching, duration, watch_run, watching
+
+if TYPE_CHECKING:
+    from ..client import Runs
+    from ..submission import Prepared
+
+IfExists = Literal["fail", "use", "terminate"]
+EXECUTORS = ("local",)
+"""What a driver of this version has slots of."""
 
 
-def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
-    """`-i k=v` over the values of `--inputs FILE`."""
-    from treadle.dsl.yaml_loader import load_yaml
-
-    given: dict[str, Any] = {}
-    if file is not None:
-        try:
-            known = load_yaml(file.read_text("utf-8")).data
-        except OSError as error:
-            raise CommandFailed(Exit.USAGE, f"--inputs {file}: {error.strerror}", "Check the name.") from error
-        if not isinstance(known, dict):
-            raise CommandFailed(Exit.USAGE, f"--inputs {file} holds no mapping", "Write `name: value` lines.")
-        given |= known
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise CommandFailed(Exit.USAGE, f"-i {pair}: write -i name=value", "")
-        given[name] = value
-    return given
-
-
-def prepare_file(env: Environment, file: Path, pairs: Sequence[str], inputs: Path | None, run: str | None) -> Any:
-    """Everything checked and planned, nothing started."""
+def prepare_file(
+    env: Environment,
+    file: Path,
+    pairs: list[str] | None = None,
+    inputs: Path | None = None,
+    run: str | None = None,
+    executor: str | None = None,
+) -> Prepared:
+    """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError."""
     from treadle.dsl.validate_inputs import resolve_inputs
 
     from ..submission import new_run_id, prepare
-    from .documents import load_checked
+    from .documents import load_checked, read_inputs
 
     loaded = load_checked(file)
-    return prepare(
-        loaded.spec,
-        resolve_inputs(loaded.spec, read_inputs(pairs, inputs)),
-        run=run or new_run_id(loaded.spec.name),
+    spec = loaded.spec
+    if executor:
+        spec = spec.model_copy(update={"defaults": spec.defaults.model_copy(update={"executor": executor})})
+    prepared = prepare(
+        spec,
+        resolve_inputs(spec, read_inputs(pairs or [], inputs)),
+        run=checked_id(run) if run else new_run_id(spec.name),
         base=loaded.base,
         roots=[loaded.base],
         captured=loaded.captured,
         site=env.plan_site(),
     )
+    _check_executors(prepared)
+    return prepared
 
 
-def submit_prepared(env: Environment, prepared: Any, if_exists: Literal["fail", "use", "terminate"]) -> str:
-    env.ensure_driver()
-    env.with_runs(lambda runs: runs.submit(prepared, if_exists=if_exists))
-    run: str = prepared.submission.run
+def checked_id(run: str) -> str:
+    """The id, when it can be one: it is also the name of a folder, and of a Temporal workflow."""
+    import re
+
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", run):
+        raise UsageError(f"--id {run!r} cannot be a run id", "Use letters, digits, `.`, `_` and `-`; at most 200.")
     return run
+
+
+def _check_executors(prepared: Prepared) -> None:
+    from ..planner.explain import segments
+
+    for segment in segments(prepared.plan.graph):
+        if segment.policy.executor not in EXECUTORS:
+            raise UsageError(
+                f"{segment.stages[-1]}: there is no executor {segment.policy.executor!r} here",
+                f"There are: {', '.join(EXECUTORS)}.",
+            )
+
+
+async def start(
+    env: Environment, runs: Runs, prepared: Prepared, if_exists: IfExists, delay: timedelta | None = None
+) -> str:
+    """Start the run; its id."""
+    started = await runs.submit(prepared, if_exists=if_exists, start_delay=delay)
+    run = prepared.submission.run
+    if not started:
+        complain(f"run {run} was there already")
+    if not env.profile.embedded and not await runs.drivers():
+        complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
+    return run
+
+
+def show_dry_run(prepared: Prepared) -> None:
+    """The plan on stderr, so that scripts may pass --dry-run where they expect a run id."""
+    from .planning import show_plan
+
+    show_plan(prepared.plan, stderr=True)
+    complain(f"would start run {prepared.submission.run}; nothing was started")
 
 
 def submit(
     file: FileArgument,
-    input: InputOption = [],  # noqa: B006
+    input: InputOption = None,
     inputs: InputsOption = None,
     id: IdOption = None,
     if_exists: IfExistsOption = "fail",
+    start_delay: DelayOption = None,
+    executor: ExecutorOption = None,
+    dry_run: DryRunOption = False,
+    watch: bool = typer.Option(False, "--watch", help="Then watch it, as `treadle watch` does."),
     profile: ProfileOption = None,
 ) -> None:
     """Start a run and print its id."""
     with reported():
-        env = Environment(profile)
-        typer.echo(submit_prepared(env, prepare_file(env, file, input, inputs, id), if_exists))
+        _start(
+            file, input, inputs, id, if_exists, start_delay, executor, dry_run, profile, Watching() if watch else None
+        )
 
 
 def run(
     file: FileArgument,
-    input: InputOption = [],  # noqa: B006
+    input: InputOption = None,
     inputs: InputsOption = None,
     id: IdOption = None,
     if_exists: IfExistsOption = "fail",
+    start_delay: DelayOption = None,
+    executor: ExecutorOption = None,
+    dry_run: DryRunOption = False,
+    compact: CompactOption = False,
+    interval: IntervalOption = INTERVAL,
+    timeout: TimeoutOption = None,
+    fail_fast: FailFastOption = False,
+    logs: LogsOption = False,
+    output: WatchOutput = "text",
+    exit_status: ExitStatusOption = True,
     profile: ProfileOption = None,
 ) -> None:
-    """Start a run and watch it to its end."""
-    from .watching import watch_run
-
+    """Start a run and watch it to its end. Ctrl-C leaves it running; Ctrl-C twice cancels it."""
     with reported():
-        env = Environment(profile)
-        name = submit_prepared(env, prepare_file(env, file, input, inputs, id), if_exists)
-        print(f"run {name}", file=sys.stderr)  # noqa: T201
-        watch_run(env, name)
+        how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
+        _start(file, input, inputs, id, if_exists, start_delay, executor, dry_run, profile, how, quiet=True)
 
 
-def resume(
-    run: RunArgument,
-    assume: Annotated[str, typer.Option(help="What happened to attempts of unknown outcome: done or retry.")] = "",
-    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
-    profile: ProfileOption = None,
+def _start(
+    file: Path,
+    pairs: list[str] | None,
+    inputs: Path | None,
+    id: str | None,
+    if_exists: IfExists,
+    start_delay: str | None,
+    executor: str | None,
+    dry_run: bool,
+    profile: str | None,
+    how: Watching | None,
+    quiet: bool = False,
 ) -> None:
-    """Go on with a run: one that failed, was cancelled or timed out, or one whose driver is dead."""
-    from .watching import watch_run
+    env = Environment(profile)
+    delay = timedelta(seconds=duration(start_delay, "--start-delay")) if start_delay else None
+    prepared = prepare_file(env, file, pairs, inputs, id, executor)
+    if dry_run:
+        show_dry_run(prepared)
+        return
+    env.ensure_driver()
 
-    with reported():
-        env = Environment(profile)
-        env.ensure_driver()
-        env.with_runs(lambda runs: runs.resume(run, assume=assume))
-        if not detach:
-            watch_run(env, run)
+    async def work(runs: Runs) -> Exit:
+        name = await start(env, runs, prepared, if_exists, delay)
+        complain(f"run {name}") if quiet else typer.echo(name)
+        return await watch_run(env, runs, name, how) if how else Exit.SUCCESS
+
+    raise typer.Exit(int(env.with_runs(work)))

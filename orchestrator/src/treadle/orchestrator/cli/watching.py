@@ -1,68 +1,300 @@
-"""watch: counts while a run goes on, its result at the end, and the exit code that says how it went."""
+"""watch: a run as it goes on, its result at the end, and the exit code that says how it went."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import typer
 
+from treadle.primitives.errors import UsageError
+
+from . import words
 from .environment import Environment
-from .exits import Exit
+from .exits import Exit, complain, reported
+from .options import (
+    CompactOption,
+    ExitStatusOption,
+    FailFastOption,
+    IntervalOption,
+    LogsOption,
+    ProfileOption,
+    RunArgument,
+    TimeoutOption,
+    WatchOutput,
+)
 
 if TYPE_CHECKING:
     from ..client import RunEnd, Runs, RunView
+    from .picture import StageView
+    from .screens import Screen
 
 INTERVAL = 0.5
+SECOND_CHANCE = 2.0
+"""Seconds after a Ctrl-C in which another one cancels the run."""
+SILENCE = 3.0
+"""Seconds without a driver after which the watcher says so."""
 
 
-def watch_run(env: Environment, run: str) -> None:
-    """Watch to the end; raises typer.Exit with the run's code."""
-    end = env.with_runs(lambda runs: _watch(runs, run))
-    raise typer.Exit(int(show_end(run, end)))
+@dataclass(frozen=True)
+class Watching:
+    """How to watch."""
+
+    compact: bool = False
+    interval: float = INTERVAL
+    timeout: float | None = None
+    fail_fast: bool = False
+    logs: bool = False
+    output: Literal["text", "jsonl"] = "text"
+    exit_status: bool = True
 
 
-async def _watch(runs: Runs, run: str) -> RunEnd:
-    ended = asyncio.ensure_future(runs.end(run))
-    last = ""
-    while True:
-        done, _ = await asyncio.wait([ended], timeout=INTERVAL)
-        if done:
-            return ended.result()
-        line = plain_line(await runs.view(run))
-        if line and line != last:
-            print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr)  # noqa: T201
-            last = line
+def watching(
+    compact: bool,
+    interval: float,
+    timeout: str | None,
+    fail_fast: bool,
+    logs: bool,
+    output: Literal["text", "jsonl"],
+    exit_status: bool,
+) -> Watching:
+    """The options as a command gets them. Raises UsageError."""
+    seconds = duration(timeout, "--timeout") if timeout else None
+    return Watching(compact, interval, seconds, fail_fast, logs, output, exit_status)
 
 
-def plain_line(view: RunView) -> str:
-    """One line of counts for people without a terminal."""
-    parts = []
-    for node in view.nodes:
-        for one in node.progress:
-            retried = f", {one.retried} retried" if one.retried else ""
-            parts.append(f"{one.segment} {one.committed}/{one.partitions}{retried}")
-    return "; ".join(parts)
+def duration(text: str, option: str) -> float:
+    from treadle.dsl.quantities import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", f"Write for example {option} 10m.") from None
 
 
-def show_end(run: str, end: RunEnd) -> Exit:
-    """Outputs on stdout, the reason of a failure on stderr."""
-    if end.state == "succeeded":
-        print(f"run {run} succeeded", file=sys.stderr)  # noqa: T201
-        _print_outputs(end.outputs)
+def watch(
+    run: RunArgument,
+    compact: CompactOption = False,
+    interval: IntervalOption = INTERVAL,
+    timeout: TimeoutOption = None,
+    fail_fast: FailFastOption = False,
+    logs: LogsOption = False,
+    output: WatchOutput = "text",
+    exit_status: ExitStatusOption = True,
+    profile: ProfileOption = None,
+) -> None:
+    """Watch a run to its end. Ctrl-C leaves it running; Ctrl-C twice cancels it."""
+    with reported():
+        env = Environment(profile)
+        how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
+
+        async def work(runs: Runs) -> Exit:
+            return await watch_run(env, runs, await runs.find(run), how)
+
+        raise typer.Exit(int(env.with_runs(work)))
+
+
+async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Exit:
+    """Watch to the end, or to what `how` says; the code of the run."""
+    from ..profile_errors import Unreachable
+
+    watcher = Watcher(env, runs, run, how)
+    try:
+        return await watcher.watch()
+    except Unreachable as error:
+        hint = f"The run itself is safe. Look again: treadle watch {run}; or go on: treadle resume {run}"
+        raise Unreachable(error.message, hint) from error
+    finally:
+        watcher.close()
+
+
+class _Keys:
+    """Ctrl-C, counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._pressed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGINT, self._press)
+
+    def _press(self) -> None:
+        self.count += 1
+        self._pressed.set()
+
+    async def pressed(self) -> None:
+        await self._pressed.wait()
+        self._pressed.clear()
+
+    def close(self) -> None:
+        self._loop.remove_signal_handler(signal.SIGINT)
+
+
+class Watcher:
+    """One watched run. Use once."""
+
+    def __init__(self, env: Environment, runs: Runs, run: str, how: Watching) -> None:
+        from .following import LogFollower
+        from .picture import Painter
+
+        self._env, self._runs, self._run, self._how = env, runs, run, how
+        self._painter = Painter(env.files(run))
+        self._logs = LogFollower(env.files(run)) if how.logs else None
+        self._keys = _Keys()
+        self._screen = _screen(how)
+        self._deadline = time.monotonic() + how.timeout if how.timeout is not None else None
+        self._alone_since: float | None = None
+        self._cancelled = False
+
+    def close(self) -> None:
+        self._screen.close()
+        self._keys.close()
+
+    async def watch(self) -> Exit:
+        await self._runs.view(self._run)
+        ended = asyncio.ensure_future(self._runs.end(self._run))
+        pressed = asyncio.ensure_future(self._keys.pressed())
+        try:
+            while True:
+                wait = self._wait()
+                await asyncio.wait([ended, pressed], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    return await self._ended(ended.result())
+                if pressed.done():
+                    pressed = asyncio.ensure_future(self._keys.pressed())
+                    if (code := await self._interrupted(pressed)) is not None:
+                        return code
+                elif (code := await self._look()) is not None:
+                    return code
+        finally:
+            ended.cancel()
+            pressed.cancel()
+
+    def _wait(self) -> float:
+        if self._deadline is None:
+            return self._how.interval
+        return max(0.0, min(self._how.interval, self._deadline - time.monotonic()))
+
+    async def _look(self) -> Exit | None:
+        """Draw what is to be seen; a code when that is the last of it."""
+        view = await self._runs.view(self._run)
+        stages = await asyncio.to_thread(self._painter.stages, view)
+        self._screen.show(view, stages)
+        await self._show_logs()
+        await self._say_when_alone(view)
+        if self._how.fail_fast and any(stage.failed for stage in stages):
+            return self._failed_early(stages)
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._screen.close()
+            complain(f"run {self._run} still goes on after {words.span(self._how.timeout or 0)}")
+            complain(f"  treadle watch {self._run}")
+            return Exit.TIMEOUT
+        return None
+
+    def _failed_early(self, stages: Sequence[StageView]) -> Exit:
+        self._screen.close()
+        names = ", ".join(stage.node for stage in stages if stage.failed)
+        complain(f"run {self._run}: partitions of {names} failed finally; the run goes on")
+        complain(f"  treadle logs {self._run}; treadle watch {self._run}")
+        return Exit.RUN_FAILED if self._how.exit_status else Exit.SUCCESS
+
+    async def _show_logs(self) -> None:
+        if self._logs is not None:
+            for line in await asyncio.to_thread(self._logs.new_lines):
+                self._screen.note(line)
+
+    async def _say_when_alone(self, view: RunView) -> None:
+        """Once for each time that the driver is gone."""
+        if view.nodes or not view.open or view.state == "paused" or await self._env.drivers(self._runs):
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        if self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since >= SILENCE:
+            self._alone_since = float("inf")
+            self._screen.note(
+                f"no driver is alive, so nothing happens. Start one: {driver_command(self._env, self._run)}"
+            )
+
+    async def _interrupted(self, pressed: asyncio.Future[None]) -> Exit | None:
+        if self._cancelled:
+            return Exit.INTERRUPTED
+        self._screen.close()
+        complain(f"run {self._run} goes on. Watch it again:\n  treadle watch {self._run}")
+        if not sys.stdin.isatty():
+            return Exit.INTERRUPTED
+        complain(f"Ctrl-C again within {SECOND_CHANCE:g} s cancels it.")
+        done, _ = await asyncio.wait([pressed], timeout=SECOND_CHANCE)
+        if not done:
+            return Exit.INTERRUPTED
+        complain(f"cancelling run {self._run}")
+        await self._runs.cancel(self._run, "Ctrl-C")
+        self._cancelled = True
+        self._screen = _screen(self._how)
+        return None
+
+    async def _ended(self, end: RunEnd) -> Exit:
+        view = await self._runs.view(self._run)
+        self._painter.forget()
+        stages = await asyncio.to_thread(self._painter.stages, view, end)
+        self._screen.show(view, stages)
+        await self._show_logs()
+        self._screen.close()
+        code = show_end(self._run, view, end, jsonl=self._how.output == "jsonl")
+        return code if self._how.exit_status else Exit.SUCCESS
+
+
+def driver_command(env: Environment, run: str) -> str:
+    """What starts a driver here."""
+    return f"treadle resume {run}" if env.profile.embedded else "treadle worker"
+
+
+def _screen(how: Watching) -> Screen:
+    from .screens import JsonScreen, LiveScreen, PlainScreen
+
+    if how.output == "jsonl":
+        return JsonScreen()
+    return LiveScreen(how.compact) if sys.stderr.isatty() else PlainScreen(how.compact)
+
+
+def code_of_state(state: str) -> Exit:
+    """The same for a run that is over as for one watched to its end."""
+    if state == "succeeded":
         return Exit.SUCCESS
+    return Exit.CANCELLED if state in ("cancelled", "terminated") else Exit.RUN_FAILED
+
+
+def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Exit:
+    """Outputs on stdout, how it went on stderr."""
+    if jsonl:
+        from .screens import emit
+
+        emit({"type": "end", "run": run, **msgspec.to_builtins(end)})
+    took = f" after {words.span((view.closed - view.started).total_seconds())}" if view.closed else ""
+    complain(f"run {run} {end.state}{took}{reason(end)}")
+    if end.state == "succeeded" and not jsonl:
+        print_outputs(end.outputs)
+    elif end.state != "succeeded":
+        complain(
+            f"  Mend the cause (treadle logs {run}), then: treadle resume {run}"
+            if end.failure
+            else f"  Go on with it: treadle resume {run}"
+        )
+    return code_of_state(end.state)
+
+
+def reason(end: RunEnd) -> str:
     failure = end.failure
-    reason = f": {failure.failure}: {failure.message}" if failure else ""
-    print(f"run {run} {end.state}{reason}", file=sys.stderr)  # noqa: T201
-    if end.state in ("cancelled", "terminated"):
-        return Exit.CANCELLED
-    print(f"  see: treadle logs {run}; mend the cause, then: treadle resume {run}", file=sys.stderr)  # noqa: T201
-    return Exit.RUN_FAILED
+    return f": {failure.failure}: {failure.message}" if failure and failure.message else ""
 
 
-def _print_outputs(outputs: dict[str, Any]) -> None:
+def print_outputs(outputs: dict[str, Any]) -> None:
     if outputs:
         typer.echo(json.dumps(outputs, indent=2, ensure_ascii=False))

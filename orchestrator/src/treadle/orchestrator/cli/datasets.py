@@ -1,0 +1,112 @@
+"""A stage's dataset as JSON lines, decoded with the code of its run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from treadle.primitives.errors import UsageError
+
+from ..plan import DataRef, Plan
+from ..runfiles import LoopResult, Manifest, Submission
+from .following import nodes_of
+
+if TYPE_CHECKING:
+    from treadle.primitives.blocks import Blocks
+    from treadle.primitives.references import Slice
+
+    from ..runfiles import RunFiles
+    from .environment import Environment
+
+
+def records(env: Environment, run: str, stage: str) -> Iterator[str]:
+    """Each record as a line of JSON. Raises UsageError for a stage without data, LookupError for one not done yet."""
+    from treadle.executors.bundle_open import prepare
+    from treadle.primitives.blocks import Blocks
+    from treadle.primitives.host import HostFolder
+
+    files = env.files(run)
+    submission = files.load(Submission, "spec")
+    plan = files.find(Plan, "plan")
+    if plan is None:
+        raise LookupError(f"run {run} has not begun yet")
+    slices = _slices(files, plan, _reference(plan, stage), stage)
+    prepare(files.store, run, submission.bundle, files.key)
+    blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
+    for one in slices:
+        yield from _lines(blocks, one)
+
+
+def _reference(plan: Plan, stage: str) -> DataRef:
+    reference = plan.datasets.get(stage)
+    if reference is not None:
+        return reference
+    nodes = nodes_of(plan, stage)
+    if not nodes:
+        raise UsageError(f"the workflow has no stage {stage}", f"Stages with data: {', '.join(sorted(plan.datasets))}.")
+    where = min(nodes)
+    raise UsageError(
+        f"{stage} leaves no data of its own: it runs within {where}",
+        f"Stages with data: {', '.join(sorted(plan.datasets))}.",
+    )
+
+
+def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
+    from ..scope import Scope, loop_chains, partition_inputs
+
+    def manifest(segment: str) -> Manifest:
+        found = files.manifest(segment)
+        if found is None:
+            raise LookupError(f"{stage} is not complete")
+        return found
+
+    def loop(name: str) -> LoopResult:
+        found = files.find(LoopResult, f"segments/{name}/result")
+        if found is None:
+            raise LookupError(f"{stage} is not complete")
+        return found
+
+    data = Scope(loop_chains(plan.graph)).data(reference, loop)
+    outcomes = [outcome for segment in data.segments for outcome in manifest(segment).outcomes]
+    uri = plan.graph.outputs.get(stage)
+    if uri and outcomes and all(outcome.block is None for outcome in outcomes):
+        raise UsageError(f"{stage} keeps no data in the run", f"It was written to {uri}")
+    inputs = partition_inputs(data, manifest)
+    return [one for partition in inputs for row in partition.inputs for one in row]
+
+
+def _lines(blocks: Blocks, one: Slice) -> Iterator[str]:
+    value = blocks.get(one)
+    if one.kind == "table":
+        for batch in value.to_batches(max_chunksize=1024):
+            yield from (_line(row) for row in batch.to_pylist())
+    elif one.kind == "array":
+        yield from (_line(row) for row in value)
+    else:
+        yield from map(_line, value)
+
+
+def _line(record: Any) -> str:
+    return json.dumps(_jsonable(record), ensure_ascii=False)
+
+
+def _jsonable(value: Any) -> Any:
+    """What JSON cannot hold becomes text: NaN and infinities, dates in ISO 8601, bytes in base64, anything else as Python shows it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(_jsonable(key)): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "tolist"):
+        return _jsonable(value.tolist())
+    return repr(value)

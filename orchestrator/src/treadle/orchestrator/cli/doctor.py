@@ -1,0 +1,203 @@
+"""doctor: whether everything a run needs is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from treadle.primitives.errors import TreadleError
+
+from . import words
+from .environment import Environment
+from .exits import Exit, complain, reported
+from .options import ProfileOption, TextOrJson
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+SHARED_MEMORY_LEAST = 256 << 20
+"""Bytes; Docker gives 64 MiB unless told otherwise."""
+RETENTION_LEAST = 7
+"""Days; a run that is no longer listed cannot be resumed."""
+_PARTS = (
+    "treadle-orchestrator",
+    "treadle-dsl",
+    "treadle-executors",
+    "treadle-primitives",
+    "temporalio",
+    "pyarrow",
+    "numpy",
+)
+
+
+class Check(Struct, frozen=True):
+    """One thing looked at."""
+
+    name: str
+    state: Literal["ok", "warning", "failed"]
+    about: str
+    hint: str = ""
+
+
+def doctor(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
+    """Check Temporal, store, key, shared memory and versions. Starts nothing."""
+    with reported():
+        env = Environment(profile)
+        found: list[Check] = []
+        for check in (_python, _versions, _home, _settings, _temporal, _store, _memory):
+            found += _guarded(check, env)
+        if output == "json":
+            typer.echo(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
+        else:
+            for one in found:
+                _print(one)
+        raise typer.Exit(int(_verdict(found)))
+
+
+def _guarded(check: Callable[[Environment], Iterator[Check]], env: Environment) -> list[Check]:
+    name = check.__name__.strip("_")
+    try:
+        return list(check(env))
+    except TreadleError as error:
+        return [Check(name, "failed", error.message, error.hint)]
+
+
+def _print(check: Check) -> None:
+    color = {"ok": "green", "warning": "yellow", "failed": "red"}[check.state]
+    typer.echo(f"{typer.style(f'{check.state:8}', fg=color)} {check.name:14} {check.about}")
+    if check.hint:
+        typer.echo("\n".join(f"{'':24}{line}" for line in check.hint.splitlines()))
+
+
+def _verdict(found: list[Check]) -> Exit:
+    failed = [one.name for one in found if one.state == "failed"]
+    if not failed:
+        return Exit.SUCCESS
+    complain(f"{words.counted(len(failed), 'check')} failed: {', '.join(failed)}")
+    return Exit.UNREACHABLE if {"temporal", "store"} & set(failed) else Exit.USAGE
+
+
+def _python(_: Environment) -> Iterator[Check]:
+    text = f"{platform.python_version()} at {sys.executable}"
+    old = sys.version_info < (3, 11)
+    yield Check("python", "failed" if old else "ok", text, "treadle needs 3.11 or newer." if old else "")
+
+
+def _versions(_: Environment) -> Iterator[Check]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str] = {}
+    for part in _PARTS:
+        try:
+            found[part] = version(part)
+        except PackageNotFoundError:
+            found[part] = "missing"
+    text = ", ".join(f"{part} {number}" for part, number in found.items())
+    mixed = len({number for part, number in found.items() if part.startswith("treadle")}) > 1
+    hint = "Install one version of all treadle packages." if mixed else ""
+    yield Check("versions", "failed" if mixed else "ok", text, hint)
+
+
+def _home(env: Environment) -> Iterator[Check]:
+    free = shutil.disk_usage(env.home.path).free
+    yield Check("home", "ok", f"{env.home.path}, {words.size(free)} free")
+    if not env.home.key.exists():
+        yield Check("key", "ok", "made at the first submit")
+        return
+    mode = stat.S_IMODE(os.stat(env.home.key).st_mode)
+    assert env.key
+    yield Check("key", "ok", f"{env.home.key}, mode {mode:04o}")
+
+
+def _settings(env: Environment) -> Iterator[Check]:
+    profile = env.profile
+    where = "the embedded Temporal server" if profile.embedded else "a Temporal cluster"
+    name = f"profile {profile.name}" if profile.name else "no profile"
+    yield Check("settings", "ok", f"{name}: {where}, queue {profile.queue}, store {profile.store_url(env.home)}")
+
+
+def _temporal(env: Environment) -> Iterator[Check]:
+    import asyncio
+
+    if env.profile.embedded:
+        from .. import embedded
+        from ..embedded.server import find_program
+
+        program = find_program()
+        found = embedded.status(env.home)
+        if found.server is None:
+            yield Check("temporal", "ok", f"not running; started when it is needed: {program}")
+            return
+        yield Check(
+            "driver", "ok", f"process {found.driver.pid}" if found.driver else "none; started when it is needed"
+        )
+    checks, drivers = asyncio.run(_ask_temporal(env))
+    yield from checks
+    if not env.profile.embedded:
+        state: Literal["ok", "warning"] = "ok" if drivers else "warning"
+        hint = "" if drivers else "Start one: treadle worker"
+        yield Check("drivers", state, f"{drivers} serve the queue {env.profile.queue}", hint)
+
+
+async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
+    from ..client import Runs
+    from ..profile import connect
+
+    client = await connect(env.profile, env.home)
+    days = await _retention(client)
+    drivers = await Runs(client, env.store, env.key, env.profile.queue).drivers()
+    text = f"{client.service_client.config.target_host}, namespace {client.namespace}"
+    if days is None:
+        return [Check("temporal", "ok", text), Check("retention", "warning", "unknown: the key may not ask")], drivers
+    short = days < RETENTION_LEAST
+    hint = f"Closed runs vanish after {days:g} days, and cannot be resumed then." if short else ""
+    return [
+        Check("temporal", "ok", text),
+        Check("retention", "warning" if short else "ok", f"{days:g} days", hint),
+    ], drivers
+
+
+async def _retention(client: Client) -> float | None:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError
+
+    try:
+        request = DescribeNamespaceRequest(namespace=client.namespace)
+        answer = await client.workflow_service.describe_namespace(request)
+    except RPCError:
+        return None
+    return answer.config.workflow_execution_retention_ttl.ToTimedelta().total_seconds() / 86_400
+
+
+def _store(env: Environment) -> Iterator[Check]:
+    """Create-if-absent is what the ledger stands on; a store that says yes twice loses work."""
+    name = f"doctor/{secrets.token_hex(8)}"
+    store = env.store
+    try:
+        first, second = store.create(name, b"probe"), store.create(name, b"again")
+        same = store.get(name) == b"probe"
+    finally:
+        store.delete([name])
+    if not first or second or not same:
+        yield Check("store", "failed", f"{store.url} does not create if absent", "Use a store with conditional writes.")
+    else:
+        yield Check("store", "ok", f"{store.url}: writes, reads, creates only if absent")
+
+
+def _memory(env: Environment) -> Iterator[Check]:
+    root = env.home.host_root.parent.parent
+    free = shutil.disk_usage(root).free
+    small = free < SHARED_MEMORY_LEAST
+    hint = "Larger blocks go to the store. In Docker: --shm-size=2g." if small else ""
+    yield Check("shared memory", "warning" if small else "ok", f"{root}, {words.size(free)} free", hint)

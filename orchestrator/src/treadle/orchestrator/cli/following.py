@@ -1,0 +1,128 @@
+"""What attempts left: their errors, grouped, and what they printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ..attempts import AttemptRecord
+
+if TYPE_CHECKING:
+    from ..plan import Graph, Plan
+    from ..runfiles import RunFiles
+
+SHOWN = 8
+"""Partitions named for each group of errors."""
+
+
+class LogFollower:
+    """Records of a run that were not yet seen. Objects are written once, so a name that was read is done with."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+        self._seen: set[str] = set()
+
+    def new(self) -> list[AttemptRecord]:
+        """Oldest first. Blocking."""
+        import msgspec
+
+        found: list[AttemptRecord] = []
+        for info in self._files.store.list(f"{self._files.prefix}/attempts"):
+            if info.name not in self._seen:
+                self._seen.add(info.name)
+                lines = self._files.store.get(info.name).splitlines()
+                found += [msgspec.json.decode(line, type=AttemptRecord) for line in lines]
+        return sorted(found, key=lambda record: record.time)
+
+    def new_lines(self) -> list[str]:
+        return [line for record in self.new() for line in lines_of(record)]
+
+
+class ErrorGroup(Struct, frozen=True, rename="camel"):
+    """Attempts that failed in the same way."""
+
+    stage: str
+    failure: str
+    error: str
+    message: str
+    count: int
+    final: int
+    """How many of them were the last attempt."""
+    partitions: tuple[int, ...]
+    traceback: str
+    how: str
+
+
+def grouped(records: Iterable[AttemptRecord]) -> list[ErrorGroup]:
+    """Equal errors together, the most frequent first."""
+    groups: dict[tuple[str, str, str, str], list[AttemptRecord]] = {}
+    for record in records:
+        if record.failure:
+            stage = record.stage or record.segment
+            groups.setdefault((stage, record.failure, record.error, record.message), []).append(record)
+    found = [_group(key, members) for key, members in groups.items()]
+    return sorted(found, key=lambda group: -group.count)
+
+
+def _group(key: tuple[str, str, str, str], members: Sequence[AttemptRecord]) -> ErrorGroup:
+    partitions = tuple(sorted({member.partition for member in members}))
+    final = sum(member.final for member in members)
+    return ErrorGroup(*key, len(members), final, partitions, members[-1].traceback, members[-1].how)
+
+
+def group_lines(group: ErrorGroup) -> Iterator[str]:
+    """A group for people: what, how often, where, and one traceback."""
+    named = ", ".join(map(str, group.partitions[:SHOWN])) + (", ..." if len(group.partitions) > SHOWN else "")
+    often = f"{group.count} attempt{'s' if group.count != 1 else ''}, {group.final} final"
+    what = f"{group.error}: {group.message}" if group.error else group.message
+    yield f"{group.stage}: {group.failure}: {what}"
+    yield f"  {often}; partition{'s' if len(group.partitions) != 1 else ''} {named}"
+    if group.traceback:
+        yield from (f"  {line}" for line in group.traceback.rstrip().splitlines())
+    elif group.how:
+        yield f"  determined by: {group.how}"
+
+
+def lines_of(record: AttemptRecord) -> Iterator[str]:
+    """What an attempt printed, then its error, each line with where it comes from."""
+    when = time.strftime("%H:%M:%S", time.localtime(record.time))
+    where = f"{when} {record.segment}[{record.partition}]#{record.attempt}"
+    for line in record.log.splitlines():
+        yield f"{where} {line}"
+    if record.failure:
+        end = "failed finally" if record.final else "failed, will be tried again"
+        what = f"{record.error}: {record.message}" if record.error else record.message
+        yield f"{where} {end}: {record.failure}: {what}"
+
+
+def chosen(
+    records: Iterable[AttemptRecord], segments: set[str] | None, stage: str, partition: int | None, attempt: int | None
+) -> list[AttemptRecord]:
+    """Those of a stage, partition and attempt; None: all."""
+    return [
+        record
+        for record in records
+        if (segments is None or record.stage == stage or record.segment.rpartition("/")[2] in segments)
+        and (partition is None or record.partition == partition)
+        and (attempt is None or record.attempt == attempt)
+    ]
+
+
+def nodes_of(plan: Plan, stage: str) -> set[str]:
+    """Nodes at any depth in which a stage runs; empty: there is no such stage."""
+    return set(_nodes(plan.graph, stage))
+
+
+def _nodes(graph: Graph, stage: str) -> Iterator[str]:
+    from ..plan import Loop
+
+    for node in graph.nodes:
+        if stage in (*node.stages, node.id):
+            yield node.id
+            if isinstance(node, Loop):
+                yield from (inner.id for inner in node.body.nodes)
+        if isinstance(node, Loop):
+            yield from _nodes(node.body, stage)

@@ -1,0 +1,60 @@
+"""schema and init: what one needs to write a workflow."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from .exits import complain, reported
+
+
+def schema() -> None:
+    """The JSON Schema of workflow documents, for editors."""
+    with reported():
+        from treadle.dsl.schema import published
+
+        typer.echo(published(), nl=False)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to; made when it is not there.")] = Path("."),
+    template: Annotated[
+        Literal["wordcount", "etl"], typer.Option("--template", "-t", help="What to begin with.")
+    ] = "wordcount",
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+) -> None:
+    """Write a workflow that runs, its functions, some data, and the schema for your editor."""
+    with reported():
+        from treadle.dsl.schema import FILE, published
+
+        made = {
+            f"data/{name}" if name.startswith("data_") else name: text for name, text in _skeleton(template).items()
+        }
+        made = {name.replace("data/data_", "data/"): text for name, text in made.items()}
+        made[FILE] = published()
+        there = [name for name in made if name != FILE and (folder / name).exists()]
+        if there and not force:
+            raise UsageError(f"{folder / there[0]} is there already", "Choose another folder, or --force.")
+        _write(folder, made)
+        complain(f"made {', '.join(sorted(made))} in {folder}")
+        complain(f"  treadle run {folder / f'{template}.yaml'}")
+
+
+def _skeleton(template: str) -> dict[str, str]:
+    folder = files(__package__) / "skeletons" / template
+    return {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.is_file()}
+
+
+def _write(folder: Path, made: dict[str, str]) -> None:
+    try:
+        for name, text in made.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}", "Choose another folder.") from error

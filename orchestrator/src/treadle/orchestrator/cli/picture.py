@@ -1,0 +1,221 @@
+"""How far a run is, stage by stage: from its plan, manifests and ledgers, and the heartbeats of a driver if one lives.
+
+A run without a driver gives the same picture as one with, only without what is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.primitives.errors import MissingError
+
+from ..history import replay
+from ..ledger import Iterated, read
+from ..plan import Barrier, Loop, Node, Plan, Segment
+from ..runfiles import LoopResult, Manifest, RunFiles
+from ..segment import Progress
+from ..views import NodeView, RunEnd, RunView
+
+NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
+
+
+class StageView(Struct, frozen=True, rename="camel"):
+    """One node of the plan: the stages that run together, and how far they are."""
+
+    node: str
+    stages: tuple[str, ...]
+    kind: Literal["segment", "loop", "barrier"]
+    state: NodeState
+    partitions: int = 0
+    """0: not known yet."""
+    committed: int = 0
+    failed: int = 0
+    """Partitions that failed finally in this resumption."""
+    retried: int = 0
+    running: int = 0
+    rows: int = 0
+    bytes: int = 0
+    failed_items: int = 0
+    iteration: str = ""
+    """Of a loop: `lloyd 3/50`."""
+    inner: tuple[Progress, ...] = ()
+    """Segments under way inside of a loop."""
+    attempt: int = 1
+    """Of the activity; above 1: a driver was lost."""
+
+
+class Painter:
+    """Reads the store as little as it must: what is closed stays as it is."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+        self._plan: Plan | None = None
+        self._closed: dict[str, StageView] = {}
+
+    @property
+    def plan(self) -> Plan | None:
+        """None until the run has been opened by a driver."""
+        if self._plan is None:
+            self._plan = self._files.find(Plan, "plan")
+        return self._plan
+
+    def forget(self) -> None:
+        """A repair may have opened again what was closed."""
+        self._closed.clear()
+
+    def stages(self, view: RunView, end: RunEnd | None = None) -> list[StageView]:
+        """Every top node in the order of the plan. Blocking."""
+        if self.plan is None:
+            return []
+        beats = {beat.node: beat for beat in view.nodes}
+        skipped = set(end.skipped) if end else set()
+        failed = end.failure.node if end and end.failure else ""
+        found: dict[str, StageView] = {}
+        for node in self.plan.graph.nodes:
+            found[node.id] = self._stage(node, beats.get(node.id), found, skipped, failed, view.open)
+        return list(found.values())
+
+    def _stage(
+        self,
+        node: Node,
+        beat: NodeView | None,
+        found: dict[str, StageView],
+        skipped: set[str],
+        failed: str,
+        is_open: bool,
+    ) -> StageView:
+        if beat is not None:
+            self._closed.pop(node.id, None)
+            return _from_beat(node, beat)
+        if node.id in skipped:
+            return _bare(node, "skipped")
+        if node.id not in self._closed:
+            closed = _closed(self._files, node, found)
+            if closed is None:
+                return self._unfinished(node, found, failed, is_open)
+            self._closed[node.id] = closed
+        return self._closed[node.id]
+
+    def _unfinished(self, node: Node, found: dict[str, StageView], failed: str, is_open: bool) -> StageView:
+        ready = all(found[need].state in ("done", "skipped") for need in (*node.data, *node.after) if need in found)
+        if not ready or isinstance(node, Barrier):
+            return _bare(node, "waiting")
+        known = _from_ledger(self._files, node)
+        if node.id == failed:
+            return _with_state(known, "failed")
+        touched = known.committed or known.failed or known.iteration
+        return _with_state(known, "waiting" if is_open or not touched else "stopped")
+
+
+def _with_state(view: StageView, state: NodeState) -> StageView:
+    from msgspec.structs import replace
+
+    return replace(view, state=state)
+
+
+def _kind(node: Node) -> Literal["segment", "loop", "barrier"]:
+    return "loop" if isinstance(node, Loop) else "barrier" if isinstance(node, Barrier) else "segment"
+
+
+def _bare(node: Node, state: NodeState) -> StageView:
+    partitions = node.partitions if isinstance(node, Segment) else 0
+    return StageView(node.id, node.stages, _kind(node), state, partitions)
+
+
+def _from_beat(node: Node, beat: NodeView) -> StageView:
+    if isinstance(node, Loop):
+        return StageView(
+            node.id,
+            node.stages,
+            "loop",
+            "running",
+            iteration=beat.iteration,
+            inner=beat.progress,
+            attempt=beat.attempt,
+        )
+    if not beat.progress:
+        return _with_state(_bare(node, "running"), "running")
+    one = beat.progress[0]
+    return StageView(
+        node.id,
+        node.stages,
+        _kind(node),
+        "running",
+        one.partitions,
+        one.committed,
+        one.failed,
+        one.retried,
+        one.running,
+        bytes=one.size,
+        attempt=beat.attempt,
+    )
+
+
+def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageView | None:
+    if isinstance(node, Barrier):
+        needs = [found[need] for need in node.data if need in found]
+        if any(need.state != "done" for need in needs):
+            return None
+        partitions = sum(need.partitions for need in needs)
+        return StageView(node.id, node.stages, "barrier", "done", partitions, partitions)
+    done: Manifest | LoopResult | None
+    done = files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else files.manifest(node.id)
+    if done is None:
+        return None
+    summary = done.summary
+    count = len(done.outcomes) if isinstance(done, Manifest) else 0
+    iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, Loop) else ""
+    return StageView(
+        node.id,
+        node.stages,
+        _kind(node),
+        "done",
+        summary.partitions,
+        count,
+        rows=summary.rows,
+        bytes=summary.size,
+        failed_items=summary.failed_items,
+        iteration=f"{node.id} {iterations}" if iterations else "",
+    )
+
+
+def _from_ledger(files: RunFiles, node: Node) -> StageView:
+    """What was committed before the run stopped."""
+    try:
+        records = read(files.store, files.segment(node.id), files.key)
+    except MissingError:
+        records = []
+    if isinstance(node, Loop):
+        done = [record for record in records if isinstance(record, Iterated) and record.loop == node.id]
+        text = f"{node.id} {max(record.iteration for record in done)}/{node.max_iterations}" if done else ""
+        return StageView(node.id, node.stages, "loop", "waiting", iteration=text)
+    history = replay(records, node.id)
+    outcomes = history.committed.values()
+    return StageView(
+        node.id,
+        node.stages,
+        "segment",
+        "waiting",
+        history.expected or (node.partitions if isinstance(node, Segment) else 0),
+        len(history.committed),
+        len(_finally_failed(records, node.id, set(history.committed))),
+        rows=sum(outcome.rows for outcome in outcomes),
+        bytes=sum((o.block.size if o.block else 0) + (o.part.size if o.part else 0) for o in outcomes),
+    )
+
+
+def _finally_failed(records: Iterable[object], segment: str, committed: set[int]) -> set[int]:
+    from ..ledger import Epoch, Failed
+
+    failed: set[int] = set()
+    resumption = 0
+    for record in records:
+        if isinstance(record, Epoch) and record.resumption > resumption:
+            resumption = record.resumption
+            failed.clear()
+        elif isinstance(record, Failed) and record.segment == segment and record.final:
+            failed.add(record.partition)
+    return failed - committed

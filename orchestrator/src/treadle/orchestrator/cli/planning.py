@@ -1,0 +1,109 @@
+"""validate and plan: everything that can be known before a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from . import words
+from .environment import Environment
+from .exits import Exit, complain, reported
+from .options import FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
+
+if TYPE_CHECKING:
+    from treadle.dsl.diagnostics import Diagnostic
+
+    from ..plan import Plan
+    from ..planner.explain import NodeView
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Workflows.", metavar="FILE...")],
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+    format: Annotated[
+        Literal["text", "json", "sarif", "github"], typer.Option("--format", help="Of the findings.")
+    ] = "text",
+    no_import: Annotated[bool, typer.Option("--no-import", help="Do not import the functions.")] = False,
+) -> None:
+    """Check documents without running anything: keys, types, references, expressions, functions."""
+    with reported():
+        from treadle.dsl.diagnostics_formats import format_diagnostics
+
+        found: list[Diagnostic] = []
+        for file in files:
+            mine, source = _check(file, functions=not no_import)
+            found += mine
+            if format == "text" and mine:
+                typer.echo(format_diagnostics(mine, "text", source), nl=False)
+        if format != "text":
+            typer.echo(format_diagnostics(found, format), nl=False)
+        raise typer.Exit(int(_verdict(found, len(files), strict)))
+
+
+def _check(file: Path, *, functions: bool) -> tuple[list[Diagnostic], str]:
+    from .documents import findings, read_document
+
+    document, _ = read_document(file)
+    return findings(document, file.absolute().parent, functions=functions), document.source
+
+
+def _verdict(found: list[Diagnostic], files: int, strict: bool) -> Exit:
+    errors = sum(one.severity == "error" for one in found)
+    warnings = len(found) - errors
+    if not found:
+        complain(f"{words.counted(files, 'document')} valid")
+    else:
+        complain(f"{words.counted(errors, 'error')}, {words.counted(warnings, 'warning')}")
+    return Exit.INVALID_DOCUMENT if errors or (strict and warnings) else Exit.SUCCESS
+
+
+def plan(
+    file: FileArgument,
+    input: InputOption = None,
+    inputs: InputsOption = None,
+    graph: Annotated[Literal["mermaid", "dot"] | None, typer.Option("--graph", help="Print the graph only.")] = None,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """What a run would do and why: segments, partitions, where data goes. Starts nothing."""
+    with reported():
+        from ..planner import explain
+        from .starting import prepare_file
+
+        made = prepare_file(Environment(profile), file, input, inputs).plan
+        if graph:
+            typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
+        elif output == "json":
+            typer.echo(json.dumps(explain.as_json(made), indent=2, ensure_ascii=False))
+        else:
+            show_plan(made)
+
+
+def show_plan(plan: Plan, *, stderr: bool = False) -> None:
+    """A paragraph for each node."""
+    from ..planner.explain import explain
+
+    lines = [line for view in explain(plan) for line in _paragraph(view)]
+    if plan.inexact:
+        lines.append("two runs may differ, because of:")
+        lines += [f"  {reason}" for reason in plan.inexact]
+    print("\n".join(lines), file=sys.stderr if stderr else sys.stdout)
+
+
+def _paragraph(view: NodeView) -> list[str]:
+    margin = "  " * view.depth
+    count = words.counted(view.partitions, "partition") if view.partitions else ""
+    if view.kind == "segment" and not view.partitions:
+        count = "partitions: known when its input is"
+    reads = f"reads {view.reads}" if view.reads else ""
+    about = ", ".join(filter(None, [view.kind if view.kind != "segment" else "", count, reads]))
+    lines = [f"{margin}{view.node}  {about}"]
+    lines += [f"{margin}  {what}" for what in view.does]
+    lines += [f"{margin}  when {view.when}"] if view.when else []
+    lines += [f"{margin}  writes {view.writes}"] if view.writes else []
+    lines += [f"{margin}  runs on {view.executor}"] if view.executor not in ("", "local") else []
+    return [*lines, *(f"{margin}  - {reason}" for reason in view.reasons), ""]

@@ -1,0 +1,157 @@
+"""logs and result: what attempts said, and what a run left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from .environment import Environment
+from .exits import CommandFailed, Exit, complain, reported
+from .options import ProfileOption, RunArgument, StageOption, TextOrJson
+from .watching import code_of_state, print_outputs, reason
+
+if TYPE_CHECKING:
+    from ..client import Runs
+    from ..views import RunView
+
+FOLLOW = 0.5
+"""Seconds between two looks."""
+
+
+def logs(
+    run: RunArgument,
+    stage: StageOption = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None,
+    attempt: Annotated[int | None, typer.Option("--attempt", "-a", min=1, help="Only this attempt.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")] = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Errors of attempts, equal ones together, then what attempts printed. Needs no driver."""
+    with reported():
+        env = Environment(profile)
+
+        async def work(runs: Runs) -> Exit:
+            name = await runs.find(run)
+            await runs.submission(name)
+            select = _selection(env, name, stage, partition, attempt)
+            if follow:
+                await _follow(runs, name, select, output)
+            else:
+                _print_logs(select.read(), output)
+            return Exit.SUCCESS
+
+        env.with_runs(work)
+
+
+class _selection:
+    """The records that were asked for."""
+
+    def __init__(
+        self, env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
+    ) -> None:
+        from ..plan import Plan
+        from .following import LogFollower, nodes_of
+
+        files = env.files(run)
+        self._follower: LogFollower = LogFollower(files)
+        self._stage, self._partition, self._attempt = stage or "", partition, attempt
+        plan = files.find(Plan, "plan") if stage else None
+        self._segments = nodes_of(plan, stage) if plan and stage else None
+        if plan and stage and not self._segments:
+            raise UsageError(f"run {run} has no stage {stage}", f"See: treadle show {run}")
+
+    def read(self) -> list[Any]:
+        from .following import chosen
+
+        return chosen(self._follower.new(), self._segments, self._stage, self._partition, self._attempt)
+
+
+def _print_logs(records: list[Any], output: str) -> None:
+    from .following import group_lines, grouped, lines_of
+
+    if output == "json":
+        for record in records:
+            typer.echo(msgspec.json.encode(record))
+        return
+    groups = grouped(records)
+    for group in groups:
+        typer.echo("\n".join(group_lines(group)) + "\n")
+    printed = [line for record in records if record.log for line in lines_of(record)]
+    for line in printed:
+        typer.echo(line)
+    if not groups and not printed:
+        complain("no attempt failed or printed anything")
+
+
+async def _follow(runs: Runs, run: str, select: _selection, output: str) -> None:
+    import asyncio
+
+    from .following import lines_of
+
+    while True:
+        is_open = (await runs.view(run)).open
+        for record in await asyncio.to_thread(select.read):
+            lines = [msgspec.json.encode(record).decode()] if output == "json" else lines_of(record)
+            for line in lines:
+                typer.echo(line)
+        if not is_open:
+            return
+        await asyncio.sleep(FOLLOW)
+
+
+def result(
+    run: RunArgument,
+    stage: StageOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Records of --stage, at most.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")] = False,
+    profile: ProfileOption = None,
+) -> None:
+    """The outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
+    with reported():
+        env = Environment(profile)
+        if limit is not None and stage is None:
+            raise UsageError("--limit counts records of a stage", "Name it: --stage S.")
+
+        async def work(runs: Runs) -> Exit:
+            name = await runs.find(run)
+            view = await runs.view(name)
+            if wait and view.open:
+                await runs.end(name)
+                view = await runs.view(name)
+            if stage is not None:
+                _print_records(env, name, stage, limit, view)
+                return Exit.SUCCESS
+            return await _print_result(runs, name, view)
+
+        raise typer.Exit(int(env.with_runs(work)))
+
+
+async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
+    if view.open:
+        raise CommandFailed(Exit.USAGE, f"run {run} is still {view.state}", "Wait for it: --wait.")
+    end = await runs.end(run)
+    if end.state == "succeeded":
+        print_outputs(end.outputs)
+        if not end.outputs:
+            complain("the workflow declares no outputs; --stage S shows the data of a stage")
+    else:
+        complain(f"run {run} {end.state}{reason(end)}")
+    return code_of_state(end.state)
+
+
+def _print_records(env: Environment, run: str, stage: str, limit: int | None, view: RunView) -> None:
+    from .datasets import records
+
+    try:
+        for count, record in enumerate(records(env, run, stage), 1):
+            typer.echo(record)
+            if count == limit:
+                return
+    except LookupError as error:
+        hint = "Wait for it: --wait." if view.open else f"See: treadle show {run}"
+        raise CommandFailed(Exit.USAGE, str(error.args[0]), hint) from None

@@ -1,0 +1,162 @@
+"""resume: go on with a run from what it has committed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from . import words
+from .environment import Environment
+from .exits import CommandFailed, Exit, complain, reported
+from .options import (
+    CompactOption,
+    ExitStatusOption,
+    FailFastOption,
+    InputOption,
+    InputsOption,
+    IntervalOption,
+    LogsOption,
+    ProfileOption,
+    RunArgument,
+    TimeoutOption,
+    WatchOutput,
+)
+from .watching import INTERVAL, Watching, print_outputs, watch_run, watching
+
+if TYPE_CHECKING:
+    from ..client import Runs
+    from ..views import RunView
+    from .picture import StageView
+
+AssumeOption = Annotated[
+    Literal["done", "retry"] | None,
+    typer.Option(help="What happened to attempts of `idempotent: false` stages whose outcome is unknown."),
+]
+
+
+def resume(
+    run: RunArgument,
+    assume: AssumeOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Refuse unless this workflow and its code are the run's own.")
+    ] = None,
+    input: InputOption = None,
+    inputs: InputsOption = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what is kept and what runs again; do nothing.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
+    compact: CompactOption = False,
+    interval: IntervalOption = INTERVAL,
+    timeout: TimeoutOption = None,
+    fail_fast: FailFastOption = False,
+    logs: LogsOption = False,
+    output: WatchOutput = "text",
+    exit_status: ExitStatusOption = True,
+    profile: ProfileOption = None,
+) -> None:
+    """Go on with a run that failed, was cancelled or timed out, or whose driver is dead. What is committed is kept.
+
+    A run always goes on with the workflow and the code it was submitted with; changed files change new runs only.
+    """
+    with reported():
+        env = Environment(profile)
+        how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
+        if not explain:
+            env.ensure_driver()
+
+        async def work(runs: Runs) -> Exit:
+            name = await runs.find(run)
+            if file is not None or input or inputs:
+                await _check_same(env, runs, name, file, input, inputs)
+            if explain:
+                return await _explain(env, runs, name)
+            return await _resume(env, runs, name, assume or "", None if detach else how)
+
+        raise typer.Exit(int(env.with_runs(work)))
+
+
+async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watching | None) -> Exit:
+    view = await runs.view(run)
+    if view.state == "succeeded":
+        complain(f"run {run} has succeeded already; there is nothing to go on with")
+        print_outputs((await runs.end(run)).outputs)
+        return Exit.SUCCESS
+    if await runs.resume(run, assume=assume):
+        complain(
+            f"run {run} goes on (resumption {view.resumption + 1}) with the workflow and code it was submitted with"
+        )
+    else:
+        if assume:
+            raise CommandFailed(Exit.USAGE, f"run {run} is {view.state}", "--assume is for a run that has ended.")
+        complain(f"run {run} is {view.state}{'' if view.state == 'running' else ': treadle unpause ' + run}")
+    if not env.profile.embedded and not await runs.drivers():
+        complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
+    return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
+
+
+async def _check_same(
+    env: Environment,
+    runs: Runs,
+    run: str,
+    file: Path | None,
+    pairs: list[str] | None,
+    inputs: Path | None,
+) -> None:
+    """Raises RunConflict, naming what changed."""
+    from ..client import RunConflict
+    from ..submission import same_workflow
+    from .starting import prepare_file
+
+    if file is None:
+        raise CommandFailed(Exit.USAGE, "inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
+    known = await runs.submission(run)
+    given = pairs or [f"{name}={_text(value)}" for name, value in known.inputs.items() if value is not None]
+    prepared = prepare_file(env, file, given, inputs, run)
+    difference = same_workflow(known, prepared.submission)
+    if difference:
+        raise RunConflict(
+            f"run {run} was submitted with other things: {difference} changed since",
+            "Without --file it goes on with its own workflow and code; for the changed ones start a new run.",
+        )
+
+
+def _text(value: object) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+async def _explain(env: Environment, runs: Runs, run: str) -> Exit:
+    from .picture import Painter
+
+    view = await runs.view(run)
+    painter = Painter(env.files(run))
+    end = None if view.open else await runs.end(run)
+    stages = painter.stages(view, end)
+    if not stages:
+        typer.echo("nothing was done yet: everything runs")
+    for stage in stages:
+        typer.echo(_fate(stage, view))
+    return Exit.SUCCESS
+
+
+def _fate(stage: StageView, view: RunView) -> str:
+    from .screens import label, volume
+
+    name = label(stage)
+    about = f" ({volume(stage)})" if volume(stage) else ""
+    if stage.state == "done":
+        return f"{name}: kept{about}"
+    if stage.state == "skipped":
+        return f"{name}: was skipped; its condition is judged again"
+    if stage.kind == "loop" and stage.iteration:
+        return f"{name}: goes on after iteration {stage.iteration.rpartition(' ')[2].partition('/')[0]}"
+    if stage.state == "running" and view.open:
+        return f"{name}: runs now, {stage.committed} of {stage.partitions} committed"
+    if stage.committed:
+        rest = words.counted(stage.partitions - stage.committed, "partition")
+        return f"{name}: {stage.committed} of {stage.partitions} partitions kept{about}, {rest} to run"
+    return f"{name}: runs" + (f", {words.counted(stage.partitions, 'partition')}" if stage.partitions else "")

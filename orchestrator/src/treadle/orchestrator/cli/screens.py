@@ -1,0 +1,206 @@
+"""What a watched run looks like: a live table on a terminal, plain lines elsewhere, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from . import words
+from .exits import complain
+from .picture import StageView
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ..segment import Progress
+    from ..views import RunView
+
+BAR = 16
+"""Characters."""
+_MARKS = {
+    "waiting": ("·", "dim"),
+    "running": ("●", "cyan"),
+    "stopped": ("■", "yellow"),
+    "failed": ("✗", "red"),
+    "done": ("✓", "green"),
+    "skipped": ("-", "dim"),
+}
+
+
+class Screen(Protocol):
+    def show(self, view: RunView, stages: Sequence[StageView]) -> None:
+        """The run as it is now."""
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
+    def close(self) -> None:
+        """Leave the terminal as it should be."""
+
+
+def label(stage: StageView) -> str:
+    """`tokenize, group`; with the role where a stage needs several segments: `sorted (cuts)`."""
+    role = stage.node.removeprefix(f"{stage.stages[-1]}.") if stage.stages else stage.node
+    names = ", ".join(stage.stages) or stage.node
+    return f"{names} ({role})" if role != stage.node else names
+
+
+def counts(stage: StageView) -> str:
+    """`3/8`, or what there is to say of a node without partitions."""
+    if stage.kind == "loop":
+        return stage.iteration.rpartition(" ")[2]
+    if stage.kind == "barrier" or not stage.partitions:
+        return ""
+    return f"{stage.committed}/{stage.partitions}"
+
+
+def troubles(stage: StageView) -> str:
+    parts = [f"{stage.failed} failed" if stage.failed else "", f"{stage.retried} retried" if stage.retried else ""]
+    parts.append(f"{words.counted(stage.failed_items, 'record')} failed" if stage.failed_items else "")
+    parts.append(f"attempt {stage.attempt} of its driver" if stage.attempt > 1 else "")
+    return ", ".join(filter(None, parts))
+
+
+def volume(stage: StageView) -> str:
+    rows = words.counted(stage.rows, "row") if stage.rows else ""
+    return ", ".join(filter(None, [rows, words.size(stage.bytes) if stage.bytes else ""]))
+
+
+class Pace:
+    """How long a stage still needs, from how fast it went since it was first seen."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[float, int]] = {}
+
+    def left(self, stage: StageView, now: float) -> float | None:
+        """Seconds; None while nobody can know."""
+        since, before = self._first.setdefault(stage.node, (now, stage.committed))
+        done = stage.committed - before
+        if stage.state != "running" or done <= 0 or now <= since:
+            return None
+        return (stage.partitions - stage.committed) * (now - since) / done
+
+
+class PlainScreen:
+    """A line whenever something changed."""
+
+    def __init__(self, compact: bool) -> None:
+        self._compact = compact
+        self._last: dict[str, str] = {}
+
+    def show(self, view: RunView, stages: Sequence[StageView]) -> None:  # noqa: ARG002
+        for stage in stages:
+            line = plain_line(stage)
+            finished = self._compact and stage.state != "running"
+            if line and line != self._last.get(stage.node) and not finished:
+                self.note(line)
+            self._last[stage.node] = line
+
+    def note(self, text: str) -> None:
+        complain(f"{time.strftime('%H:%M:%S')} {text}")
+
+    def close(self) -> None:
+        return
+
+
+def plain_line(stage: StageView) -> str:
+    """One line for a stage under way or over; empty for one that waits."""
+    if stage.state == "waiting" and not stage.committed:
+        return ""
+    inner = "; ".join(f"{one.segment} {one.committed}/{one.partitions}" for one in stage.inner)
+    about = [counts(stage), inner, volume(stage), troubles(stage)]
+    return f"{label(stage)}: {stage.state} {', '.join(filter(None, about))}".rstrip()
+
+
+class JsonScreen:
+    """One JSON object a line on stdout: `progress` when something changed; `note`; the watcher adds `end`."""
+
+    def __init__(self) -> None:
+        self._last: Any = None
+
+    def show(self, view: RunView, stages: Sequence[StageView]) -> None:
+        now = {"run": view.run, "state": view.state, "stages": msgspec.to_builtins(list(stages))}
+        if now != self._last:
+            self._last = now
+            emit({"type": "progress", **now})
+
+    def note(self, text: str) -> None:
+        complain(text)
+
+    def close(self) -> None:
+        return
+
+
+def emit(event: dict[str, Any]) -> None:
+    """A line of JSON on stdout."""
+    sys.stdout.write(json.dumps({"time": round(time.time(), 3), **event}, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+class LiveScreen:
+    """A table that is drawn over itself."""
+
+    def __init__(self, compact: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._compact = compact
+        self._pace = Pace()
+        self._console = Console(stderr=True, highlight=False)
+        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        self._live.start()
+
+    def show(self, view: RunView, stages: Sequence[StageView]) -> None:
+        self._live.update(picture(view, stages, self._pace, time.time(), self._compact))
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def picture(
+    view: RunView, stages: Sequence[StageView], pace: Pace, now: float, compact: bool = False
+) -> RenderableType:
+    """The run as a table; `now` in seconds since the epoch."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    until = view.closed.timestamp() if view.closed else now
+    again = f", resumption {view.resumption}" if view.resumption > 1 else ""
+    waits = f", starts {words.moment(view.due)}" if view.due else f", {words.span(until - view.started.timestamp())}"
+    head = Text.assemble((view.run, "bold"), f"  {view.state}{waits}{again}")
+    table = Table.grid(padding=(0, 2))
+    for stage in stages:
+        if compact and stage.state != "running":
+            continue
+        table.add_row(*_row(stage, pace.left(stage, now)))
+        for one in stage.inner:
+            table.add_row("", f"  {one.segment}", _bar(one), f"{one.committed}/{one.partitions}", words.size(one.size))
+    return Group(head, table)
+
+
+def _row(stage: StageView, left: float | None) -> list[Any]:
+    from rich.text import Text
+
+    mark, style = _MARKS[stage.state]
+    waits = f"about {words.span(left)} left" if left is not None else ""
+    about = ", ".join(filter(None, [volume(stage), waits]))
+    name = Text(label(stage), style if stage.state in ("waiting", "skipped") else "")
+    return [Text(mark, style), name, _bar(stage), counts(stage), about, Text(troubles(stage), "yellow")]
+
+
+def _bar(stage: StageView | Progress) -> Any:
+    from rich.text import Text
+
+    if not stage.partitions or getattr(stage, "kind", "segment") == "barrier":
+        return ""
+    full = BAR * stage.committed // stage.partitions
+    return Text.assemble(("━" * full, "green"), ("━" * (BAR - full), "dim"))

@@ -1,0 +1,200 @@
+"""show and list: what a run has done and left, what runs there are."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from . import words
+from .environment import Environment
+from .exits import complain, reported
+from .options import ProfileOption, RunArgument, TextOrJson
+from .watching import driver_command, duration
+
+if TYPE_CHECKING:
+    from ..client import Runs
+    from ..views import RunEnd, RunView
+    from .following import ErrorGroup
+    from .picture import StageView
+
+STATUSES = ("running", "succeeded", "failed", "cancelled", "terminated", "timed-out")
+
+
+def show(
+    run: RunArgument,
+    output: Annotated[
+        Literal["text", "wide", "json", "yaml"],
+        typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="wide: with reasons and places."),
+    ] = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """The state of a run: its stages, its failures, and where its outputs are. Needs no driver."""
+    with reported():
+        env = Environment(profile)
+
+        async def work(runs: Runs) -> dict[str, Any]:
+            return await describe(env, runs, await runs.find(run))
+
+        about = env.with_runs(work)
+        if output == "json":
+            typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        elif output == "yaml":
+            import yaml
+
+            typer.echo(yaml.safe_dump(about, sort_keys=False, allow_unicode=True), nl=False)
+        else:
+            _print_run(about, env, wide=output == "wide")
+
+
+async def describe(env: Environment, runs: Runs, run: str) -> dict[str, Any]:
+    """Everything that `show` knows, as JSON. The keys are stable."""
+    from .following import LogFollower, grouped
+    from .picture import Painter
+
+    view = await runs.view(run)
+    end = None if view.open else await runs.end(run)
+    painter = Painter(env.files(run))
+    stages = painter.stages(view, end)
+    drivers = await env.drivers(runs)
+    errors = grouped(LogFollower(env.files(run)).new())
+    written = painter.plan.graph.outputs if painter.plan else {}
+    return {**_about(view, end), "drivers": drivers, **_details(stages, errors, written)}
+
+
+def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
+    return {
+        "run": view.run,
+        "workflow": view.workflow,
+        "state": view.state,
+        "resumption": view.resumption,
+        "started": words.stamp(view.started),
+        "due": words.stamp(view.due),
+        "closed": words.stamp(view.closed),
+        "historyEvents": view.history_events,
+        "outputs": end.outputs if end else None,
+        "failure": msgspec.to_builtins(end.failure) if end and end.failure else None,
+    }
+
+
+def _details(stages: list[StageView], errors: list[ErrorGroup], written: dict[str, str]) -> dict[str, Any]:
+    return {
+        "stages": msgspec.to_builtins(stages),
+        "written": dict(written),
+        "errors": msgspec.to_builtins(errors),
+    }
+
+
+def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
+    from .picture import StageView
+
+    stages = [msgspec.convert(stage, StageView) for stage in about["stages"]]
+    lines = [*_head(about, env), *_stage_lines(stages, wide), *_error_lines(about, wide)]
+    if about["written"]:
+        lines += ["", *(f"{stage} writes to {uri}" for stage, uri in about["written"].items())]
+    if about["outputs"]:
+        lines += ["", "outputs", json.dumps(about["outputs"], indent=2, ensure_ascii=False)]
+    typer.echo("\n".join(lines))
+
+
+def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
+    from .screens import counts, label, troubles, volume
+
+    if not stages:
+        return []
+    rows = [["stage", "state", "partitions", "data", "", "node" if wide else ""]]
+    for stage in stages:
+        node = stage.node if wide else ""
+        rows.append([label(stage), stage.state, counts(stage), volume(stage), troubles(stage), node])
+    return ["", *words.columns(rows)]
+
+
+def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
+    from .following import ErrorGroup, group_lines
+
+    errors = [msgspec.convert(group, ErrorGroup) for group in about["errors"]]
+    if not errors:
+        return []
+    shown = [line for group in errors for line in list(group_lines(group))[: None if wide else 2]]
+    return ["", "errors" if wide else f"errors (with tracebacks: treadle logs {about['run']})", *shown]
+
+
+def _head(about: dict[str, Any], env: Environment) -> list[str]:
+    started = datetime.fromisoformat(about["started"])
+    closed = datetime.fromisoformat(about["closed"]) if about["closed"] else None
+    took = (closed or datetime.now(UTC)) - started
+    again = f", resumption {about['resumption']}" if about["resumption"] > 1 else ""
+    failure = about["failure"]
+    why = f": {failure['failure']}: {failure['message']}" if failure else ""
+    lines = [f"run       {about['run']}", f"workflow  {about['workflow']}", f"state     {about['state']}{why}"]
+    lines.append(f"started   {words.moment(started)} ({words.span(took.total_seconds())}{again})")
+    if about["due"]:
+        lines[-1] = f"starts    {words.moment(datetime.fromisoformat(about['due']))}"
+    if about["state"] in ("running", "paused") and not about["drivers"]:
+        lines.append(f"driver    none is alive; start one: {driver_command(env, about['run'])}")
+    return lines
+
+
+def list_(
+    status: Annotated[
+        list[str] | None, typer.Option("--status", metavar="|".join(STATUSES), help="Repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="A duration back (2h) or a date (2026-01-31).")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to show.")] = 50,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Runs, newest first."""
+    with reported():
+        env = Environment(profile)
+        states: Any = tuple(map(_status, status or ()))
+        start = _moment(since) if since else None
+
+        async def work(runs: Runs) -> list[RunView]:
+            return [view async for view in runs.list_runs(limit, states=states, since=start)]
+
+        found = env.with_runs(work)
+        if output == "json":
+            typer.echo(json.dumps([_listed(view) for view in found], indent=2, ensure_ascii=False))
+        elif found:
+            _print_list(found)
+        else:
+            complain("no such run" if status or since else "there is no run yet. Start one: treadle run FILE")
+
+
+def _listed(view: RunView) -> dict[str, Any]:
+    return {key: value for key, value in _about(view, None).items() if key not in ("outputs", "failure")}
+
+
+def _print_list(found: list[RunView]) -> None:
+    rows = [["run", "workflow", "state", "started", "took"]]
+    now = datetime.now(UTC)
+    for view in found:
+        state = "delayed" if view.due else view.state
+        took = "" if view.due else words.span(((view.closed or now) - view.started).total_seconds())
+        rows.append([view.run, view.workflow, state, words.moment(view.due or view.started), took])
+    typer.echo("\n".join(words.columns(rows)))
+
+
+def _status(name: str) -> str:
+    if name not in STATUSES:
+        raise UsageError(f"--status {name}: there is no such status", f"There are: {', '.join(STATUSES)}.")
+    return name.replace("-", " ")
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        pass
+    try:
+        return datetime.now(UTC) - timedelta(seconds=duration(text, "--since"))
+    except UsageError:
+        raise UsageError(f"--since {text}: neither a duration nor a date", "Write 2h, 7d, or 2026-01-31.") from None

@@ -1,0 +1,104 @@
+"""cancel, terminate, pause, unpause, limit: what people ask of a run under way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .environment import Environment
+from .exits import CommandFailed, Exit, complain, reported
+from .options import ProfileOption, ReasonOption, RunArgument, YesOption
+
+if TYPE_CHECKING:
+    from ..client import Runs
+
+Ask = Callable[["Runs", str], Awaitable[None]]
+
+
+def cancel(run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None) -> None:
+    """Stop a run in good order: attempts end, what is committed stays. `treadle resume` goes on with it."""
+    with reported():
+        env = Environment(profile)
+        env.ensure_driver()
+
+        async def ask(runs: Runs, name: str) -> None:
+            _confirm(f"cancel run {name}?", yes)
+            await runs.cancel(name, reason)
+            complain(f"run {name} is asked to stop; see: treadle watch {name}")
+
+        _steer(env, run, ask)
+
+
+def terminate(
+    run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
+) -> None:
+    """End a run at once, without asking it and without a driver. `treadle resume` goes on with it."""
+    with reported():
+        env = Environment(profile)
+
+        async def ask(runs: Runs, name: str) -> None:
+            _confirm(f"terminate run {name}?", yes)
+            await runs.terminate(name, reason)
+            complain(f"run {name} is terminated")
+
+        _steer(env, run, ask)
+
+
+def pause(run: RunArgument, profile: ProfileOption = None) -> None:
+    """Start nothing more; attempts under way may end. `treadle unpause` goes on."""
+    _update(run, profile, "pause", (), "is paused; go on with: treadle unpause {run}")
+
+
+def unpause(run: RunArgument, profile: ProfileOption = None) -> None:
+    """Go on with a paused run."""
+    _update(run, profile, "unpause", (), "goes on; see: treadle watch {run}")
+
+
+def limit(
+    run: RunArgument,
+    stage: Annotated[str, typer.Argument(help="A stage of the run.", metavar="STAGE")],
+    tasks: Annotated[int, typer.Argument(min=1, help="Tasks of it at once.", metavar="N")],
+    profile: ProfileOption = None,
+) -> None:
+    """Let a stage run so many tasks at once from now on."""
+    _update(run, profile, "setConcurrency", (stage, tasks), f"runs at most {tasks} tasks of {stage} at once")
+
+
+def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:
+    with reported():
+        env = Environment(profile)
+        env.ensure_driver()
+
+        async def ask(runs: Runs, found: str) -> None:
+            await runs.update(found, name, *arguments)
+            complain(f"run {found} {said.format(run=found)}")
+
+        _steer(env, run, ask)
+
+
+def _steer(env: Environment, run: str, ask: Ask) -> None:
+    """Do it to an open run; one that is over is refused, since what was asked cannot happen."""
+
+    async def work(runs: Runs) -> None:
+        name = await runs.find(run)
+        view = await runs.view(name)
+        if not view.open:
+            raise CommandFailed(Exit.USAGE, f"run {name} is over: it {_ended(view.state)}", f"See: treadle show {name}")
+        await ask(runs, name)
+
+    env.with_runs(work)
+
+
+def _ended(state: str) -> str:
+    return state if state in ("succeeded", "failed", "timed out") else f"was {state}"
+
+
+def _confirm(question: str, yes: bool) -> None:
+    """Only a terminal is asked."""
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not typer.confirm(question, err=True):
+        raise CommandFailed(Exit.USAGE, "nothing was done")

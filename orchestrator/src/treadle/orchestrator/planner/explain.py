@@ -1,0 +1,236 @@
+"""What a person sees of a plan: every segment, what runs in it, where its data goes, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from treadle.executors.program import (
+    By,
+    Cut,
+    Cuts,
+    Discard,
+    MapPartition,
+    MapRecords,
+    Op,
+    Reduce,
+    Sample,
+    Scatter,
+    Sort,
+    Tail,
+    ToBroadcast,
+)
+from treadle.primitives.errors import InternalError
+
+from ..plan import (
+    AllFeed,
+    DataRef,
+    Feed,
+    FilesFeed,
+    Graph,
+    GroupFeed,
+    ItemsFeed,
+    Loop,
+    LoopData,
+    NarrowFeed,
+    Node,
+    NodeData,
+    Plan,
+    RangeFeed,
+    Segment,
+)
+
+
+class NodeView(Struct, frozen=True, rename="camel"):
+    """One node of the plan in words."""
+
+    node: str
+    kind: Literal["segment", "barrier", "loop"]
+    stages: tuple[str, ...]
+    """Stages that run in it, fused where there are several."""
+    depth: int
+    """Loops around it."""
+    reads: str
+    does: tuple[str, ...]
+    partitions: int
+    """0: known when its input is."""
+    place: str
+    """Where blocks larger than a few KiB go: `host`, `store`, or empty when there are none."""
+    estimate: int
+    """Bytes; a guess."""
+    writes: str
+    """URI, or empty."""
+    after: tuple[str, ...]
+    """Nodes it waits for."""
+    when: str
+    executor: str
+    reasons: tuple[str, ...]
+
+
+def explain(plan: Plan) -> list[NodeView]:
+    """Every node, those of a loop's body after the loop."""
+    return list(_views(plan.graph, 0))
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The explanation for programs. The keys are stable."""
+    return {"nodes": msgspec.to_builtins(explain(plan)), "inexact": list(plan.inexact), "outputs": plan.outputs}
+
+
+def segments(graph: Graph) -> Iterator[Segment]:
+    """Every segment at every depth."""
+    for node in graph.nodes:
+        if isinstance(node, Segment):
+            yield node
+        elif isinstance(node, Loop):
+            yield from segments(node.body)
+
+
+def mermaid(plan: Plan) -> str:
+    """A flowchart in Mermaid's language."""
+    lines = ["flowchart TD"]
+    for view in explain(plan):
+        lines.append(f'  {_name(view.node)}["{_caption(view, "<br/>")}"]')
+    lines += [f"  {_name(source)} --> {_name(target)}" for source, target in _edges(plan.graph)]
+    return "\n".join(lines) + "\n"
+
+
+def dot(plan: Plan) -> str:
+    """A graph in Graphviz's language."""
+    lines = ["digraph plan {", "  node [shape=box]"]
+    for view in explain(plan):
+        lines.append(f'  "{view.node}" [label="{_caption(view, chr(92) + "n")}"]')
+    lines += [f'  "{source}" -> "{target}"' for source, target in _edges(plan.graph)]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+# -- nodes ----------
+
+
+def _views(graph: Graph, depth: int) -> Iterator[NodeView]:
+    for node in graph.nodes:
+        yield _view(node, depth)
+        if isinstance(node, Loop):
+            yield from _views(node.body, depth + 1)
+
+
+def _view(node: Node, depth: int) -> NodeView:
+    after = tuple(sorted({*node.data, *node.after}))
+    if isinstance(node, Segment):
+        return NodeView(
+            node.id,
+            "segment",
+            node.stages,
+            depth,
+            _reads(node.feed),
+            (*map(_op, node.ops), *_tail(node.tail)),
+            node.partitions,
+            "" if isinstance(node.tail, Discard) else node.put,
+            node.estimate,
+            node.output.part.uri if node.output else "",
+            after,
+            node.when,
+            node.policy.executor,
+            node.reasons,
+        )
+    does = _loop(node) if isinstance(node, Loop) else ("wait for the input",)
+    kind: Literal["loop", "barrier"] = "loop" if isinstance(node, Loop) else "barrier"
+    return NodeView(node.id, kind, node.stages, depth, "", does, 0, "", 0, "", after, node.when, "", node.reasons)
+
+
+def _loop(node: Loop) -> tuple[str, ...]:
+    until = f" until {node.until}" if node.until else ""
+    return (f"repeat{until}, at most {node.max_iterations} times",)
+
+
+def _reads(feed: Feed) -> str:
+    match feed:
+        case FilesFeed(splits):
+            count = len({split.uri for split in splits})
+            return f"{count} file{'s' if count != 1 else ''}"
+        case ItemsFeed(items):
+            return f"{len(items)} items"
+        case RangeFeed(count):
+            return f"range of {count}"
+        case NarrowFeed(data):
+            return _data(data)
+        case AllFeed(data):
+            return f"all of {_data(data)}"
+        case GroupFeed(data, fan_in):
+            return f"{_data(data)}, {fan_in} at a time"
+    raise InternalError(f"unknown feed {feed!r}")
+
+
+def _data(ref: DataRef) -> str:
+    match ref:
+        case NodeData(nodes):
+            return ", ".join(nodes)
+        case LoopData(loop, name):
+            return f"{loop}.state.{name}"
+    return f"state.{ref.name}"
+
+
+def _op(op: Op) -> str:
+    match op:
+        case MapRecords():
+            return f"{op.stage}: {op.call.function} for each record"
+        case MapPartition():
+            return f"{op.stage}: {op.call.function} for each partition"
+        case Sort():
+            return f"{op.stage}: sort by {_by(op.by)}"
+        case Reduce():
+            function = op.uses.function if op.uses else op.combine
+            finish = f", then {op.finish.function}" if op.finish else ""
+            return f"{op.stage}: {function} per {op.per}{finish}"
+        case ToBroadcast():
+            return f"{op.stage}: make one value for every reader"
+        case Sample():
+            return f"{op.stage}: sample {_by(op.by)}"
+        case Cuts():
+            return f"{op.stage}: choose range boundaries"
+    raise InternalError(f"unknown operation {op!r}")
+
+
+def _by(by: By) -> str:
+    return "key" if by.first else by.function or ", ".join(by.columns)
+
+
+def _tail(tail: Tail) -> tuple[str, ...]:
+    match tail:
+        case Scatter():
+            how = "range" if tail.boundaries is not None else "hash"
+            count = f"{tail.partitions} partitions" if tail.partitions else "as many partitions as its input has"
+            combine = f", combine {tail.combine}" if tail.combine else ""
+            return (f"{tail.stage}: scatter by {_by(tail.by)} to {count} ({how}{combine})",)
+        case Cut():
+            limits = [
+                f"{tail.max_items} records" if tail.max_items else "",
+                f"{tail.max_bytes} bytes" if tail.max_bytes else "",
+            ]
+            return (f"cut into chunks of at most {' and '.join(filter(None, limits))}",)
+    return ()
+
+
+# -- graphs ----------
+
+
+def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
+    known = {node.id for node in graph.nodes}
+    for node in graph.nodes:
+        yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))
+        if isinstance(node, Loop):
+            inner = {one.id for one in node.body.nodes}
+            yield from ((node.id, one.id) for one in node.body.nodes if not inner & {*one.data, *one.after})
+            yield from _edges(node.body)
+
+
+def _caption(view: NodeView, newline: str) -> str:
+    count = f"{view.partitions} partitions" if view.partitions else view.kind
+    return newline.join([", ".join(view.stages) or view.node, count]).replace('"', "'")
+
+
+def _name(node: str) -> str:
+    return node.replace(".", "_")
