@@ -46,11 +46,12 @@ def sort(op: Sort, flow: Flow, attempt: Attempt) -> Flow:
 
 def take(kind: Kind, value: Any, positions: Any) -> Any:
     """The records at the positions, in that order."""
-    return [value[index] for index in positions] if kind == "objects" else value.take(positions, **_rows(kind))
+    if kind == "objects":
+        return [value[index] for index in positions]
+    import numpy as np
 
-
-def _rows(kind: Kind) -> dict[str, int]:
-    return {"axis": 0} if kind == "array" else {}
+    rows = np.asarray(positions, dtype=np.int64)  # an empty list alone would not say that it holds integers
+    return value.take(rows, axis=0) if kind == "array" else value.take(rows)
 
 
 def to_broadcast(op: ToBroadcast, flow: Flow, _attempt: Attempt) -> Flow:

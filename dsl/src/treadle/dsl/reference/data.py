@@ -62,11 +62,10 @@ def take(partition: Partition, positions: Sequence[int]) -> Partition:
     """The records at the positions, in that order."""
     if partition.kind == "objects":
         return Partition("objects", [partition.value[position] for position in positions])
-    if partition.kind == "table":
-        return Partition("table", partition.value.take(list(positions)))
     import numpy
 
-    return Partition("array", partition.value[numpy.array(positions, dtype=int)])
+    rows = numpy.array(positions, dtype=numpy.int64)
+    return Partition(partition.kind, partition.value.take(rows) if partition.kind == "table" else partition.value[rows])
 
 
 def gather(partitions: Sequence[Partition]) -> Partition:
