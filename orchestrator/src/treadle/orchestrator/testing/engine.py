@@ -110,7 +110,7 @@ class Engine:
         return EngineResult(
             run=run.id,
             datasets=self._datasets(run, skipped),
-            metrics={stage: dict(about["metrics"]) for stage, about in known.items() if about["metrics"]},
+            metrics={stage: dict(about["metrics"]) for stage, about in known.items() if about and about["metrics"]},
             outputs=render(run.plan.outputs, scheduler.env),
             skipped=skipped,
         )
@@ -123,7 +123,7 @@ class Engine:
             if data is None or data.form == "scattered":
                 continue
             inputs = partition_inputs(data, run.manifest)
-            if any(row for one in inputs for row in one.inputs):
-                slices = [row[0] for one in inputs for row in one.inputs if row]
-                found[stage] = [(one.kind, blocks.get(one)) for one in slices]
+            slices = [row[0] if row else None for one in inputs for row in one.inputs]
+            if any(slices):
+                found[stage] = [(one.kind, blocks.get(one)) if one else ("objects", []) for one in slices]
         return found
