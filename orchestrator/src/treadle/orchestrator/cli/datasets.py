@@ -94,7 +94,7 @@ def _line(record: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """What JSON cannot hold becomes text: NaN and infinities, dates in ISO 8601, bytes in base64, anything else as Python shows it."""
+    """What JSON cannot hold becomes text: NaN, dates in ISO 8601, bytes in base64, anything else as Python shows it."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):

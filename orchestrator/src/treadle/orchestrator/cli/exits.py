@@ -54,8 +54,12 @@ def code_of(error: TreadleError) -> Exit:
     for kind in type(error).__mro__:
         if kind.__name__ in _BY_NAME:
             return _BY_NAME[kind.__name__]
-    if isinstance(error, StoreError | MissingError | CorruptError):
+    if isinstance(error, StoreError):
         return Exit.UNREACHABLE
+    if isinstance(error, MissingError):
+        return Exit.NOT_FOUND
+    if isinstance(error, CorruptError):
+        return Exit.RUN_FAILED
     return Exit.USAGE
 
 

@@ -39,6 +39,7 @@ def worker(
 dev = typer.Typer(
     help="The embedded default: a Temporal server and a driver on this machine, shared by all your commands.",
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 

@@ -228,7 +228,7 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
 
 
 def _caption(view: NodeView, newline: str) -> str:
-    count = f"{view.partitions} partitions" if view.partitions else view.kind
+    count = f"{view.partitions} partition{'s' * (view.partitions != 1)}" if view.partitions else view.kind
     return newline.join([", ".join(view.stages) or view.node, count]).replace('"', "'")
 
 

@@ -1,0 +1,157 @@
+"""Mistakes that can be known before a run: what the command line says, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from orchestrator.commands import Terminal, session
+
+GOLDEN = Path(__file__).parent / "golden"
+HEAD = "apiVersion: treadle/v1\nname: bad\n"
+STAGE = 'a: {type: map, input: {items: ["x"]}, uses: "functions:upper"}'
+
+FUNCTIONS = """
+def upper(text):
+    return text.upper()
+
+def two(a, b):
+    return a
+
+def until(value):
+    return value
+"""
+
+DOCUMENTS = {
+    "unknown_key": f"stages:\n  {STAGE[:-1]}, retires: {{maximumAttempts: 2}}}}\n",
+    "duplicate_key": f"stages:\n  {STAGE}\n  {STAGE}\n",
+    "wrong_type": "stages:\n  a: {type: map, input: {items: word}, uses: functions:upper}\n",
+    "cycle": "stages:\n  a: {type: map, input: b, uses: functions:upper}\n"
+    "  b: {type: map, input: a, uses: functions:upper}\n",
+    "missing_function": "stages:\n  a: {type: map, input: {items: [1]}, uses: functions:uper}\n",
+    "unimportable_function": "stages:\n  a: {type: map, input: {items: [1]}, uses: broken:f}\n",
+    "wrong_arity": "stages:\n  a: {type: map, input: {items: [1]}, uses: functions:two}\n",
+    "unbounded_loop": "stages:\n  l:\n    type: loop\n    state: {n: 0}\n    until: state.n > 3\n    stages:\n"
+    "      a: {type: map, input: {items: [1]}, uses: functions:until}\n    next: {n: '${{ state.n + 1 }}'}\n",
+}
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
+    """A folder with functions; nothing is ever started here."""
+    root = tmp_path_factory.mktemp("documents")
+    work = root / "work"
+    work.mkdir()
+    (work / "functions.py").write_text(FUNCTIONS)
+    (work / "broken.py").write_text("import no_such_package_at_all\n\ndef f(x):\n    return x\n")
+    for name, text in DOCUMENTS.items():
+        (work / f"{name}.yaml").write_text(HEAD + text)
+    (work / "good.yaml").write_text(HEAD + f"stages:\n  {STAGE}\n")
+    return Terminal(work, root / "home")
+
+
+def check_golden(name: str, text: str) -> None:
+    """UPDATE_GOLDEN=1 writes the sessions anew; read the difference before committing it."""
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_mistake_in_a_document_has_its_message_and_code_3(terminal: Terminal, name: str) -> None:
+    validated, ran = terminal.run("validate", f"{name}.yaml"), terminal.run("run", f"{name}.yaml")
+    assert (validated.code, ran.code) == (3, 3)
+    assert "Traceback" not in validated.err + ran.err
+    check_golden(name, session(terminal, validated, ran))
+
+
+def test_nothing_was_started_by_all_these_commands(terminal: Terminal) -> None:
+    terminal.run("run", "good.yaml", "--dry-run")
+    assert "none" in terminal.run("dev", "status").out
+    assert not list((terminal.home / "store").rglob("*"))
+
+
+def test_dry_run_prints_the_plan_on_stderr_and_nothing_on_stdout(terminal: Terminal) -> None:
+    done = terminal.run("submit", "good.yaml", "--dry-run", "--id", "dry")
+    assert (done.code, done.out) == (0, "")
+    assert "would start run dry; nothing was started" in done.err
+
+
+def test_no_import_leaves_functions_alone(terminal: Terminal) -> None:
+    assert terminal.run("validate", "missing_function.yaml", "--no-import").code == 0
+
+
+def test_lint_is_validate(terminal: Terminal) -> None:
+    assert terminal.run("lint", "unknown_key.yaml").out == terminal.run("validate", "unknown_key.yaml").out
+
+
+def test_several_files_give_one_list_and_the_worst_code(terminal: Terminal) -> None:
+    done = terminal.run("validate", "good.yaml", "cycle.yaml", "unknown_key.yaml", "--format", "json")
+    assert done.code == 3
+    assert {one["file"] for one in json.loads(done.out)} == {"cycle.yaml", "unknown_key.yaml"}
+
+
+def test_sarif_and_github_forms_are_made(terminal: Terminal) -> None:
+    sarif = json.loads(terminal.run("validate", "cycle.yaml", "--format", "sarif").out)
+    assert sarif["runs"][0]["results"]
+    assert terminal.run("validate", "cycle.yaml", "--format", "github").out.startswith("::error file=cycle.yaml")
+
+
+def test_strict_counts_warnings(terminal: Terminal) -> None:
+    text = HEAD + f"inputs: {{unused: {{type: integer, default: 1}}}}\nstages:\n  {STAGE}\n"
+    (terminal.folder / "warned.yaml").write_text(text)
+    assert terminal.run("validate", "warned.yaml").code == 0
+    assert terminal.run("validate", "warned.yaml", "--strict").code == 3
+
+
+def test_plan_names_segments_and_reasons(terminal: Terminal) -> None:
+    found = json.loads(terminal.run("plan", "good.yaml", "-o", "json").out)
+    assert [node["node"] for node in found["nodes"]] == ["a"]
+    assert found["nodes"][0]["reasons"]
+    assert terminal.run("plan", "good.yaml", "--graph", "mermaid").out.startswith("flowchart TD")
+    assert terminal.run("plan", "good.yaml", "--graph", "dot").out.startswith("digraph")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "good.yaml", "-i", "x"], "-i x gives no value"),
+        (["run", "good.yaml", "-i", "x=1"], "no input 'x'"),
+        (["run", "good.yaml", "--id", "a/b"], "cannot be a run id"),
+        (["run", "good.yaml", "--timeout", "5"], "a duration needs a unit"),
+        (["run", "good.yaml", "--executor", "moon"], "no executor 'moon'"),
+        (["run", "good.yaml", "--profile", "none"], "none"),
+        (["run", "good.yaml", "--inputs", "absent.yaml"], "absent.yaml"),
+        (["list", "--since", "yesterday"], "neither a duration nor a date"),
+        (["list", "--status", "lost"], "no such status"),
+        (["no-such-verb"], "No such command"),
+    ],
+)
+def test_usage_error_has_a_message_and_code_2(terminal: Terminal, arguments: list[str], said: str) -> None:
+    done = terminal.run(*arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_options_are_read_from_the_environment(terminal: Terminal) -> None:
+    done = terminal.run("run", "good.yaml", TREADLE_RUN_DRY_RUN="1", TREADLE_RUN_ID="from-environment")
+    assert "would start run from-environment" in done.err
+
+
+def test_schema_is_the_one_that_editors_read(terminal: Terminal) -> None:
+    assert json.loads(terminal.run("schema").out)["title"] == "treadle workflow"
+
+
+@pytest.mark.parametrize("template", ["wordcount", "etl"])
+def test_skeleton_is_valid_and_nothing_is_overwritten(terminal: Terminal, template: str) -> None:
+    folder = terminal.folder / f"new-{template}"
+    assert terminal.run("init", folder, "--template", template).code == 0
+    assert (folder / f"{template}.yaml").read_text().startswith("# yaml-language-server: $schema=")
+    assert terminal.run("validate", folder / f"{template}.yaml", "--strict").code == 0
+    assert terminal.run("plan", folder / f"{template}.yaml").code == 0
+    assert terminal.run("init", folder, "--template", template).code == 2
+    assert terminal.run("init", folder, "--template", template, "--force").code == 0
