@@ -113,12 +113,20 @@ class Sandbox:
         down(self.home)
 
 
-def unexcused(log: Log, kills: list[float]) -> list[str]:
-    """Tasks that ran twice although the first attempt had ended well before every kill in between."""
-    found = []
-    for (stage, partition), attempts in log.attempts().items():
-        for first, second in itertools.pairwise(attempts):
-            between = [kill for kill in kills if first.started <= kill <= second.started]
-            if not any(first.ended is None or first.ended > kill - LATE for kill in between):
-                found.append(f"{stage}[{partition}]: {first} then {second}")
-    return found
+def unexcused(log: Log, moments: list[tuple[float, float]]) -> list[str]:
+    """Tasks that ran twice although no moment explains it.
+
+    A moment (from, to) is a time of death or stalling; it excuses an attempt that began before its end and that had
+    not ended LATE before its beginning.
+    """
+    return [
+        f"{stage}[{partition}]: {first} then {second}"
+        for (stage, partition), attempts in log.attempts().items()
+        for first, second in itertools.pairwise(attempts)
+        if not any(_cut_off(first, second, *moment) for moment in moments)
+    ]
+
+
+def _cut_off(first: Attempt, second: Attempt, begin: float, end: float) -> bool:
+    in_between = first.started <= end and begin <= second.started
+    return in_between and (first.ended is None or first.ended > begin - LATE)

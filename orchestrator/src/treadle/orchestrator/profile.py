@@ -201,7 +201,7 @@ def _sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
 
     try:
         # Named explicitly, the default profile would have to be in a file; unnamed, variables are enough.
-        return ClientConfigProfile.load(None if name == SDK_DEFAULT else name, override_env_vars=environ)
+        return ClientConfigProfile.load(None if name == SDK_DEFAULT else name, override_env_vars=dict(environ))
     except RuntimeError as error:
         raise UsageError(
             f"Temporal's own configuration is refused: {error}", "Mend TEMPORAL_* or temporal.toml."
