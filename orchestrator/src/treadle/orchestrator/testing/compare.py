@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +136,3 @@ def _floats(one: float, other: float) -> bool:
     if math.isnan(one) or math.isnan(other):
         return math.isnan(one) and math.isnan(other)
     return one == other and math.copysign(1, one) == math.copysign(1, other)
-
-
-def explain(found: Sequence[str]) -> str:
-    return "\n".join(found)

@@ -12,8 +12,18 @@ from .stages import Stage, some_input
 
 
 def shuffle_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
-    references, shape = _inputs(draws, place)
-    stage: Stage = {"type": "shuffle", "input": references, "by": _by(draws, shape)}
+    references, shape = _inputs(draws, place, *some_input(draws, place))
+    return _shuffle(draws, place, references, shape, _by(draws, shape))
+
+
+def by_key_stage(draws: Draws, place: Place, pairs: str) -> tuple[Stage, Shape]:
+    """A shuffle of these pairs, and perhaps of others."""
+    references, shape = _inputs(draws, place, pairs, place.datasets[pairs])
+    return _shuffle(draws, place, references, shape, "key" if shape.keyed else _by(draws, shape))
+
+
+def _shuffle(draws: Draws, place: Place, references: Any, shape: Shape, by: Any) -> tuple[Stage, Shape]:
+    stage: Stage = {"type": "shuffle", "input": references, "by": by}
     if draws.maybe() or shape.dynamic:
         stage["partitions"] = draws.number(1, 5)
     if draws.maybe():
@@ -26,11 +36,10 @@ def shuffle_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
     return stage, Shape(shape.kind, shape.records, grouped)
 
 
-def _inputs(draws: Draws, place: Place) -> tuple[Any, Shape]:
-    """One input, or several of one kind."""
-    name, shape = some_input(draws, place)
-    alike = [other for other, its in place.with_kind(shape.kind) if other != name and its.kind == shape.kind]
-    if not (isinstance(name, str) and alike and draws.maybe()):
+def _inputs(draws: Draws, place: Place, name: Any, shape: Shape) -> tuple[Any, Shape]:
+    """This input alone, or with others of its kind."""
+    alike = [other for other, its in place.with_kind(shape.kind) if other != name]
+    if not (isinstance(name, str) and alike and draws.number(0, 2) == 2):
         return name, replace(shape, dynamic=False)
     chosen = [name, draws.pick(alike)]
     more = [other for other in alike if other not in chosen]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,20 +48,21 @@ class Harness:
         """The result of a coroutine that runs on the harness's loop; cancelled after `seconds`."""
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
 
-    def local(self, slots: int, host_root: Path | None) -> LocalExecutor:
-        """A started local executor."""
+    def local(self, slots: int, host_root: Path | None, **environment: str) -> LocalExecutor:
+        """A started local executor; `environment` is added to that of its workers."""
         executor = LocalExecutor(
             run_key=lambda run: trust.run_key(self.key, run),
             slots=slots,
             memory=1 << 30,
             host_root=None if host_root is None else str(host_root),
-            environment=self._environment,
+            environment={**self._environment, **environment},
         )
         self.wait(executor.start())
         self._executors.append(executor)
         return executor
 
     def isolated(self, slots: int) -> IsolatedExecutor:
+        """An executor whose attempts are processes of their own."""
         executor = IsolatedExecutor(key_file=str(self.folder / "key"), slots=slots, environment=self._environment)
         self.wait(executor.start())
         self._executors.append(executor)
@@ -88,6 +89,3 @@ class Harness:
 
     def run(self, engine: Engine, case: Case, base: Path, run: str) -> EngineResult | EngineFailure:
         return self.submit(engine, case, base, run) or self.result(engine, run)
-
-    def call(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return self.wait(function())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from .draws import Draws
-from .exchanges import cuts_stages, shuffle_stage
+from .exchanges import by_key_stage, cuts_stages, shuffle_stage
 from .shapes import Place, Shape
 from .stages import (
     METRICS,
@@ -17,6 +17,8 @@ from .stages import (
     broadcast_stage,
     exported,
     map_stage,
+    pairs_stage,
+    per_key_stage,
     reduce_stage,
     some_input,
 )
@@ -28,7 +30,20 @@ _MAKERS = {
     "broadcast": broadcast_stage,
     "barrier": barrier_stage,
 }
-_TYPES = ["map", "map", "reduce", "shuffle", "shuffle", "broadcast", "barrier", "loop", "cuts"]
+_TYPES = [
+    "map",
+    "map",
+    "keyed",
+    "reduce",
+    "shuffle",
+    "keyed",
+    "broadcast",
+    "barrier",
+    "reduce",
+    "loop",
+    "keyed",
+    "cuts",
+]
 DEPTH = 2
 
 
@@ -42,6 +57,8 @@ def add_stages(draws: Draws, place: Place, count: int) -> dict[str, Stage]:
             stages |= made
             place.cuts.append((name, size))
             place.broadcasts.append(name)
+        elif kind == "keyed":
+            _keyed(draws, place, stages)
         elif kind == "loop" and len(place.loops) < DEPTH:
             _loop(draws, place, stages)
         elif kind == "barrier" and not any("." not in name for name in place.datasets):
@@ -52,8 +69,19 @@ def add_stages(draws: Draws, place: Place, count: int) -> dict[str, Stage]:
 
 
 def _plain(draws: Draws, place: Place, stages: dict[str, Stage], kind: str) -> None:
+    _add(draws, place, stages, kind, *_MAKERS[kind](draws, place))
+
+
+def _keyed(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
+    """The three stages of a map-reduce."""
+    pairs = _add(draws, place, stages, "map", *pairs_stage(draws, place))
+    groups = _add(draws, place, stages, "shuffle", *by_key_stage(draws, place, pairs))
+    _add(draws, place, stages, "reduce", *per_key_stage(draws, place, groups))
+
+
+def _add(draws: Draws, place: Place, stages: dict[str, Stage], kind: str, stage: Stage, shape: Shape) -> str:
+    """With what any stage may have; returns its name."""
     name = draws.name(kind)
-    stage, shape = _MAKERS[kind](draws, place)
     shape = replace(shape, dynamic=_is_dynamic(stage, place))
     add_order(draws, place, stage)
     if not place.loops and kind not in ("broadcast", "barrier"):
@@ -66,6 +94,7 @@ def _plain(draws: Draws, place: Place, stages: dict[str, Stage], kind: str) -> N
     metrics = stage.get("metrics", {})
     place.numbers += [f"stages.{name}.metrics.{metric}" for metric in metrics]
     place.siblings.append(name)
+    return name
 
 
 def _is_dynamic(stage: Stage, place: Place) -> bool:

@@ -77,6 +77,13 @@ def map_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
     return stage, result
 
 
+def pairs_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+    """A map to pairs, for a shuffle by key."""
+    given, _ = some_input(draws, place)
+    name = draws.pick(["to_pair", "to_skewed_pair", "to_list_pair"])
+    return {"type": "map", "input": given, "uses": draws.function(name)}, _PER_RECORD[name]
+
+
 def _value(draws: Draws, place: Place) -> Any:
     if place.numbers:
         return {"deep": [f"${{{{ {draws.pick(place.numbers)} }}}}", "and ${{ run.startTime == '' }}"]}
@@ -133,7 +140,7 @@ def _batch(draws: Draws, stage: Stage) -> None:
 def reduce_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
     grouped = [name for name, shape in place.datasets.items() if shape.grouped]
     if grouped and draws.number(0, 2):
-        return _per_key(draws, place, draws.pick(list(reversed(grouped))))
+        return per_key_stage(draws, place, draws.pick(list(reversed(grouped))))
     given, _ = some_input(draws, place)
     per = draws.pick(["all", "all", "partition"])
     stage: Stage = {"type": "reduce", "input": given, "per": per}
@@ -173,7 +180,8 @@ def _fold(draws: Draws, place: Place, stage: Stage) -> None:
         stage["finish"] = draws.function(finish)
 
 
-def _per_key(draws: Draws, place: Place, given: str) -> tuple[Stage, Shape]:
+def per_key_stage(draws: Draws, place: Place, given: str) -> tuple[Stage, Shape]:
+    """Over a shuffle, or a barrier over one."""
     shape = place.datasets[given]
     stage: Stage = {"type": "reduce", "input": given, "per": "key"}
     if shape.grouped == "one" and draws.maybe():
@@ -216,7 +224,7 @@ def barrier_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
 def add_output(draws: Draws, name: str, stage: Stage, shape: Shape) -> None:
     """Files of a format that can hold the records."""
     formats = _FORMATS.get((shape.kind, shape.records), [])
-    if not formats or not draws.rarely():
+    if not formats or draws.number(0, 2) < 2:
         return
     output = {"uri": f"out/${{{{ run.id }}}}/{name}", **draws.pick(formats)}
     stage["output"] = output

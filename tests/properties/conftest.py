@@ -1,0 +1,109 @@
+"""Executors and stores that stay up for all property tests of a session."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from treadle.executors.interface import Executor
+from treadle.orchestrator import arguments
+from treadle.orchestrator.testing import Engine
+from treadle.orchestrator.testing.harness import Harness
+from treadle.primitives.host import SHARED_MEMORY
+from treadle.primitives.store import Store
+from treadle.primitives.testing.s3 import seaweedfs
+
+from .functions import FAULTS
+
+TESTS = Path(__file__).parent.parent
+
+
+@dataclass
+class Site:
+    """Where generated workflows run."""
+
+    harness: Harness
+    executor: Executor
+    store: Store
+    host_root: Path | None
+    folder: Path
+    numbers: Iterator[int]
+
+    def engine(self, executor: Executor | None = None, store: Store | None = None) -> Engine:
+        return self.harness.engine(store or self.store, executor or self.executor, self.host_root)
+
+    def place(self) -> tuple[Path, str]:
+        """A folder for files, and the id of a run, both new."""
+        number = next(self.numbers)
+        base = self.folder / str(number)
+        base.mkdir()
+        return base, f"run-{number}"
+
+    @property
+    def scripts(self) -> Path:
+        """Where functions find their faults."""
+        return self.harness.folder / "faults"
+
+
+@pytest.fixture(scope="session")
+def host_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="treadle-properties-", dir=SHARED_MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    folder = tmp_path_factory.mktemp("properties")
+    (folder / "faults").mkdir()
+    harness = Harness(folder, TESTS, {FAULTS: str(folder / "faults")})
+    yield harness
+    harness.close()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Iterator[int]:
+    return itertools.count()
+
+
+@pytest.fixture(scope="session")
+def sites(harness: Harness, host_folder: Path, numbers: Iterator[int]) -> Callable[[int, bool], Site]:
+    """Local slots, with or without memory shared between them, and files as the store."""
+    known: dict[tuple[int, bool], Site] = {}
+
+    def site(slots: int, host: bool) -> Site:
+        if (slots, host) not in known:
+            root = host_folder / f"{slots}" if host else None
+            store = Store.open(f"file://{harness.folder}/store")
+            known[slots, host] = Site(harness, harness.local(slots, root), store, root, harness.folder, numbers)
+        return known[slots, host]
+
+    return site
+
+
+@pytest.fixture(scope="session")
+def s3_site(harness: Harness, numbers: Iterator[int]) -> Iterator[Site]:
+    """Two slots that share nothing but a real S3 server."""
+    with seaweedfs() as endpoint:
+        store = Store.open("s3://treadle", **endpoint.options)
+        executor = harness.local(2, None, **endpoint.environment)
+        yield Site(harness, executor, store, None, harness.folder, numbers)
+
+
+@pytest.fixture(scope="session")
+def isolated_site(harness: Harness, numbers: Iterator[int]) -> Site:
+    """A fresh process for every attempt."""
+    store = Store.open(f"file://{harness.folder}/store")
+    return Site(harness, harness.isolated(2), store, None, harness.folder, numbers)
+
+
+@pytest.fixture
+def no_inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block goes to the host or the store, however small."""
+    monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
