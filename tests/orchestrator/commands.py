@@ -64,6 +64,7 @@ class Terminal:
         known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
         known |= {"TREADLE_HOME": str(self.home), "TREADLE_IDLE": "10m", **self.environ, **environ}
         out, err = (self.home.parent / f"{self.count}.{name}" for name in ("out", "err"))
+        err.touch()
         process = _context().Process(target=_command, args=(words, str(self.folder), known, str(out), str(err)))
         process.start()
         return Running(words, process, out, err)

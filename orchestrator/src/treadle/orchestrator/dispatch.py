@@ -156,7 +156,8 @@ class Dispatch:
                 return FailureClass.USER_ERROR, text
         if self.failed and not self._enough():
             first = self.failed[min(self.failed)]
-            return first.failure, f"{len(self.failed)} partitions failed; the first: {first.message}"
+            count = f"{len(self.failed)} partition{'s' * (len(self.failed) != 1)} failed"
+            return first.failure, f"{count}; the first: {first.message}"
         return None
 
     # -- decisions

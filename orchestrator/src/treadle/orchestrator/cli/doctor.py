@@ -19,7 +19,7 @@ from msgspec import Struct
 from treadle.primitives.errors import TreadleError
 
 from . import words
-from .environment import Environment
+from .environment import Environment, silence_core
 from .exits import Exit, complain, reported
 from .options import ProfileOption, TextOrJson
 
@@ -154,6 +154,7 @@ async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
     from ..client import Runs
     from ..profile import connect
 
+    silence_core()
     client = await connect(env.profile, env.home)
     days = await _retention(client)
     drivers = await Runs(client, env.store, env.key, env.profile.queue).drivers()

@@ -76,6 +76,8 @@ class Environment:
         from ..client import Runs
         from ..profile import connect
 
+        silence_core()
+
         async def connected() -> T:
             client = await connect(self.profile, self.home)
             return await work(Runs(client, self.store, self.key, self.profile.queue))
@@ -92,14 +94,24 @@ class Environment:
             if started:
                 _end_server_unless_used(self.home)
 
+    def driver_lives(self) -> bool:
+        """Whether the embedded default has a driver now; starts nothing."""
+        from ..embedded.driver import driver_alive
+
+        return driver_alive(self.home)
+
     async def drivers(self, runs: Runs) -> int:
         """Drivers that could serve a run now."""
-        if self.profile.embedded:
-            from ..embedded.driver import driver_alive
-
-            if driver_alive(self.home):
-                return 1
+        if self.profile.embedded and self.driver_lives():
+            return 1
         return await runs.drivers()
+
+
+def silence_core() -> None:
+    """The SDK's core writes its retries to stdout, which carries data; what they mean is told by the errors."""
+    from temporalio.runtime import Runtime, TelemetryConfig
+
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))
 
 
 def _end_server_unless_used(home: Home) -> None:

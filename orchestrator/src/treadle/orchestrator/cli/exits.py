@@ -77,8 +77,10 @@ def reported() -> Iterator[None]:
     try:
         yield
     except TreadleError as error:
-        complain(f"treadle: {error}")
-        raise typer.Exit(int(code_of(error))) from error
+        code = code_of(error)
+        # A document's findings begin with file:line:column, which editors and terminals make links of.
+        complain(str(error) if code == Exit.INVALID_DOCUMENT else f"treadle: {error}")
+        raise typer.Exit(int(code)) from error
     except KeyboardInterrupt:
         complain("treadle: interrupted")
         raise typer.Exit(int(Exit.INTERRUPTED)) from None

@@ -64,6 +64,7 @@ def resume(
     with reported():
         env = Environment(profile)
         how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
+        alone = env.profile.embedded and not env.driver_lives()
         if not explain:
             env.ensure_driver()
 
@@ -73,12 +74,12 @@ def resume(
                 await _check_same(env, runs, name, file, input, inputs)
             if explain:
                 return await _explain(env, runs, name)
-            return await _resume(env, runs, name, assume or "", None if detach else how)
+            return await _resume(env, runs, name, assume or "", None if detach else how, alone=alone)
 
         raise typer.Exit(int(env.with_runs(work)))
 
 
-async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watching | None) -> Exit:
+async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watching | None, *, alone: bool) -> Exit:
     view = await runs.view(run)
     if view.state == "succeeded":
         complain(f"run {run} has succeeded already; there is nothing to go on with")
@@ -91,10 +92,16 @@ async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watc
     else:
         if assume:
             raise CommandFailed(Exit.USAGE, f"run {run} is {view.state}", "--assume is for a run that has ended.")
-        complain(f"run {run} is {view.state}{'' if view.state == 'running' else ': treadle unpause ' + run}")
+        complain(_open_words(run, view, alone))
     if not env.profile.embedded and not await runs.drivers():
         complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
+
+
+def _open_words(run: str, view: RunView, alone: bool) -> str:
+    if view.state == "paused":
+        return f"run {run} is paused; go on with: treadle unpause {run}"
+    return f"run {run} was without a driver; it goes on with a new one" if alone else f"run {run} is under way already"
 
 
 async def _check_same(

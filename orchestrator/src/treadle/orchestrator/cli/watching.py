@@ -183,7 +183,7 @@ class Watcher:
 
     async def _look(self) -> Exit | None:
         """Draw what is to be seen; a code when that is the last of it."""
-        view = await self._runs.view(self._run)
+        view = await self._view()
         stages = await asyncio.to_thread(self._painter.stages, view)
         self._screen.show(view, stages)
         await self._show_logs()
@@ -196,6 +196,14 @@ class Watcher:
             complain(f"  treadle watch {self._run}")
             return Exit.TIMEOUT
         return None
+
+    async def _view(self) -> RunView:
+        """The run; says so when Temporal takes its time, which the SDK waits for some seconds."""
+        asked = asyncio.ensure_future(self._runs.view(self._run))
+        done, _ = await asyncio.wait([asked], timeout=SILENCE)
+        if not done:
+            self._screen.note("Temporal does not answer; trying again")
+        return await asked
 
     def _failed_early(self, stages: Sequence[StageView]) -> Exit:
         self._screen.close()
@@ -282,12 +290,15 @@ def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Ex
     if end.state == "succeeded" and not jsonl:
         print_outputs(end.outputs)
     elif end.state != "succeeded":
-        complain(
-            f"  Mend the cause (treadle logs {run}), then: treadle resume {run}"
-            if end.failure
-            else f"  Go on with it: treadle resume {run}"
-        )
+        complain(_what_next(run, end))
     return code_of_state(end.state)
+
+
+def _what_next(run: str, end: RunEnd) -> str:
+    if not end.failure:
+        return f"  Go on with it: treadle resume {run}"
+    logs = f"  Its errors: treadle logs {run}\n"
+    return f"{logs}  Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run."
 
 
 def reason(end: RunEnd) -> str:
