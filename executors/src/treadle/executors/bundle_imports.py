@@ -7,7 +7,6 @@ import importlib.util
 import pickletools
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +82,8 @@ class Project:
         foreign = self._foreign - sys.stdlib_module_names
         if not foreign:
             return {}
+        from importlib import metadata
+
         providers = metadata.packages_distributions()
         names = {distribution for module in foreign for distribution in providers.get(module, ())}
         return {name: metadata.version(name) for name in sorted(names)}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
-import tempfile
 import time
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.primitives import trust
 from treadle.primitives.errors import MissingError
 
 from .program import Job
 
 if TYPE_CHECKING:
+    import logging
+    from pathlib import Path
+
     from numpy.random import Generator
 
     from treadle.primitives.store import Store
@@ -39,10 +37,14 @@ class Checkpoint:
             data = self._store.get(self._name)
         except MissingError:
             return None
+        from treadle.primitives import trust
+
         return bytes(trust.unseal(self._key, self._name, data))
 
     def save(self, data: bytes) -> None:
         """Keep `data` durably, instead of what was saved before. Raises StoreError."""
+        from treadle.primitives import trust
+
         self._store.put(self._name, trust.seal(self._key, self._name, data))
 
 
@@ -72,6 +74,8 @@ class Context:
     @cached_property
     def logger(self) -> logging.Logger:
         """Writes to the log of the attempt."""
+        from .attempt_log import attempt_logger
+
         return attempt_logger(f"{self.stage}[{self.partition}]")
 
     def progress(self, done: int, total: int | None = None) -> None:
@@ -84,6 +88,9 @@ class Context:
     @cached_property
     def tmp(self) -> Path:
         """An empty folder of this attempt's own, removed after it."""
+        import tempfile
+        from pathlib import Path
+
         return Path(tempfile.mkdtemp(prefix="treadle-"))
 
     @cached_property
@@ -94,28 +101,6 @@ class Context:
     def close(self) -> None:
         """Remove the temporary folder, if there is one."""
         if "tmp" in self.__dict__:
-            shutil.rmtree(self.tmp, ignore_errors=True)
+            from shutil import rmtree
 
-
-class _AttemptLog(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes to what `sys.stderr` is at that moment: the log of the attempt under way."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        import sys
-
-        self.stream = sys.stderr
-        super().emit(record)
-
-
-_handler = _AttemptLog()
-
-
-def attempt_logger(name: str) -> logging.Logger:
-    """A logger outside the logging tree, so that nothing configured elsewhere changes what it does."""
-    logger = logging.Logger(name, logging.INFO)
-    logger.addHandler(_handler)
-    return logger
+            rmtree(self.tmp, ignore_errors=True)

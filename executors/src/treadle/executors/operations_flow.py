@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
+
+from msgspec import Struct
 
 from treadle.primitives import codec
 from treadle.primitives.references import Kind
@@ -16,8 +17,7 @@ _BATCH_RECORDS = 1024
 _NONE: Any = object()
 
 
-@dataclass
-class Flow:
+class Flow(Struct):
     """Records as a sequence of parts (lists, tables or arrays); the parts can be gone through once."""
 
     kind: Kind

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
+import os
 from collections.abc import Iterator, Sequence
 from mmap import mmap
 from typing import Any, Literal
@@ -48,7 +47,7 @@ class Blocks:
         A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
         when there is no host folder or shared memory is full. Raises DataError (see `encode`) and StoreError.
         """
-        name = f"{name}.{secrets.token_hex(6)}"
+        name = f"{name}.{os.urandom(6).hex()}"
         encoded = [encode(kind, part) for part in parts]
         counts = [rows(kind, part) for part in parts]
         buffers = [buffer for part in encoded for buffer in part]
@@ -114,7 +113,7 @@ class Blocks:
             return data
         if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
-        if location == "store" and hashlib.sha256(data).digest() != part.digest:
+        if location == "store" and _sha256(data) != part.digest:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
         if mapped:
             self._remember(known)
@@ -142,15 +141,22 @@ class Blocks:
 def _index(encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool) -> tuple[Part, ...]:
     parts, offset = [], 0
     for buffers, count in zip(encoded, counts, strict=True):
-        checksum, digest = xxhash.xxh3_64(), hashlib.sha256()
+        checksum = xxhash.xxh3_64()
         for buffer in buffers:
             checksum.update(buffer)
-            if digests:
-                digest.update(buffer)
         length = sum(map(len, buffers))
-        parts.append(Part(offset, length, count, checksum.intdigest(), digest.digest() if digests else b""))
+        parts.append(Part(offset, length, count, checksum.intdigest(), _sha256(*buffers) if digests else b""))
         offset += length
     return tuple(parts)
+
+
+def _sha256(*buffers: Buffer) -> bytes:
+    import hashlib  # OpenSSL: what only passes host blocks on need not load it
+
+    digest = hashlib.sha256()
+    for buffer in buffers:
+        digest.update(buffer)
+    return digest.digest()
 
 
 def _worst(slice: Slice, failures: Sequence[TreadleError]) -> TreadleError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from .errors import DataError, UsageError
 from .keys import EPOCH_DAY as EPOCH_DAY
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     """True where the key is None; None when none is."""
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(Struct, frozen=True):
     """int64, uint64 or float64 in native byte order."""
 
     values: NDArray[Any]
@@ -32,8 +32,7 @@ class Numbers:
         return len(self.values)
 
 
-@dataclass(frozen=True)
-class Moments:
+class Moments(Struct, frozen=True):
     """int64 days (`date`) or microseconds since 1970-01-01."""
 
     clock: Literal["date", "naive", "aware"]
@@ -44,8 +43,7 @@ class Moments:
         return len(self.values)
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(Struct, frozen=True):
     """NumPy S, U or V: strings of at most, or (V) exactly, so many characters."""
 
     values: NDArray[Any]
@@ -65,8 +63,7 @@ class Fixed:
         return np.ascontiguousarray(self.values).view(f"S{width}") if self.values.dtype.kind == "V" else self.values
 
 
-@dataclass(frozen=True)
-class Strings:
+class Strings(Struct, frozen=True):
     """An Arrow string or binary array. Where it is null, its list holds an empty string."""
 
     values: Any
@@ -81,8 +78,7 @@ class Strings:
         return cast("list[Any]", values.to_pylist())
 
 
-@dataclass(frozen=True)
-class Structs:
+class Structs(Struct, frozen=True):
     """Tuples of one length, field by field."""
 
     fields: tuple[Column, ...]
@@ -93,8 +89,7 @@ class Structs:
         return self.length
 
 
-@dataclass(frozen=True)
-class Indexed:
+class Indexed(Struct, frozen=True):
     """A dictionary array; an index where it is null is 0 and means nothing."""
 
     values: Column
@@ -105,8 +100,7 @@ class Indexed:
         return len(self.indices)
 
 
-@dataclass(frozen=True)
-class Objects:
+class Objects(Struct, frozen=True):
     """Anything else, as canonical keys."""
 
     keys: list[Key]

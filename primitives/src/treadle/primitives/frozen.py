@@ -6,14 +6,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from fractions import Fraction
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
 from .references import Kind
 
-_NUMBERS = {bool, int, float, complex, Decimal, Fraction}
+_NUMBERS = {bool, int, float, complex, Decimal}
 _TIMES = {date, datetime, time, timedelta, timezone}
 _ATOMS = {type(None), str, bytes, UUID, range} | _NUMBERS | _TIMES
 _NESTED = {tuple, frozenset}
@@ -52,8 +51,10 @@ def _arrays(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _may_be_frozen(cls: type) -> bool:
-    """Whether a type, not an atom, is a NumPy scalar, or `ndarray` itself: then its flags tell."""
-    numpy = sys.modules.get("numpy")
+    """Whether a type, not an atom, is Fraction, a NumPy scalar, or `ndarray` itself: then its flags tell."""
+    fractions, numpy = sys.modules.get("fractions"), sys.modules.get("numpy")
+    if fractions is not None and cls is fractions.Fraction:
+        return True
     return numpy is not None and (
         cls is numpy.ndarray or (issubclass(cls, numpy.generic) and not issubclass(cls, numpy.void | numpy.object_))
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import sys
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -47,6 +45,8 @@ def reference(function: Callable[..., Any]) -> str:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module and name and module != "__main__" and _found(module, name) is function:
         return f"{module}:{name}"
+    import hashlib
+
     return CAPTURED + hashlib.sha256(capture(function)).hexdigest()[:32]
 
 
@@ -91,6 +91,7 @@ def load(ref: str, captured: Mapping[str, bytes] = {}) -> Callable[..., Any]:
 
 
 def _load_captured(ref: str, captured: Mapping[str, bytes]) -> Callable[..., Any]:
+    import hashlib
     import pickle
 
     data = captured.get(ref)
@@ -120,6 +121,8 @@ def _attribute(holder: object, name: str, ref: str) -> object:
     try:
         return getattr(holder, name)
     except AttributeError:
+        from difflib import get_close_matches
+
         near = get_close_matches(name, [entry for entry in dir(holder) if not entry.startswith("_")], n=3)
         hint = f"Did you mean {' or '.join(near)}?" if near else "Check the spelling, or define it there."
         raise UsageError(f"{getattr(holder, '__name__', holder)!r} has no {name!r} ({ref})", hint) from None

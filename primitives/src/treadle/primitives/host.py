@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import functools
-import hashlib
 import os
-import platform
-import shutil
 import stat
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
+
+import xxhash
 
 from .errors import StoreError, UsageError
 from .store_errors import border
@@ -60,7 +58,9 @@ class HostFolder:
         """Remove every block below a name: a run, or a segment of one. Not there is well too."""
         with border(self.url, name):
             if (folder := self.path(name)).exists():
-                shutil.rmtree(folder)
+                from shutil import rmtree
+
+                rmtree(folder)
 
     def folders(self, name: str = "") -> list[str]:
         """Names directly below a name that hold blocks; `""` lists the runs."""
@@ -97,12 +97,12 @@ def host_id(folder: str | os.PathLike[str] = SHARED_MEMORY) -> str:
         device = os.stat(folder).st_dev
     except FileNotFoundError:
         device = 0
-    return hashlib.sha256(f"{_machine()} {device}".encode()).hexdigest()[:16]
+    return xxhash.xxh3_64_hexdigest(f"{_machine()} {device}".encode())
 
 
 @functools.cache
 def _machine() -> str:
-    parts = [platform.node() or str(uuid.getnode())]
+    parts = [os.uname().nodename]
     for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
         try:
             parts.append(Path(path).read_text().strip())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Result:
-    """`value` is what the function would have returned alone; `metrics` are finite JSON scalars declared on the stage."""
+
+class Result(Struct, frozen=True):
+    """`value` is what the function would return alone; `metrics` are finite JSON scalars declared on the stage."""
 
     value: Any
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ def partition_seed(seed: int, stage_path: str, partition: int) -> int:
     The four are joined by newlines, numbers in decimal, text in UTF-8. `stage_path` is the stage's id with the
     iterations of the loops around it, such as `lloyd[3].assign`.
     """
+    import hashlib
+
     text = f"treadle seed 1\n{seed}\n{stage_path}\n{partition}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
 

@@ -7,10 +7,8 @@ several threads, and raises MissingError or StoreError, never a foreign error.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import re
-import shutil
 import stat
 import threading
 from abc import ABC, abstractmethod
@@ -178,7 +176,9 @@ class FileStore(Store):
     def delete_prefix(self, prefix: str) -> None:
         with border(self.url, prefix):
             if self.path(prefix.rstrip("/")).exists():
-                shutil.rmtree(self.path(prefix.rstrip("/")))
+                from shutil import rmtree
+
+                rmtree(self.path(prefix.rstrip("/")))
 
 
 class ObjectStore(Store):
@@ -289,6 +289,8 @@ def _endpoint(options: dict[str, Any]) -> str:
 
 
 def _plain_http_allowed(endpoint: str) -> bool:
+    import ipaddress
+
     host = urlsplit(endpoint).hostname or ""
     if host == "localhost" or os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1"):
         return True

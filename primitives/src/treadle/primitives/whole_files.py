@@ -10,7 +10,6 @@ import errno
 import mmap
 import os
 import resource
-import secrets
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -84,7 +83,7 @@ def create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
 @contextlib.contextmanager
 def _temporary(path: Path, buffers: Sequence[Buffer], durable: bool) -> Iterator[Path]:
     """A complete file beside `path`, for the caller to move; removed when anything fails."""
-    temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+    temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
     descriptor = _open_new(temporary, durable)
     try:
         try:

@@ -5,16 +5,49 @@
 formats that need them.
 """
 
-from .encode import encode_part as encode_part
-from .encode import suffix as suffix
-from .options import FileSplit as FileSplit
-from .options import Format as Format
-from .options import ReadOptions as ReadOptions
-from .options import WriteOptions as WriteOptions
-from .output import PartInfo as PartInfo
-from .output import claim_output as claim_output
-from .output import write_manifest as write_manifest
-from .output import write_part as write_part
-from .read import read_split as read_split
-from .read import read_text as read_text
-from .splits import plan_splits as plan_splits
+from typing import TYPE_CHECKING, Any
+
+from .options import FileSplit, Format, ReadOptions, WriteOptions
+
+if TYPE_CHECKING:
+    from .encode import encode_part, suffix
+    from .output import PartInfo, claim_output, write_manifest, write_part
+    from .read import read_split, read_text
+    from .splits import plan_splits
+
+_LATE = {
+    "encode_part": "encode",
+    "suffix": "encode",
+    "PartInfo": "output",
+    "claim_output": "output",
+    "write_manifest": "output",
+    "write_part": "output",
+    "read_split": "read",
+    "read_text": "read",
+    "plan_splits": "splits",
+}
+
+__all__ = [
+    "FileSplit",
+    "Format",
+    "PartInfo",
+    "ReadOptions",
+    "WriteOptions",
+    "claim_output",
+    "encode_part",
+    "plan_splits",
+    "read_split",
+    "read_text",
+    "suffix",
+    "write_manifest",
+    "write_part",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use (PEP 562): a worker whose tasks touch no file is ready without any of it."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{_LATE[name]}", __name__), name)

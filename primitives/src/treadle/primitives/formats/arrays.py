@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ..errors import DataError
 from ..files import FileInfo, is_local, read_range
@@ -26,8 +27,7 @@ _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 1 << 20
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """What the header of an npy file says."""
 
     dtype: np.dtype[Any]

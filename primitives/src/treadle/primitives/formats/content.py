@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-
 from ..errors import DataError
 from ..files import FileInfo, map_file, read_range
 from .options import FileSplit
@@ -67,6 +64,9 @@ def first_line(split: FileSplit) -> bytes:
 
 
 def _unpacked(split: FileSplit) -> bytes:
+    import gzip
+    import zlib
+
     packed = read_range(info_of(split), 0, split.size)
     try:
         return gzip.decompress(packed)
