@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.executors.program import BlockInput, Failure, Outcome, Partition, PartitionInput, Report, Task
-from treadle.primitives.errors import FailureClass, TreadleError
+from treadle.primitives.errors import FailureClass, InternalError, TreadleError
 
 from .arguments import program_of
 from .attempts import AttemptLog
@@ -232,7 +232,7 @@ class SegmentRun:
 
     def ended(self, slot: str, error: BaseException | None) -> None:
         rest = self._core.ended(slot)
-        if isinstance(error, TreadleError):
+        if isinstance(error, TreadleError) and not isinstance(error, InternalError):
             self.stop_with(SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), node=self._segment.id)))
         elif error is not None and not isinstance(error, asyncio.CancelledError):
             text = f"slot {slot} failed with {rest}: {type(error).__name__}: {error}"

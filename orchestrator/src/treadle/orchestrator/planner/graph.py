@@ -312,6 +312,9 @@ class GraphPlanner:
         flow = self._open[producer]
         if stage.when:
             return f"{name} has a condition"
+        awaited = order_stages(stage) & set(flow.stages)
+        if awaited:
+            return f"{name} waits for all of {', '.join(sorted(awaited))}"
         if self._reaches(flow, dependencies(stage) - set(flow.stages)):
             return f"{name} also needs what comes after {flow.stages[-1]}"
         tolerance = tolerance if isinstance(stage, MapStage) else flow.tolerated.get(flow.stages[-1])

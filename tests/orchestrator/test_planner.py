@@ -1,0 +1,396 @@
+"""Where segments are cut, and why; how many partitions there are; which settings hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.dsl.model import Spec
+from treadle.executors.program import Cut, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
+from treadle.orchestrator.plan import (
+    Barrier,
+    GroupFeed,
+    Loop,
+    LoopData,
+    NarrowFeed,
+    NodeData,
+    Plan,
+    RangeFeed,
+    Segment,
+    StateData,
+)
+from treadle.orchestrator.planner import Site, make_plan
+from treadle.primitives.errors import UsageError
+
+SITE = Site(4, True, 2**30, "file:///store")
+PAIRS = {"type": "map", "input": {"range": 8, "partitions": 4}, "uses": "m:pairs"}
+GROUPS = {"type": "shuffle", "input": "pairs", "by": "key"}
+COUNTS = {"type": "reduce", "input": "groups", "per": "key", "combine": "m:add"}
+
+
+def plan(
+    stages: Mapping[str, Any], functions: Mapping[str, Any] | None = None, site: Site = SITE, **document: Any
+) -> Plan:
+    given = document.pop("given", {})
+    base = document.pop("base", Path("/nowhere"))
+    spec = Spec.model_validate({"apiVersion": "treadle/v1", "name": "w", "stages": stages, **document})
+    run = {"id": "r", "startTime": "2026-01-01T00:00:00Z"}
+    return make_plan(spec, given, run, functions or {}, base, site)
+
+
+def segments(found: Plan) -> dict[str, Segment]:
+    return {node.id: node for node in found.graph.nodes if isinstance(node, Segment)}
+
+
+def stages_of(found: Plan) -> dict[str, tuple[str, ...]]:
+    return {name: segment.stages for name, segment in segments(found).items()}
+
+
+def mapped(given: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "map", "input": given, "uses": "m:f", **more}
+
+
+SOURCE = {"range": 8, "partitions": 4}
+
+# -- fusion --------------------------------------------------------------------------------------------------------
+
+
+def test_map_reduce_is_two_segments() -> None:
+    found = plan({"pairs": PAIRS, "groups": GROUPS, "counts": COUNTS})
+    assert stages_of(found) == {"groups": ("pairs", "groups"), "counts": ("counts",)}
+    first, last = segments(found).values()
+    assert isinstance(first.tail, Scatter)
+    assert first.tail.partitions == 4
+    assert last.feed == NarrowFeed(NodeData(("groups",), "scattered"))
+
+
+def test_adjacent_maps_are_one_segment() -> None:
+    found = plan({"a": mapped(SOURCE), "b": mapped("a"), "c": mapped("b")})
+    assert stages_of(found) == {"c": ("a", "b", "c")}
+    assert [op.stage for op in segments(found)["c"].ops] == ["a", "b", "c"]
+    assert "b runs in the same tasks as a" in segments(found)["c"].reasons
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"retry": {"maximumAttempts": 5}}, "maximum_attempts differ"),
+        ({"timeout": "3s"}, "timeout differ"),
+        ({"deadline": "3s"}, "deadline differ"),
+        ({"maxConcurrency": 1}, "max_concurrency differ"),
+        ({"memory": "1GiB"}, "memory_start, memory_max differ"),
+        ({"executor": "isolated"}, "executor differ"),
+        ({"idempotent": False}, "maximum_attempts, idempotent differ"),
+        ({"toleratedFailures": 3}, "toleratedFailures differ"),
+        ({"when": "1 < 2"}, "b has a condition"),
+    ],
+)
+def test_what_keeps_maps_apart_is_told(setting: dict[str, Any], reason: str) -> None:
+    found = plan({"a": mapped(SOURCE), "b": mapped("a", **setting)})
+    assert stages_of(found) == {"a": ("a",), "b": ("b",)}
+    assert f"b is apart from a: {reason}" in segments(found)["b"].reasons
+
+
+def test_data_with_two_readers_is_kept() -> None:
+    found = plan({"a": mapped(SOURCE), "b": mapped("a"), "c": mapped("a")})
+    assert stages_of(found) == {"a": ("a",), "b": ("b",), "c": ("c",)}
+    assert "b is apart from a: a has several readers" in segments(found)["b"].reasons
+
+
+def test_data_written_out_is_kept(tmp_path: Path) -> None:
+    output = {"uri": "out", "format": "jsonl"}
+    found = plan({"a": mapped(SOURCE, output=output), "b": mapped("a")}, base=tmp_path)
+    assert stages_of(found) == {"a": ("a",), "b": ("b",)}
+    assert "b is apart from a: a is written out" in segments(found)["b"].reasons
+
+
+def test_barrier_forbids_fusion() -> None:
+    found = plan({"a": mapped(SOURCE), "wait": {"type": "barrier", "input": "a"}, "b": mapped("wait")})
+    assert stages_of(found) == {"a": ("a",), "b": ("b",)}
+    assert segments(found)["b"].feed == NarrowFeed(NodeData(("a",)))
+    assert segments(found)["b"].data == ("a", "wait")
+
+
+def test_leaves_of_a_fold_run_in_the_producers_tasks() -> None:
+    found = plan({"a": mapped(SOURCE), "total": {"type": "reduce", "input": "a", "per": "all", "combine": "m:add"}})
+    assert stages_of(found) == {"total.leaves": ("a", "total"), "total": ("total",)}
+
+
+# -- no circles ----------------------------------------------------------------------------------------------------
+
+
+def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:
+    """a -> b -> c and d reads a and needs c: were a and d one segment, c would wait for itself."""
+    stages = {
+        "a": mapped(SOURCE),
+        "total": {"type": "reduce", "input": "side", "per": "all", "uses": "m:total", "needs": ["a"]},
+        "side": mapped(SOURCE),
+        "b": mapped("a", needs=["total"]),
+    }
+    found = plan(stages)
+    assert "b is apart from a: b also needs what comes after a" in segments(found)["b"].reasons
+    assert segments(found)["total"].after == ("a",)
+    assert segments(found)["b"].after == ("total",)
+
+
+def test_broadcast_made_of_the_producer_keeps_them_apart() -> None:
+    stages = {
+        "a": mapped(SOURCE),
+        "all": {"type": "broadcast", "input": "a"},
+        "b": mapped("a", **{"with": {"value": "${{ stages.all }}"}}),
+    }
+    found = plan(stages)
+    assert stages_of(found) == {"a": ("a",), "all": ("all",), "b": ("b",)}
+    assert segments(found)["b"].data == ("a", "all")
+    assert segments(found)["b"].broadcasts == {"stages.all": "all"}
+    assert any(isinstance(op, ToBroadcast) for op in segments(found)["all"].ops)
+
+
+def test_metric_of_the_producer_keeps_them_apart() -> None:
+    stages = {
+        "a": mapped(SOURCE, metrics={"seen": "sum"}),
+        "b": mapped("a", **{"with": {"seen": "${{ stages.a.metrics.seen }}"}}),
+    }
+    found = plan(stages)
+    assert set(segments(found)) == {"a", "b"}
+    assert segments(found)["b"].paths == ("stages.a.metrics.seen",)
+    assert "b is apart from a: b waits for all of a" in segments(found)["b"].reasons
+
+
+def test_needs_on_the_producer_itself_keeps_them_apart() -> None:
+    found = plan({"a": mapped(SOURCE), "b": mapped("a", needs=["a"])})
+    assert set(segments(found)) == {"a", "b"}
+
+
+def test_every_node_stands_after_what_it_waits_for() -> None:
+    stages = {"late": mapped("early"), "counts": COUNTS, "groups": GROUPS, "early": mapped(SOURCE), "pairs": PAIRS}
+    order = [node.id for node in plan(stages).graph.nodes]
+    for node in plan(stages).graph.nodes:
+        assert all(order.index(other) < order.index(node.id) for other in (*node.data, *node.after))
+
+
+# -- batch ---------------------------------------------------------------------------------------------------------
+
+
+def test_batch_of_a_range_is_cut_when_planned() -> None:
+    found = segments(plan({"a": mapped(SOURCE, batch={"maxItems": 1})}))
+    assert found["a"].feed == RangeFeed(8, 4, 1)
+    assert found["a"].partitions == 8
+
+
+def test_batch_of_items_keeps_within_their_partitions() -> None:
+    found = segments(plan({"a": mapped({"items": [1, 2, 3, 4, 5], "partitions": 2}, batch={"maxItems": 2})}))
+    assert found["a"].feed.bounds == ((0, 2), (2, 3), (3, 5))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("batch", [{"maxBytes": "20B"}, {"maxItems": 2, "maxBytes": "20B"}])
+def test_batch_by_bytes_is_cut_when_its_input_is_there(batch: dict[str, Any]) -> None:
+    found = segments(plan({"a": mapped(SOURCE, batch=batch)}))
+    assert list(found) == ["a.cut", "a"]
+    assert found["a.cut"].tail == Cut(batch.get("maxItems", 0), 20)
+    assert found["a"].feed == NarrowFeed(NodeData(("a.cut",), "cut"))
+    assert found["a"].partitions == 0
+
+
+def test_batch_after_a_map_is_cut_in_the_maps_tasks() -> None:
+    found = plan({"a": mapped(SOURCE), "b": mapped("a", batch={"maxItems": 1})})
+    assert stages_of(found) == {"b.cut": ("a",), "b": ("b",)}
+
+
+# -- shuffles ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("partitions", "wanted"), [(1, 1), (4, 4), (300, 256)])
+def test_shuffle_has_as_many_partitions_as_its_input_up_to_256(partitions: int, wanted: int) -> None:
+    pairs = mapped({"range": 300, "partitions": partitions})
+    found = segments(plan({"pairs": pairs, "groups": GROUPS, "counts": COUNTS}))
+    assert found["groups"].tail.partitions == wanted  # type: ignore[union-attr]
+    assert found["counts"].partitions == wanted
+
+
+def test_shuffle_of_two_inputs_has_the_sum_of_their_partitions() -> None:
+    stages = {
+        "a": PAIRS,
+        "b": {**PAIRS, "input": {"range": 9, "partitions": 3}},
+        "both": {"type": "shuffle", "input": ["a", "b"], "by": "key"},
+        "joined": {"type": "reduce", "input": "both", "per": "key", "uses": "m:join"},
+    }
+    found = segments(plan(stages))
+    assert [found[name].tail.partitions for name in ("both.0", "both.1")] == [7, 7]  # type: ignore[union-attr]
+    assert found["joined"].feed == NarrowFeed(NodeData(("both.0", "both.1"), "scattered"))
+    (reduce,) = found["joined"].ops
+    assert isinstance(reduce, Reduce)
+    assert reduce.names == ("a", "b")
+
+
+def test_shuffle_of_several_inputs_of_unknown_width_must_say_its_own() -> None:
+    stages = {
+        "a": PAIRS,
+        "b": mapped(SOURCE, batch={"maxBytes": "20B"}),
+        "both": {"type": "shuffle", "input": ["a", "b"], "by": "key"},
+        "joined": {"type": "reduce", "input": "both", "per": "key", "uses": "m:join"},
+    }
+    with pytest.raises(UsageError, match="Write `partitions:`"):
+        plan(stages)
+
+
+def test_sort_is_done_by_whoever_reads_the_shuffle() -> None:
+    stages = {"pairs": PAIRS, "groups": {**GROUPS, "sort": True}, "wait": {"type": "barrier", "input": "groups"}}
+    found = segments(plan({**stages, "counts": {**COUNTS, "input": "wait"}}))
+    assert [type(op) for op in found["counts"].ops] == [Sort, Reduce]
+
+
+def test_range_without_boundaries_is_sampled_first() -> None:
+    groups = {**GROUPS, "partitioner": {"type": "range"}}
+    found = segments(plan({"pairs": PAIRS, "groups": groups, "counts": COUNTS}))
+    assert list(found) == ["pairs", "groups.sample", "groups.cuts", "groups", "counts"]
+    assert isinstance(found["groups.sample"].ops[-1], Sample)
+    assert found["groups"].broadcasts == {"cuts.groups": "groups.cuts"}
+
+
+def test_shuffle_that_is_written_out_is_gathered_once(tmp_path: Path) -> None:
+    groups = {**GROUPS, "output": {"uri": "out", "format": "jsonl"}}
+    found = plan({"pairs": PAIRS, "groups": groups, "counts": COUNTS}, base=tmp_path)
+    assert set(segments(found)) == {"groups", "groups.out", "counts"}
+    assert segments(found)["groups.out"].output is not None
+
+
+# -- trees ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("partitions", "fan_in", "levels"),
+    [
+        (1, 2, []),
+        (4, 2, []),
+        (5, 2, [3]),
+        (8, 2, [4]),
+        (9, 2, [5, 3]),
+        (64, 2, [32, 16, 8, 4]),
+        (256, 16, []),
+        (257, 16, [17]),
+    ],
+)
+def test_levels_of_a_tree(partitions: int, fan_in: int, levels: list[int]) -> None:
+    total = {"type": "reduce", "input": "a", "per": "all", "combine": "m:add", "fanIn": fan_in}
+    found = segments(plan({"a": mapped({"range": 1000, "partitions": partitions}), "total": total}))
+    inner = [segment for name, segment in found.items() if name.startswith("total.level")]
+    assert [segment.partitions for segment in inner] == levels
+    assert all(isinstance(segment.feed, GroupFeed) for segment in inner)
+    root = found["total"].ops[-1]
+    assert isinstance(root, Reduce)
+    assert root.fan_in == fan_in
+
+
+# -- loops, conditions, order --------------------------------------------------------------------------------------
+
+LOOP = {
+    "type": "loop",
+    "state": {"data": "start", "count": 0},
+    "maxIterations": 3,
+    "until": "state.count > inputs.n",
+    "stages": {"step": mapped("state.data", **{"with": {"n": "${{ state.count }}"}}), "far": mapped("step")},
+    "next": {"data": "far", "count": "${{ state.count + 1 }}"},
+}
+
+
+def test_loop_is_one_node_with_a_graph_of_its_own() -> None:
+    inputs = {"n": {"type": "integer", "default": 1}}
+    found = plan({"start": mapped(SOURCE), "turn": LOOP, "end": mapped("turn.state.data")}, inputs=inputs)
+    (loop,) = [node for node in found.graph.nodes if isinstance(node, Loop)]
+    assert loop.state == {"data": NodeData(("start",)), "count": None}
+    assert loop.scalars == {"count": 0}
+    assert loop.next == {"data": NodeData(("far",)), "count": None}
+    assert loop.data == ("start",)
+    (body,) = loop.body.nodes
+    assert isinstance(body, Segment)
+    assert body.stages == ("step", "far")
+    assert body.feed == NarrowFeed(StateData("data"))
+    assert segments(found)["end"].feed == NarrowFeed(LoopData("turn", "data"))
+    assert segments(found)["end"].data == ("turn",)
+
+
+def test_data_that_a_loop_reads_is_kept() -> None:
+    stages = {"start": mapped(SOURCE), "other": mapped(SOURCE), "turn": {**LOOP, "until": "state.count > 1"}}
+    stages["turn"]["stages"] = {"step": mapped("other"), "far": mapped("step", needs=["step"])}
+    found = plan(stages)
+    (loop,) = [node for node in found.graph.nodes if isinstance(node, Loop)]
+    assert loop.data == ("other", "start")
+    assert {"other", "start"} <= set(segments(found))
+
+
+def test_quorum_belongs_to_the_segment_before_the_barrier() -> None:
+    found = plan({"a": mapped(SOURCE), "most": {"type": "barrier", "input": "a", "quorum": "75%"}, "b": mapped("most")})
+    assert segments(found)["a"].quorum == 75
+    assert segments(found)["b"].quorum == 100
+    assert any(isinstance(node, Barrier) and node.id == "most" for node in found.graph.nodes)
+    assert found.inexact == ("most: quorum 75%",)
+
+
+def test_condition_goes_with_the_whole_segment() -> None:
+    found = segments(plan({"a": mapped(SOURCE, when="run.id == 'x'"), "b": mapped("a")}))
+    assert found["b"].when == "run.id == 'x'"
+    assert found["b"].stages == ("a", "b")
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def policy(stage: Mapping[str, Any], functions: Mapping[str, Any] | None = None, **document: Any) -> Any:
+    return segments(plan({"a": mapped(SOURCE, **stage)}, functions, **document))["a"].policy
+
+
+DECORATED = {"m:f": {"settings": {"timeout": "9s", "retry": {"maximumAttempts": 9}, "max_concurrency": 9}}}
+
+
+def test_stage_wins_over_defaults_and_those_over_the_decorator() -> None:
+    assert policy({}).maximum_attempts == 3
+    assert policy({}, DECORATED).maximum_attempts == 9
+    assert policy({}, DECORATED).timeout == 9
+    defaults = {"retry": {"maximumAttempts": 5}}
+    assert policy({}, DECORATED, defaults=defaults).maximum_attempts == 5
+    assert policy({}, DECORATED, defaults=defaults).max_concurrency == 9
+    assert policy({"retry": {"maximumAttempts": 2}}, DECORATED, defaults=defaults).maximum_attempts == 2
+
+
+def test_retry_is_taken_whole_from_where_it_is_set() -> None:
+    defaults = {"retry": {"maximumAttempts": 5, "initialInterval": "7s"}}
+    found = policy({"retry": {"maximumAttempts": 2}}, defaults=defaults)
+    assert (found.maximum_attempts, found.initial_interval) == (2, 0.2)
+
+
+def test_what_must_not_be_repeated_has_one_attempt_whatever_the_defaults() -> None:
+    found = policy({"idempotent": False}, defaults={"retry": {"maximumAttempts": 5}})
+    assert (found.maximum_attempts, found.idempotent) == (1, False)
+
+
+def test_memory_without_a_maximum_does_not_grow() -> None:
+    assert (policy({"memory": "1MiB"}).memory_start, policy({"memory": "1MiB"}).memory_max) == (2**20, 2**20)
+    grown = policy({"memory": {"start": "1MiB", "max": "4MiB"}})
+    assert (grown.memory_start, grown.memory_max) == (2**20, 2**22)
+
+
+def test_blocks_go_to_the_store_when_workers_do_not_share_a_host() -> None:
+    stages = {"a": mapped(SOURCE), "b": mapped("a"), "c": mapped("a")}
+    apart = Site(4, False, 0, "s3://bucket")
+    assert segments(plan(stages))["a"].put == "host"
+    assert segments(plan(stages, site=apart))["a"].put == "store"
+    assert segments(plan(stages, defaults={"exchange": "storage"}))["a"].put == "store"
+
+
+def test_decorators_are_recorded_in_the_plan() -> None:
+    assert plan({"a": mapped(SOURCE)}, DECORATED).settings == {"m:f": DECORATED["m:f"]["settings"]}
+
+
+def test_flat_comes_from_the_stage_before_the_function() -> None:
+    known = {"m:f": {"flat": True}}
+    flat = [segments(plan({"a": mapped(SOURCE, **more)}, known))["a"].ops[0] for more in ({}, {"flat": False})]
+    assert [op.flat for op in flat if isinstance(op, MapRecords)] == [True, False]
+
+
+def test_glob_without_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        plan({"a": mapped({"uri": "none/*.txt", "format": "text"})}, base=tmp_path)
