@@ -111,7 +111,8 @@ def silence_core() -> None:
     """The SDK's core writes its retries to stdout, which carries data; what they mean is told by the errors."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)))
+    # Whoever started the embedded server has connected to it already, with a runtime that is not needed any more.
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=False)
 
 
 def _end_server_unless_used(home: Home) -> None:

@@ -167,9 +167,9 @@ class Watcher:
                 if ended.done():
                     return await self._ended(ended.result())
                 if pressed.done():
-                    pressed = asyncio.ensure_future(self._keys.pressed())
-                    if (code := await self._interrupted(pressed)) is not None:
+                    if (code := await self._interrupted()) is not None:
                         return code
+                    pressed = asyncio.ensure_future(self._keys.pressed())
                 elif (code := await self._look()) is not None:
                     return code
         finally:
@@ -231,7 +231,7 @@ class Watcher:
                 f"no driver is alive, so nothing happens. Start one: {driver_command(self._env, self._run)}"
             )
 
-    async def _interrupted(self, pressed: asyncio.Future[None]) -> Exit | None:
+    async def _interrupted(self) -> Exit | None:
         if self._cancelled:
             return Exit.INTERRUPTED
         self._screen.close()
@@ -239,8 +239,9 @@ class Watcher:
         if not sys.stdin.isatty():
             return Exit.INTERRUPTED
         complain(f"Ctrl-C again within {SECOND_CHANCE:g} s cancels it.")
-        done, _ = await asyncio.wait([pressed], timeout=SECOND_CHANCE)
-        if not done:
+        try:
+            await asyncio.wait_for(self._keys.pressed(), SECOND_CHANCE)
+        except TimeoutError:
             return Exit.INTERRUPTED
         complain(f"cancelling run {self._run}")
         await self._runs.cancel(self._run, "Ctrl-C")

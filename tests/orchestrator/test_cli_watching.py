@@ -1,0 +1,263 @@
+"""Looking at runs and steering them: the same code for a run that is over as for one watched to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from orchestrator.commands import Done, Terminal
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.home import Home
+
+TREADLE = str(Path(sys.executable).with_name("treadle"))
+HEAD = "apiVersion: treadle/v1\nname: looked\ninputs: {flag: {type: string, default: none}}\nstages:\n"
+WAITS = (
+    HEAD + "  first: {type: map, input: {range: 2}, uses: functions:line}\n"
+    "  held: {type: barrier, input: first}\n"
+    '  waits: {type: map, input: held, uses: functions:waits, with: {flag: "${{ inputs.flag }}"}}\n'
+    "  total: {type: reduce, input: {range: 5}, per: all, uses: functions:total, metrics: {total: integer}}\n"
+    'outputs: {total: "${{ stages.total.metrics.total }}"}\n'
+)
+FAILS = (
+    HEAD + '  bad: {type: map, input: {range: 4}, uses: functions:fails_while, with: {flag: "${{ inputs.flag }}"},'
+    " retry: {maximumAttempts: 1}}\n"
+)
+SLOW = HEAD + '  slow: {type: map, input: {range: 6}, uses: functions:slow, with: {log: "${{ inputs.flag }}"}}\n'
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """One server and driver, and three runs that are over: `good`, `bad` and `gone`."""
+    root = tmp_path_factory.mktemp("watching")
+    work = root / "work"
+    work.mkdir()
+    shutil.copy(Path(__file__).with_name("cli_functions.py"), work / "functions.py")
+    for name, text in {"waits": WAITS, "fails": FAILS, "slow": SLOW}.items():
+        (work / f"{name}.yaml").write_text(text)
+    terminal = Terminal(work, root / "home")
+    (work / "always").touch()
+    try:
+        assert terminal.run("run", "waits.yaml", "--id", "good").code == 0
+        assert terminal.run("run", "fails.yaml", "--id", "bad", "-i", f"flag={work / 'always'}").code == 1
+        assert terminal.run("submit", "waits.yaml", "--id", "gone", "-i", f"flag={work / 'always'}").code == 0
+        assert terminal.run("terminate", "gone", "--reason", "enough").code == 0
+        yield terminal
+    finally:
+        embedded.down(Home(root / "home"))
+
+
+@pytest.fixture
+def held(terminal: Terminal, request: pytest.FixtureRequest) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A run that waits until it is let go."""
+    name = f"held-{terminal.count}"
+    flag = terminal.folder / f"{name}.flag"
+    flag.touch()
+    assert terminal.run("submit", "waits.yaml", "--id", name, "-i", f"flag={flag}").code == 0
+    yield name, lambda: flag.unlink(missing_ok=True)
+    flag.unlink(missing_ok=True)
+    terminal.run("terminate", name)
+
+
+def wait_for(condition: Callable[[], object], timeout: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def ok(done: Done) -> Done:
+    assert done.code == 0, done.err
+    return done
+
+
+@pytest.mark.parametrize(("run", "code"), [("good", 0), ("bad", 1), ("gone", 6), ("never-was", 4)])
+@pytest.mark.parametrize("verb", ["watch", "result"])
+def test_run_that_is_over_gives_the_code_of_its_end(terminal: Terminal, verb: str, run: str, code: int) -> None:
+    assert terminal.run(verb, run).code == code
+
+
+def test_no_exit_status_forgives_a_failed_run_but_not_an_unknown_one(terminal: Terminal) -> None:
+    assert terminal.run("watch", "bad", "--no-exit-status").code == 0
+    assert terminal.run("watch", "never-was", "--no-exit-status").code == 4
+
+
+@pytest.mark.parametrize(
+    "verb", ["show", "logs", "watch", "result", "resume", "cancel", "terminate", "pause", "unpause"]
+)
+def test_unknown_run_gives_code_4_whatever_is_asked(terminal: Terminal, verb: str) -> None:
+    done = terminal.run(verb, "never-was")
+    assert (done.code, done.out) == (4, "")
+    assert "there is no run never-was\n  See: treadle list" in done.err
+
+
+def test_run_is_named_by_prefix_last_temporal_run_id_or_url(terminal: Terminal) -> None:
+    last = json.loads(ok(terminal.run("list", "--limit", "1", "-o", "json")).out)[0]["run"]
+    assert json.loads(ok(terminal.run("show", "@last", "-o", "json")).out)["run"] == last
+    assert json.loads(ok(terminal.run("show", "goo", "-o", "json")).out)["run"] == "good"
+    url = "http://127.0.0.1:8233/namespaces/treadle/workflows/good/8b2c7f3e-0000-4000-8000-000000000000/history"
+    assert json.loads(ok(terminal.run("show", url, "-o", "json")).out)["run"] == "good"
+    ambiguous = terminal.run("show", "go")
+    assert ambiguous.code == 2
+    assert "2 runs begin with go: gone, good" in ambiguous.err
+
+
+def test_list_filters_by_status_and_time(terminal: Terminal) -> None:
+    def runs(*options: str) -> set[str]:
+        return {one["run"] for one in json.loads(ok(terminal.run("list", "-o", "json", *options)).out)}
+
+    assert {"good", "bad", "gone"} <= runs()
+    assert "bad" in runs("--status", "failed")
+    assert runs("--status", "terminated") & {"good", "bad", "gone"} == {"gone"}
+    assert {"good", "bad"} <= runs("--status", "failed", "--status", "succeeded", "--since", "1h")
+    assert runs("--since", "2099-01-01") == set()
+
+
+def test_result_is_json_on_stdout_alone(terminal: Terminal) -> None:
+    done = ok(terminal.run("result", "good"))
+    assert json.loads(done.out) == {"total": 10}
+    assert json.loads(ok(terminal.run("watch", "good")).out) == {"total": 10}
+
+
+def test_records_of_a_stage_are_json_lines(terminal: Terminal) -> None:
+    done = ok(terminal.run("result", "good", "--stage", "waits", "--limit", "1"))
+    assert json.loads(done.out).startswith("0:xxx")
+    fused = terminal.run("result", "good", "--stage", "nothing")
+    assert fused.code == 2
+    assert "has no stage nothing" in fused.err
+
+
+def test_jsonl_ends_with_the_end(terminal: Terminal) -> None:
+    events = [json.loads(line) for line in terminal.run("watch", "bad", "-o", "jsonl").out.splitlines()]
+    assert [event["type"] for event in events] == ["progress", "end"]
+    assert events[-1]["state"] == "failed"
+    assert events[-1]["failure"]["failure"] == "user error"
+
+
+def test_equal_errors_are_told_once(terminal: Terminal) -> None:
+    out = ok(terminal.run("logs", "bad")).out
+    assert out.count("RuntimeError: the warehouse is closed") == 2  # the head of the group, and its traceback
+    assert "2 attempts, 2 final; partitions 2, 3" in out
+    records = [json.loads(line) for line in ok(terminal.run("logs", "bad", "-p", "3", "-o", "json")).out.splitlines()]
+    assert [record["partition"] for record in records] == [3]
+
+
+def test_timeout_ends_watching_with_124_and_the_run_goes_on(
+    terminal: Terminal, held: tuple[str, Callable[[], None]]
+) -> None:
+    name, let_go = held
+    done = terminal.run("watch", name, "--timeout", "1s")
+    assert done.code == 124
+    assert f"treadle watch {name}" in done.err
+    let_go()
+    waited = ok(terminal.run("result", name, "--wait"))
+    assert json.loads(waited.out) == {"total": 10}
+
+
+def test_interrupt_leaves_the_run_alone_and_says_how_to_watch_it(
+    terminal: Terminal, held: tuple[str, Callable[[], None]]
+) -> None:
+    name, _ = held
+    watching = terminal.start("watch", name)
+    wait_for(lambda: "waits" in watching.err.read_text())
+    assert watching.process.pid is not None
+    os.kill(watching.process.pid, signal.SIGINT)
+    done = watching.wait()
+    assert done.code == 130
+    assert f"goes on. Watch it again:\n  treadle watch {name}" in done.err
+    assert json.loads(terminal.run("show", name, "-o", "json").out)["state"] == "running"
+
+
+def test_second_interrupt_on_a_terminal_cancels(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
+    name, _ = held
+    master, slave = pty.openpty()
+    environ = {**os.environ, "TREADLE_HOME": str(terminal.home), "TERM": "xterm"}
+    with subprocess.Popen([TREADLE, "watch", name], env=environ, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        for text in (b"waits", b"again within"):
+            read_until(master, text)
+            process.send_signal(signal.SIGINT)
+        read_until(master, b"cancelled after")
+        assert process.wait(30) == 6
+    os.close(master)
+
+
+def read_until(descriptor: int, text: bytes) -> None:
+    seen = b""
+    while text not in seen:
+        seen += os.read(descriptor, 65536)
+
+
+def test_pause_unpause_and_limit_reach_a_run(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
+    name, let_go = held
+    ok(terminal.run("limit", name, "waits", "1"))
+    refused = terminal.run("limit", name, "nothing", "1")
+    assert refused.code == 2
+    assert "there is no stage nothing" in refused.err
+    let_go()
+    ok(terminal.run("watch", name))
+    late = terminal.run("pause", name)
+    assert late.code == 2
+    assert f"run {name} is over: it succeeded" in late.err
+
+
+def test_cancelled_run_is_gone_on_with_by_resume(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
+    name, let_go = held
+    ok(terminal.run("cancel", name, "--reason", "a test"))
+    assert terminal.run("watch", name).code == 6
+    let_go()
+    done = ok(terminal.run("resume", name))
+    assert "resumption 2" in done.err
+    again = ok(terminal.run("resume", name))
+    assert "has succeeded already" in again.err
+    assert json.loads(again.out) == {"total": 10}
+
+
+def test_what_attempts_print_is_followed(terminal: Terminal) -> None:
+    log = terminal.folder / "slow.log"
+    ok(terminal.run("submit", "slow.yaml", "--id", "slow", "-i", f"flag={log}"))
+    followed = ok(terminal.run("logs", "slow", "-f"))
+    assert sum("record" in line for line in followed.out.splitlines()) == 6
+    watched = ok(terminal.run("watch", "slow", "--logs"))
+    assert "record 5" in watched.err
+
+
+def test_delayed_run_says_when_it_starts(terminal: Terminal) -> None:
+    ok(terminal.run("submit", "waits.yaml", "--id", "later", "--start-delay", "1h"))
+    assert "delayed" in ok(terminal.run("list")).out
+    assert "starts    " in ok(terminal.run("show", "later")).out
+    ok(terminal.run("terminate", "later", "-y"))
+
+
+def test_show_and_resume_after_the_driver_is_gone(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
+    """Last in this module: it ends the driver of all."""
+    name, let_go = held
+    ok(terminal.run("dev", "down"))
+    shown = ok(terminal.run("show", name))
+    assert f"none is alive; start one: treadle resume {name}" in shown.out
+    assert "first" in shown.out
+    assert "none" in ok(terminal.run("dev", "status")).out, "looking leaves no server behind"
+    let_go()
+    resumed = ok(terminal.run("resume", name))
+    assert "was without a driver" in resumed.err
+
+
+def test_doctor_starts_nothing_and_finds_all_well(terminal: Terminal) -> None:
+    found = json.loads(ok(terminal.run("doctor", "-o", "json")).out)
+    assert {one["name"] for one in found} >= {"python", "versions", "key", "temporal", "store", "shared memory"}
+    assert all(one["state"] == "ok" for one in found)
+
+
+def test_doctor_names_what_is_wrong_with_code_5(terminal: Terminal) -> None:
+    done = terminal.run("doctor", TEMPORAL_ADDRESS="127.0.0.1:9", TREADLE_STORE="file:///proc/none")
+    assert done.code == 5
+    assert "2 checks failed: temporal, store" in done.err
