@@ -149,7 +149,7 @@ def _per_key(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
     _, shuffle = found
     inputs = shuffle_inputs(shuffle)
     names = tuple(reference if isinstance(reference, str) else str(i) for i, reference in enumerate(inputs))
-    flow = graph.read(stage.input, name)
+    flow = graph.read(stage.input, name, apart=len(names) > 1)
     graph.require(flow, name, stage)
     flow.policy = graph.planner.policy(stage)
     flow.estimate //= 4

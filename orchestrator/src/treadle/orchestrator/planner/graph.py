@@ -159,14 +159,17 @@ class GraphPlanner:
 
     # -- reading
 
-    def read(self, reference: Any, user: str) -> Flow:
-        """A new flow that reads a stage's input partition by partition; sorted where its shuffle says so."""
+    def read(self, reference: Any, user: str, *, apart: bool = False) -> Flow:
+        """A new flow that reads a stage's input partition by partition; sorted where its shuffle says so.
+
+        A shuffle that was gathered once is read as that, unless the inputs must stay `apart`.
+        """
         if isinstance(reference, str) and reference.startswith("inputs."):
             reference = self.planner.sources.dataset_input(reference.split(".")[1])
         if isinstance(reference, Source | Items | Range):
             feed, partitions, estimate = self.planner.sources.feed(reference)
             return Flow(feed, partitions, estimate)
-        shuffled = self._shuffled(reference)
+        shuffled = self._shuffled(reference) if apart or reference not in self._datasets else None
         dataset = shuffled or self.reference(reference, user)
         flow = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
         stage = self.shuffle_of(reference)
