@@ -379,6 +379,19 @@ def test_peak_memory_is_that_of_the_partition(bench: Bench) -> None:
         assert after.peak_memory < before.peak_memory + (50 << 20)
 
 
+def test_memory_is_measured_for_the_first_partition_of_a_task_and_for_those_that_take_a_millisecond(
+    bench: Bench,
+) -> None:
+    sizes = (1, 1, 100 << 20, 1)
+    program = Program("segment", (per_record(allocate),), Keep())
+    partitions = tuple(Partition(index, ItemSplit((size,))) for index, size in enumerate(sizes))
+    reports: list[Report] = []
+    bench.runtime.run(Task("task", bench.job, program, partitions), KEY, reports.append)
+    first, brief, long, _ = (report.peak_memory for report in reports)
+    assert brief in (0, first) or brief > 1 << 20  # the machine may have been busy for a millisecond
+    assert long > first + (90 << 20) > 90 << 20
+
+
 def allocate(size: int) -> int:
     return len(bytearray(size))
 

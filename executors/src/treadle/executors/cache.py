@@ -70,19 +70,19 @@ def _given(entry: _Entry) -> Any:
     return value if sharing == "shared" else [list(value[0])]
 
 
-def read_input(source: PartitionInput, attempt: Attempt, *, apart: bool, text: bool) -> Flow:
-    """The partition's records; blocks are read when they are needed. `apart`: the inputs of a shuffle one by one.
+def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
+    """The partition's records, as the services of the attempt say; blocks are read when they are needed.
 
-    `text`: the partition as one str instead. Raises DataError for files that are not what they should be, StoreError.
+    Raises DataError for files that are not what they should be, StoreError.
     """
     match source:
         case BlockInput(inputs):
             flows = tuple(_blocks(slices, attempt) for slices in inputs)
-            if apart:
+            if attempt.services.inputs_apart:
                 return Flow("objects", (), inputs=flows)
             return flows[0] if len(flows) == 1 else _blocks(tuple(one for row in inputs for one in row), attempt)
         case FileSplit():
-            return _file(source, attempt, text)
+            return _file(source, attempt)
         case ItemSplit(items):
             return objects(list(items) if is_frozen("objects", items) else copy.deepcopy(list(items)))
         case RangeSplit(start, stop):
@@ -94,10 +94,10 @@ def _integers(start: int, stop: int) -> Iterator[list[int]]:
         yield list(range(first, min(first + _RANGE_CHUNK, stop)))
 
 
-def _file(split: FileSplit, attempt: Attempt, text: bool) -> Flow:
+def _file(split: FileSplit, attempt: Attempt) -> Flow:
     attempt.bytes_in += split.size if split.options.format in ("parquet", "npy") else split.stop - split.start
     try:
-        if text:
+        if attempt.services.whole_text:
             return objects([formats.read_text(split)])
         kind, value = formats.read_split(split)
     except MissingError as error:

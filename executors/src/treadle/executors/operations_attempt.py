@@ -33,6 +33,10 @@ class Services(NamedTuple):
     """What an attempt needs from the runtime; the same for every partition of a task."""
 
     program: Program
+    inputs_apart: bool
+    """The first reduce wants the inputs of the shuffle one by one."""
+    whole_text: bool
+    """The first function wants its file split as one str."""
     seed: int
     function: Callable[[str], Function]
     load: Callable[[Slice], Any]
@@ -66,10 +70,12 @@ class Attempt:
     def bind(self, stage: str, call: Call) -> Callable[..., Any]:
         """The function, to be called with its positional arguments only."""
         function, takes_context, _ = self.services.function(call.function)
+        if not (call.args or takes_context):
+            return function
         keywords = {name: self.argument(arg) for name, arg in call.args.items()}
         if takes_context:
             keywords["context"] = self._context(stage)
-        return partial(function, **keywords) if keywords else function
+        return partial(function, **keywords)
 
     def argument(self, arg: Arg) -> Any:
         """The value of an argument, for this partition alone."""
@@ -97,6 +103,7 @@ class Attempt:
         return stage_path(self.services.program.segment, stage)
 
     def close(self) -> None:
+        """Remove what the contexts of this attempt made."""
         for context in self._contexts.values():
             context.close()
 

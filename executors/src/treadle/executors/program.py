@@ -281,7 +281,7 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
-    """Bytes."""
+    """Bytes; 0: not measured, since it was over in less than a millisecond."""
     bytes_in: int = 0
     log: bytes = b""
     """What the attempt printed, its last 64 KiB."""

@@ -76,6 +76,7 @@ class Runtime:
             for partition in task.partitions:
                 report(_failure(partition, error, "", Redactor({})))
             return
+        self._meter.start_task()
         for partition in task.partitions:
             report(self._partition(services, partition))
 
@@ -88,8 +89,11 @@ class Runtime:
         def context(stage: str, partition: Partition) -> Context:
             return Context(task.job, stage, partition.index, partition.attempt, run.store, key)
 
+        first = task.program.ops[0] if task.program.ops else None
         return Services(
             program=task.program,
+            inputs_apart=keeps_inputs_apart(task.program.ops),
+            whole_text=isinstance(first, MapPartition) and first.whole,
             seed=task.job.seed,
             function=self._function,
             load=lambda slice: self._cache.load(slice, run.blocks.get),
@@ -189,10 +193,8 @@ def _load(reference: str, captured: dict[str, bytes]) -> Function:
 
 def _run_program(program: Program, attempt: Attempt) -> tuple[Kind, list[Any], Any]:
     """(kind of the parts, the parts, the partition before it was cut up)."""
-    first = program.ops[0] if program.ops else None
-    attempt.stage = first.stage if first else ""
-    text = isinstance(first, MapPartition) and first.whole
-    flow = read_input(attempt.partition.input, attempt, apart=keeps_inputs_apart(program.ops), text=text)
+    attempt.stage = program.ops[0].stage if program.ops else ""
+    flow = read_input(attempt.partition.input, attempt)
     for op in program.ops:
         flow = apply(op, flow, attempt)
     return parts_of(program.tail, flow, attempt)

@@ -16,6 +16,8 @@ _ONE_THREAD = (
 )
 
 
+_BRIEF = 0.001
+"""Seconds. A partition over sooner cannot have touched much memory, and reading the mark would be most of its cost."""
 _RESET_PEAK = b"5"
 """Sets VmHWM back to what is resident now (proc(5), clear_refs)."""
 
@@ -37,10 +39,16 @@ class Meter:
     def __init__(self) -> None:
         self._status, self._reset = _open_status()
         self._wall = self._cpu = 0.0
+        self._is_first = self._was_read = True
+
+    def start_task(self) -> None:
+        """The next partition is the first of its task."""
+        self._is_first = self._was_read = True
 
     def start(self) -> None:
-        if self._status >= 0:
+        if self._was_read and self._status >= 0:
             os.write(self._reset, _RESET_PEAK)
+        self._was_read = False
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def seconds(self) -> float:
@@ -50,7 +58,14 @@ class Meter:
         return time.process_time() - self._cpu
 
     def peak_memory(self) -> int:
-        """Bytes: since `start` where the kernel allows to reset its mark, of the process's life elsewhere."""
+        """Bytes: since `start` where the kernel allows to reset its mark, of the process's life elsewhere.
+
+        0, not measured, when less than a millisecond has passed; but not so for the first partition of a task. What
+        such brief partitions used counts for the next one that is measured.
+        """
+        if self.seconds() < _BRIEF and not self._is_first:
+            return 0
+        self._is_first, self._was_read = False, True
         if self._status >= 0:
             line = os.pread(self._status, 4096, 0).partition(b"VmHWM:")[2]
             return int(line.split(maxsplit=1)[0]) * 1024

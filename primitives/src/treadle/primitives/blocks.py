@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from mmap import mmap
 from typing import Any, Literal
 
@@ -50,7 +51,7 @@ class Blocks:
         name = f"{name}.{os.urandom(6).hex()}"
         encoded = [encode(kind, part) for part in parts]
         counts = [rows(kind, part) for part in parts]
-        buffers = [buffer for part in encoded for buffer in part]
+        buffers = encoded[0] if len(encoded) == 1 else list(chain.from_iterable(encoded))
         size = sum(map(len, buffers))
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
@@ -113,7 +114,7 @@ class Blocks:
             return data
         if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
-        if location == "store" and _sha256(data) != part.digest:
+        if location == "store" and _sha256([data]) != part.digest:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
         if mapped:
             self._remember(known)
@@ -141,16 +142,22 @@ class Blocks:
 def _index(encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool) -> tuple[Part, ...]:
     parts, offset = [], 0
     for buffers, count in zip(encoded, counts, strict=True):
-        checksum = xxhash.xxh3_64()
-        for buffer in buffers:
-            checksum.update(buffer)
         length = sum(map(len, buffers))
-        parts.append(Part(offset, length, count, checksum.intdigest(), _sha256(*buffers) if digests else b""))
+        parts.append(Part(offset, length, count, _xxh3(buffers), _sha256(buffers) if digests else b""))
         offset += length
     return tuple(parts)
 
 
-def _sha256(*buffers: Buffer) -> bytes:
+def _xxh3(buffers: Sequence[Buffer]) -> int:
+    if len(buffers) == 1:
+        return xxhash.xxh3_64_intdigest(buffers[0])
+    checksum = xxhash.xxh3_64()
+    for buffer in buffers:
+        checksum.update(buffer)
+    return checksum.intdigest()
+
+
+def _sha256(buffers: Sequence[Buffer]) -> bytes:
     import hashlib  # OpenSSL: what only passes host blocks on need not load it
 
     digest = hashlib.sha256()

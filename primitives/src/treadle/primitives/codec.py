@@ -112,6 +112,13 @@ def _frame(form: int, meta: bytes, buffers: Sequence[Sequence[Buffer]]) -> list[
     return _coalesced(parts)
 
 
+def _small_frame(form: int, meta: bytes) -> bytes:
+    """What `_frame` makes of a short meta alone: most parts of a run of many small partitions."""
+    head = _HEADER.size + len(meta)
+    padding = -head % ALIGNMENT
+    return _HEADER.pack(_MAGIC, form, 0, len(meta), head + padding) + meta + bytes(padding)
+
+
 def _coalesced(parts: Sequence[Buffer]) -> list[Buffer]:
     """Neighbouring small buffers joined: a list of many small arrays is not a vector of many small writes."""
     joined: list[Buffer] = []
@@ -163,6 +170,8 @@ def _encode_objects(records: Any) -> list[Buffer]:
 def _encode_pickle(form: int, value: Any) -> list[Buffer]:
     outside: list[pickle.PickleBuffer] = []
     meta = _dumps(value, outside)
+    if not outside and len(meta) < _SMALL:
+        return [_small_frame(form, meta)]
     return _frame(form, meta, [[buffer.raw()] for buffer in outside])
 
 

@@ -38,7 +38,8 @@ class BlockRef(Struct, frozen=True, array_like=True):
 
     @property
     def rows(self) -> int:
-        return sum(part.rows for part in self.parts)
+        parts = self.parts
+        return parts[0].rows if len(parts) == 1 else sum(part.rows for part in parts)
 
     def slice(self, index: int) -> Slice:
         """The part `index` of this block, alone."""
