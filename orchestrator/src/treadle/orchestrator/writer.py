@@ -79,11 +79,13 @@ class LedgerWriter:
             error = await self._flush()
             self._busy = False
             self._written = self._written if error else mark
+            if error is not None:
+                self._error = error
+                waiters += self._waiters  # who came while it was being written must hear of it too
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(error) if error else waiter.set_result(None)
             if error is not None:
-                self._error = error
                 self._failed(error)
                 return
 

@@ -1,0 +1,44 @@
+"""The background half of a ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from treadle.orchestrator.ledger import Closed, Fenced, Ledger
+from treadle.orchestrator.writer import LedgerWriter
+from treadle.primitives.store import Store
+
+KEY = b"k" * 32
+
+
+async def test_whoever_waits_while_a_write_is_refused_hears_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(Store.open(f"file://{tmp_path}"), "runs/r/segments/s", KEY)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def refused() -> None:
+        begun.set()
+        go_on.wait(10)
+        raise Fenced("s", 2)
+
+    monkeypatch.setattr(ledger, "flush", refused)
+    heard: list[BaseException] = []
+    writer = LedgerWriter(ledger, heard.append)
+    writer.append(Closed("s"))
+    early = asyncio.ensure_future(writer.synced())
+    await asyncio.to_thread(begun.wait, 10)
+    late = asyncio.ensure_future(writer.synced())
+    await asyncio.sleep(0)
+    go_on.set()
+    for waiting in (early, late):
+        with pytest.raises(Fenced):
+            await asyncio.wait_for(waiting, 10)
+    assert len(heard) == 1
+    with pytest.raises(Fenced):
+        writer.append(Closed("s"))
+    await writer.close()
