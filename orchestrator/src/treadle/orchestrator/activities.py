@@ -17,7 +17,9 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from treadle.dsl import expressions
 from treadle.dsl.model import Spec
+from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
 
 from . import messages
@@ -179,9 +181,10 @@ def _closed(run: Run) -> dict[str, Summary]:
 
 
 def _needed_env(run: Run) -> dict[str, Any]:
-    """`run`, and the inputs that conditions or outputs may read; lists stay out of the history when they are large."""
-    inputs = {name: value for name, value in run.submission.inputs.items() if len(msgspec.json.encode(value)) < 4096}
-    return {"run": run.env["run"], "inputs": inputs}
+    """`run`, and the inputs that conditions or outputs read; the others stay out of the history."""
+    conditions = [expressions.paths(expressions.parse(node.when)) for node in run.plan.graph.nodes if node.when]
+    read = {path[1] for path in template_paths(run.plan.outputs).union(*conditions) if path[0] == "inputs"}
+    return {"run": run.env["run"], "inputs": {k: v for k, v in run.submission.inputs.items() if k in read}}
 
 
 def _kind(error: TreadleError) -> str:

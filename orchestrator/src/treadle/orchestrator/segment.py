@@ -294,7 +294,9 @@ class SegmentRun:
 
     def _problem(self, failure: FailureClass, message: str) -> Problem:
         where = f"attempts/{self.name}"
-        return Problem(str(failure), f"{self._segment.stages[-1]}: {message}", self._segment.id, where)
+        named = any(message.startswith(f"{stage}: ") for stage in self._segment.stages)
+        text = message if named else f"{self._segment.stages[-1]}: {message}"
+        return Problem(str(failure), text, self._segment.id, where)
 
     async def _flush_log(self) -> None:
         if self._log.dirty:
