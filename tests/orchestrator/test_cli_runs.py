@@ -181,14 +181,16 @@ def test_forged_block_is_never_decoded_and_made_again(terminal: Terminal) -> Non
     forged = victim.read_bytes()[:-5] + b"EVIL!"
     victim.chmod(0o600)
     victim.write_bytes(forged)
+    terminal.run("dev", "down")  # else a worker still holds what it decoded before
     (terminal.folder / f"{name}.flag").unlink()
     resumed = terminal.run("resume", name)
     result = terminal.run("result", name, "--stage", "bad")
-    logs = terminal.run("logs", name, "--stage", "bad", "--attempt", "3")
+    logs = terminal.run("logs", name, "--stage", "bad", "--attempt", "3", "-o", "json")
     assert (failed.code, resumed.code) == (1, 0), resumed.err
     assert result.out == "".join(f"[100000, {value}]\n" for value in range(4))
     assert noted(terminal, name) == ONCE
-    check_golden(name, session(terminal, resumed, logs, result))
+    assert {json.loads(line)["failure"] for line in logs.out.splitlines()} == {"data corrupt"}
+    check_golden(name, session(terminal, resumed, result))
 
 
 @pytest.fixture

@@ -150,6 +150,7 @@ class Watcher:
         self._screen = _screen(how)
         self._deadline = time.monotonic() + how.timeout if how.timeout is not None else None
         self._alone_since: float | None = None
+        self._told: dict[str, str] = {}
         self._cancelled = False
 
     def close(self) -> None:
@@ -187,6 +188,7 @@ class Watcher:
         stages = await asyncio.to_thread(self._painter.stages, view)
         self._screen.show(view, stages)
         await self._show_logs()
+        self._say_what_drivers_lost(view)
         await self._say_when_alone(view)
         if self._how.fail_fast and any(stage.failed for stage in stages):
             return self._failed_early(stages)
@@ -216,6 +218,14 @@ class Watcher:
         if self._logs is not None:
             for line in await asyncio.to_thread(self._logs.new_lines):
                 self._screen.note(line)
+
+    def _say_what_drivers_lost(self, view: RunView) -> None:
+        """An activity that fails is a driver's failure, not the user's; Temporal tries it again for ever."""
+        for beat in view.nodes:
+            if beat.last_failure and beat.last_failure != self._told.get(beat.node):
+                self._told[beat.node] = beat.last_failure
+                where = beat.node or "opening the run"
+                self._screen.note(f"{where}: a driver failed, trying again: {beat.last_failure}")
 
     async def _say_when_alone(self, view: RunView) -> None:
         """Once for each time that the driver is gone."""
