@@ -1,0 +1,143 @@
+"""Records the histories that test_replay.py replays: `PYTHONPATH=tests python -m orchestrator.record_histories`.
+
+Record anew only when the workflow's commands changed on purpose and no run of an older version is left anywhere. A
+history holds what its run was told and nothing of the machine: identities of workers are taken out, and flags are
+files in a folder whose name is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from treadle.orchestrator import messages
+from treadle.orchestrator.home import Home
+from treadle.orchestrator.testing.service import Service, service
+
+HISTORIES = Path(__file__).with_name("histories")
+TESTS = Path(__file__).parent.parent
+M = "orchestrator.history_functions"
+RETRY = {"retry": {"maximumAttempts": 1}}
+
+
+def spec(**stages: Any) -> dict[str, Any]:
+    return {"apiVersion": "treadle/v1", "name": "recorded", "defaults": RETRY, "stages": stages}
+
+
+def mapped(given: Any, function: str = "same", **more: Any) -> dict[str, Any]:
+    return {"type": "map", "input": given, "uses": f"{M}:{function}", **more}
+
+
+ITEMS = {"range": 6, "partitions": 2}
+MAP_REDUCE = spec(
+    pairs=mapped(ITEMS, "pair"),
+    groups={"type": "shuffle", "input": "pairs", "by": "key"},
+    counts={"type": "reduce", "input": "groups", "per": "key", "combine": f"{M}:add"},
+)
+LOOP = spec(
+    start=mapped(ITEMS),
+    turns={
+        "type": "loop",
+        "state": {"data": "start", "count": 0},
+        "maxIterations": 5,
+        "until": "state.count >= 3",
+        "stages": {"step": mapped("state.data")},
+        "next": {"data": "step", "count": "${{ state.count + 1 }}"},
+    },
+    end=mapped("turns.state.data"),
+)
+SKIPPED = spec(
+    sum={"type": "reduce", "input": ITEMS, "per": "all", "uses": f"{M}:total", "metrics": {"total": "integer"}},
+    never=mapped("sum", when="stages.sum.metrics.total > 1000"),
+    after=mapped("never"),
+    other=mapped("sum", needs=["never"]),
+)
+
+
+def waiting(flag: Path, function: str) -> dict[str, Any]:
+    return spec(first=mapped(ITEMS), gate=mapped("first", function, needs=["first"], **{"with": {"flag": str(flag)}}))
+
+
+async def finished(here: Service, document: dict[str, Any], run: str, folder: Path) -> None:
+    await here.submit(document, run, folder, TESTS)
+    await here.runs.end(run)
+
+
+async def paused_and_unpaused(here: Service, run: str, folder: Path) -> None:
+    flag = folder / "go"
+    await here.submit(waiting(flag, "slowly"), run, folder, TESTS)
+    handle = here.client.get_workflow_handle(run)
+    await asyncio.sleep(1.0)
+    pausing = asyncio.ensure_future(handle.execute_update(messages.PAUSE))
+    await asyncio.sleep(0.3)
+    flag.touch()
+    await pausing
+    await asyncio.sleep(1.0)
+    await handle.execute_update(messages.UNPAUSE)
+    await here.runs.end(run)
+
+
+async def failed(here: Service, run: str, folder: Path) -> None:
+    await finished(here, waiting(folder / "mended", "needs_flag"), run, folder)
+
+
+async def resumed(here: Service, run: str, folder: Path) -> None:
+    await failed(here, run, folder)
+    (folder / "mended").touch()
+    await here.runs.resume(run)
+    await here.runs.end(run)
+
+
+Recorded = Callable[[Service, str, Path], Awaitable[None]]
+RUNS: dict[str, Recorded] = {
+    "map_reduce": lambda here, run, folder: finished(here, MAP_REDUCE, run, folder),
+    "loop": lambda here, run, folder: finished(here, LOOP, run, folder),
+    "skipped_stage": lambda here, run, folder: finished(here, SKIPPED, run, folder),
+    "paused_and_unpaused": paused_and_unpaused,
+    "failed": failed,
+    "resumed": resumed,
+}
+
+
+async def record() -> None:
+    HISTORIES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="treadle-histories-") as name:
+        async with service(Home(Path(name) / "home")) as here:
+            for run, perform in RUNS.items():
+                folder = Path(name) / run
+                folder.mkdir()
+                await perform(here, run, folder)
+                text = (await here.history(run)).to_json()
+                (HISTORIES / f"{run}.json").write_text(without_machine(text, name))
+
+
+_HIDDEN = {"identity": "worker", "stackTrace": "", "workerTaskQueue": {"name": "sticky"}, "stickyTaskQueue": "sticky"}
+
+
+def without_machine(text: str, folder: str) -> str:
+    """What names this machine is replaced."""
+
+    def visit(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: _HIDDEN.get(key, visit(one)) for key, one in value.items()}
+        return [visit(one) for one in value] if isinstance(value, list) else value
+
+    events = visit(json.loads(text))
+    for event in events["events"]:
+        queue = event.get("workflowTaskScheduledEventAttributes", {}).get("taskQueue", {})
+        if queue.get("kind") == "TASK_QUEUE_KIND_STICKY":
+            queue["name"] = "sticky"
+    cleaned = json.dumps(events, indent=1)
+    for name in (folder, socket.gethostname(), str(TESTS.parent)):
+        assert not re.search(rf"\b{re.escape(name)}\b", cleaned), name
+    return cleaned + "\n"
+
+
+if __name__ == "__main__":
+    asyncio.run(record())
