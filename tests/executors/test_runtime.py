@@ -159,7 +159,7 @@ def test_a_missing_function_is_a_user_error_no_retry_mends(bench: Bench) -> None
         (MissingError("x"), (FailureClass.UNREACHABLE, True)),
         (StoreError("x"), (FailureClass.UNREACHABLE, False)),
         (StoreError("x", retryable=True), (FailureClass.UNREACHABLE, True)),
-        (StoreError("store s3://b: is throttling (at 'x')", retryable=True), (FailureClass.THROTTLED, True)),
+        (StoreError("store s3://b: slow down", throttled=True), (FailureClass.THROTTLED, True)),
         (DataError("x"), (FailureClass.USER_ERROR, True)),
         (UsageError("x"), (FailureClass.USER_ERROR, False)),
         (MemoryError(), (FailureClass.OUT_OF_MEMORY, True)),

@@ -222,6 +222,7 @@ def test_what_a_server_answers_decides_whether_to_try_again(
     with pytest.raises(StoreError, match=words) as caught:
         store.get("a/timeout")
     assert caught.value.retryable is retryable
+    assert caught.value.throttled is (words == "throttling")
     assert caught.value.hint
 
 

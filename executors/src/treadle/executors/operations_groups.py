@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from datetime import date
 from typing import Any, cast
-from uuid import UUID
 
-from treadle.primitives.keys import canonical, identity
-
-_SELF = {type(None), bool, int, str, bytes, date, UUID}
-"""Types whose keys are their own identity (primitives.keys.identity)."""
-
+from treadle.primitives.keys import SELF_IDENTICAL, canonical, identity
 
 _ARROW = {"bool", "string", "large_string", "binary", "large_binary", "double"}
 _ARROW |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -21,7 +15,7 @@ _ARROW |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 def plain(keys: Any) -> Sequence[Any]:
     """The keys as canonical Python values; `keys` is a list, or an array of NumPy or Arrow."""
     if isinstance(keys, list):
-        return keys if set(map(type, keys)) <= _SELF else [canonical(key) for key in keys]
+        return keys if set(map(type, keys)) <= SELF_IDENTICAL else [canonical(key) for key in keys]
     dtype = getattr(keys, "dtype", None)
     if dtype is not None and dtype.kind in "biuf" and dtype.itemsize <= 8 and keys.ndim == 1:
         return cast("list[Any]", keys.tolist())
@@ -32,7 +26,7 @@ def plain(keys: Any) -> Sequence[Any]:
 
 def identities(keys: Sequence[Any]) -> Sequence[Hashable]:
     """A hashable value for each canonical key: equal for the same key."""
-    return keys if set(map(type, keys)) <= _SELF else [identity(key) for key in keys]
+    return keys if set(map(type, keys)) <= SELF_IDENTICAL else [identity(key) for key in keys]
 
 
 def fold(keys: Sequence[Any], values: Iterable[Any], combine: Callable[[Any, Any], Any]) -> list[tuple[Any, Any]]:

@@ -77,10 +77,8 @@ def classify(error: BaseException) -> tuple[FailureClass, str, bool]:
     if isinstance(error, InputFailed):
         return classify(error.error)
     how = f"exception {error_name(error)}"
-    if isinstance(error, StoreError) and "is throttling" in error.message:
-        return FailureClass.THROTTLED, how, True
     if isinstance(error, StoreError):
-        return FailureClass.UNREACHABLE, how, error.retryable
+        return FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE, how, error.retryable
     return next((failure, how, retryable) for kind, failure, retryable in _TABLE if isinstance(error, kind))
 
 

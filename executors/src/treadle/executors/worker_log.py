@@ -13,8 +13,8 @@ TAIL = 64 * 1024
 """Bytes of a partition's log that its report carries."""
 
 
-_MARGIN = 4096
-"""Bytes read beyond the tail, so that a secret which begins before it is recognised."""
+_MARGIN = 64 * 1024
+"""Bytes read beyond the tail, so that a secret of that length which begins before it is recognised."""
 
 
 def open_log() -> int:

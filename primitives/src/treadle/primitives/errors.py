@@ -67,10 +67,12 @@ class MissingError(TreadleError):
 class StoreError(TreadleError):
     """A store refused or did not answer; `__cause__` is the foreign error."""
 
-    def __init__(self, message: str, hint: str = "", *, retryable: bool = False) -> None:
+    def __init__(self, message: str, hint: str = "", *, retryable: bool = False, throttled: bool = False) -> None:
         super().__init__(message, hint)
-        self.retryable = retryable
+        self.retryable = retryable or throttled
         """The same call may succeed later (unreachable, throttled), or elsewhere (shared memory full)."""
+        self.throttled = throttled
+        """It is up, and asked for fewer calls."""
 
 
 class InternalError(TreadleError):

@@ -17,6 +17,7 @@ class _Rule(NamedTuple):
     hint: str = ""
     """Empty: which credentials to set."""
     retryable: bool = False
+    throttled: bool = False
 
 
 _CREDENTIALS = {
@@ -42,7 +43,7 @@ _BY_TEXT = (
         "SlowDown|TooManyRequests|status: (429|503)|ServiceUnavailable",
         "is throttling",
         "Wait, or use fewer workers.",
-        True,
+        throttled=True,
     ),
     _Rule("NotSupportedError|NotImplemented|status: 501", "cannot do what is needed", _LIMITED),
     _Rule("status: 5\\d\\d|InternalError", "failed for a reason of its own", "Try again; look at its log.", True),
@@ -99,7 +100,8 @@ def _of_object_store(error: Exception, url: str, name: str) -> TreadleError:
     for rule in _BY_TEXT:
         if re.search(rule.pattern, text):
             hint = rule.hint or _CREDENTIALS.get(url.partition(":")[0], "Set credentials") + _RIGHTS
-            return StoreError(f"store {url} {rule.what}{_at(name)}", hint, retryable=rule.retryable)
+            message = f"store {url} {rule.what}{_at(name)}"
+            return StoreError(message, hint, retryable=rule.retryable, throttled=rule.throttled)
     first_line = str(error).partition("\n")[0]
     return StoreError(f"store {url} failed{_at(name)}: {first_line}", "The cause is below; check the URL and options.")
 
