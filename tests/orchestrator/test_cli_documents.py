@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from orchestrator.commands import Terminal, session
+
+from treadle.orchestrator.cli import SECTIONS, app
+from treadle.orchestrator.cli.exits import Exit
 
 GOLDEN = Path(__file__).parent / "golden"
 HEAD = "apiVersion: treadle/v1\nname: bad\n"
@@ -144,6 +149,28 @@ def test_options_are_read_from_the_environment(terminal: Terminal) -> None:
 
 def test_schema_is_the_one_that_editors_read(terminal: Terminal) -> None:
     assert json.loads(terminal.run("schema").out)["title"] == "treadle workflow"
+
+
+def test_page_of_the_command_line_names_every_command_and_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    assert [name for names in SECTIONS.values() for name in names if f"`{name}" not in page] == []
+    assert [code for code in Exit if f"| {int(code)} |" not in page] == []
+
+
+def test_every_command_is_in_a_section_of_the_help() -> None:
+    shown = {name for names in SECTIONS.values() for name in names}
+    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert known | {"dev"} == shown | {"lint"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from treadle.orchestrator.cli import app; app(['--help'], standalone_mode=False);"
+        "heavy = ('temporalio', 'pyarrow', 'numpy', 'pydantic', 'rich', 'yaml');"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
 
 
 @pytest.mark.parametrize("template", ["wordcount", "etl"])

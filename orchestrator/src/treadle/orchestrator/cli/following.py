@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """Partitions named for each group of errors."""
+_BUNDLE = re.compile(r'File "[^"]*/bundles/[0-9a-f]{64}/modules/')
+"""Where a worker unpacked the user's code: the part of the path that says nothing."""
 
 
 class LogFollower:
@@ -81,7 +84,8 @@ def group_lines(group: ErrorGroup) -> Iterator[str]:
     yield f"{group.stage}: {group.failure}: {what}"
     yield f"  {often}; partition{'s' if len(group.partitions) != 1 else ''} {named}"
     if group.traceback:
-        yield from (f"  {line}" for line in group.traceback.rstrip().splitlines())
+        short = _BUNDLE.sub('File "', group.traceback)
+        yield from (f"  {line}" for line in short.rstrip().splitlines())
     elif group.how:
         yield f"  determined by: {group.how}"
 

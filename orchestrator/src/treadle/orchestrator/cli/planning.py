@@ -74,7 +74,7 @@ def plan(
         from ..planner import explain
         from .starting import prepare_file
 
-        made = prepare_file(Environment(profile), file, input, inputs).plan
+        made = prepare_file(Environment(profile), file, input, inputs, "RUN").plan
         if graph:
             typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
         elif output == "json":

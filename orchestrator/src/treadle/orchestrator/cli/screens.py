@@ -53,7 +53,10 @@ def label(stage: StageView) -> str:
 def counts(stage: StageView) -> str:
     """`3/8`, or what there is to say of a node without partitions."""
     if stage.kind == "loop":
-        return stage.iteration.rpartition(" ")[2]
+        count = stage.iteration.rpartition(" ")[2]
+        if not count or "/" in count:
+            return f"iteration {count}" if count else ""
+        return words.counted(int(count), "iteration")
     if stage.kind == "barrier" or not stage.partitions:
         return ""
     return f"{stage.committed}/{stage.partitions}"
