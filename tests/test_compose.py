@@ -1,0 +1,103 @@
+"""The composition is valid, listens on loopback only, and holds no secret."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "docker-compose.yml"
+SERVICES = {"postgres", "temporal", "temporal-ui", "s3", "s3-buckets", "worker"}
+SECRET = re.compile(r"PASSWORD|PWD|SECRET|KEY")
+
+
+@pytest.fixture(scope="module")
+def composition() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))
+    return loaded
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    """A copy in which `prepare.sh` was run."""
+    shutil.copy(FILE, tmp_path)
+    shutil.copytree(ROOT / "compose", tmp_path / "compose", ignore=shutil.ignore_patterns("private"))
+    subprocess.run([tmp_path / "compose" / "prepare.sh"], check=True, capture_output=True)
+    return tmp_path
+
+
+def variables(folder: Path) -> dict[str, str]:
+    lines = (folder / ".env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_ports_are_bound_to_loopback(composition: dict[str, Any]) -> None:
+    assert set(composition["services"]) == SERVICES
+    ports = [port for service in composition["services"].values() for port in service.get("ports", [])]
+    assert ports
+    assert all(str(port).startswith("127.0.0.1:") for port in ports)
+
+
+def test_values_of_secrets_come_from_the_environment(composition: dict[str, Any]) -> None:
+    for name, service in composition["services"].items():
+        for variable, value in service.get("environment", {}).items():
+            if SECRET.search(variable):
+                assert str(value).startswith("${"), f"{name}: {variable}"
+
+
+def test_services_wait_for_services_that_tell_their_health(composition: dict[str, Any]) -> None:
+    services = composition["services"]
+    for service in services.values():
+        for needed, how in service.get("depends_on", {}).items():
+            if how["condition"] == "service_healthy":
+                assert "healthcheck" in services[needed]
+    assert all("healthcheck" in services[name] for name in SERVICES - {"s3-buckets"})
+
+
+def test_images_are_of_one_version(composition: dict[str, Any]) -> None:
+    images = {service["image"] for service in composition["services"].values()}
+    assert all(re.search(r":[\w.-]+$", image) and not image.endswith(":latest") for image in images)
+
+
+def test_example_of_the_environment_names_what_is_written(prepared: Path) -> None:
+    example = (ROOT / "compose" / "env.example").read_text().splitlines()
+    named = [line.split("=")[0] for line in example if not line.startswith("#")]
+    assert named == list(variables(prepared))
+    wanted = set(re.findall(r"\$\{(\w+)", FILE.read_text("utf-8")))
+    assert wanted == set(named)
+
+
+def test_secrets_are_made_once_and_kept_from_others(prepared: Path) -> None:
+    private = prepared / "compose" / "private"
+    for file in (prepared / ".env", private / "key", private / "home" / "key"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert (private / "key").read_bytes() == (private / "home" / "key").read_bytes()
+    assert len((private / "key").read_bytes()) == 32
+    known = variables(prepared)
+    assert str((private / "key").stat().st_uid) == known["TREADLE_UID"] != "0"
+    identities = yaml.safe_load((private / "s3.json").read_text())["identities"]
+    credentials = {"accessKey": known["AWS_ACCESS_KEY_ID"], "secretKey": known["AWS_SECRET_ACCESS_KEY"]}
+    assert identities[0]["credentials"] == [credentials]
+    again = subprocess.run([prepared / "compose" / "prepare.sh"], check=False, capture_output=True)
+    assert again.returncode == 1
+    assert variables(prepared) == known
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+def test_compose_accepts_the_file(prepared: Path) -> None:
+    done = subprocess.run(["docker-compose", "config", "-q"], cwd=prepared, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_image_is_built_from_all_that_it_needs_and_no_more() -> None:
+    """What `uv sync` reads: the workspace and its members."""
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert kept == {"pyproject.toml", "uv.lock", "primitives", "executors", "dsl", "orchestrator", "meta"}

@@ -1,0 +1,165 @@
+"""What others may rely on, and the rules of the tree that no other tool watches."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("primitives", "executors", "dsl", "orchestrator")
+MAXIMUM_LINES = 400
+NAMES = {
+    "treadle.dsl": "Loop Result Spec Workflow csv expr fixed has items jsonl npy parquet range_ run size task text",
+    "treadle.executors": "Context IsolatedExecutor LocalExecutor Result",
+    "treadle.primitives": "",
+    "treadle.orchestrator": "",
+}
+VERBS = (
+    "cancel dev doctor init limit lint list logs pause plan result resume run schema show submit terminate unpause "
+    "validate watch worker"
+)
+DEV_VERBS = "down status up"
+
+
+def public_names(package: str) -> list[str]:
+    """What the package's `__init__` says is its own: imports spelt `X as X`, `__all__`, definitions."""
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    found = set(getattr(module, "__all__", []))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names if alias.asname == alias.name}
+    found |= {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    }
+    return sorted(found)
+
+
+def sources() -> list[Path]:
+    return [file for room in ROOMS for file in sorted((ROOT / room / "src").rglob("*.py"))]
+
+
+def project(member: str) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / member / "pyproject.toml").read_text("utf-8"))["project"]
+    return found
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_package_offers_these_names(package: str) -> None:
+    assert public_names(package) == NAMES[package].split()
+
+
+@pytest.mark.parametrize("package", NAMES)
+def test_every_name_offered_is_there(package: str) -> None:
+    module = importlib.import_module(package)
+    for name in NAMES[package].split():
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError):
+        _ = module.not_there
+
+
+def test_command_line_has_these_verbs() -> None:
+    import typer.main
+
+    from treadle.orchestrator.cli import app
+
+    root = typer.main.get_command(app)
+    commands: dict[str, Any] = root.commands  # type: ignore[attr-defined]
+    assert sorted(commands) == VERBS.split()
+    assert sorted(commands["dev"].commands) == DEV_VERBS.split()
+
+
+def test_namespace_has_no_init() -> None:
+    assert [file for file in sources() if file.parent.name == "treadle" and file.name == "__init__.py"] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_says_that_it_is_typed(room: str) -> None:
+    assert (ROOT / room / "src" / "treadle" / room / "py.typed").is_file()
+
+
+def test_members_have_one_version_and_pin_each_other_to_it() -> None:
+    members = [*ROOMS, "meta"]
+    versions = {project(member)["version"] for member in members} | {project(".")["version"]}
+    assert len(versions) == 1
+    wanted = f"=={versions.pop()}"
+    for member in members:
+        for requirement in project(member)["dependencies"]:
+            if requirement.startswith("treadle"):
+                assert requirement.endswith(wanted), f"{member}: {requirement}"
+
+
+def test_meta_installs_all_rooms() -> None:
+    named = {re.split(r"[\[=]", requirement)[0] for requirement in project("meta")["dependencies"]}
+    assert named == {f"treadle-{room}" for room in ROOMS}
+
+
+def test_modules_are_short() -> None:
+    long = {str(file.relative_to(ROOT)): len(file.read_text("utf-8").splitlines()) for file in sources()}
+    assert {name: lines for name, lines in long.items() if lines > MAXIMUM_LINES} == {}
+
+
+def documents() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def test_links_in_documents_lead_somewhere() -> None:
+    lost = [
+        f"{document.relative_to(ROOT)}: {target}"
+        for document in documents()
+        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text("utf-8"))
+        if not re.match(r"[a-z]+:", target) and not (document.parent / target).exists()
+    ]
+    assert lost == []
+
+
+def test_files_named_in_documents_and_sources_exist() -> None:
+    """`docs/...`, `examples/...` and `tests/...` in running text or a comment."""
+    named = re.compile(r"\b(?:docs|examples|tests)/[\w./-]*\w\.(?:md|py|yaml|json|sh)\b")
+    lost = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in [*documents(), *sources(), ROOT / "Makefile"]
+        for name in named.findall(file.read_text("utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert lost == []
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    tool = str(Path(sys.executable).with_name("lint-imports"))
+    path = ":".join(str(root / room / "src") for room in ROOMS)
+    return subprocess.run(
+        [tool, "--no-cache"], cwd=root, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "contract"),
+    [
+        ("primitives/src/treadle/primitives/keys.py", "import treadle.dsl.model", "arrows point down"),
+        ("executors/src/treadle/executors/cache.py", "import treadle.dsl.model", "arrows point down"),
+        ("executors/src/treadle/executors/cache.py", "import pydantic", "what ships to a function"),
+    ],
+)
+def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: Path) -> None:
+    """Guards the guard: a linter that looks at nothing would be content."""
+    for room in ROOMS:
+        shutil.copytree(ROOT / room / "src", tmp_path / room / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    with open(tmp_path / file, "a", encoding="utf-8") as source:
+        source.write(f"\n{line}\n")
+    done = lint_imports(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(rf"{contract}.* BROKEN", done.stdout), done.stdout
