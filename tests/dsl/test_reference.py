@@ -194,3 +194,16 @@ def test_array_is_read_only_for_the_function() -> None:
     }
     with pytest.raises(ReferenceFailure, match="read-only"):
         interpret(stages, {"array": lambda records: np.array(list(records)), "spoil": spoil})
+
+
+def test_array_in_a_record_is_read_only_for_the_function() -> None:
+    def spoil(record: Any) -> Any:
+        record["a"][0][0] = 9
+        return record
+
+    stages = {
+        "a": {"type": "map", "input": items(1), "uses": "m:array"},
+        "b": {"type": "map", "input": "a", "uses": "m:spoil"},
+    }
+    with pytest.raises(ReferenceFailure, match="read-only"):
+        interpret(stages, {"array": lambda record: {"a": [np.array([record])]}, "spoil": spoil})

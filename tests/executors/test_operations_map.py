@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.executors import Result
-from treadle.executors.program import Failure, MapPartition, MapRecords, Op, Outcome, RangeSplit, StageCount
+from treadle.executors.program import Failure, MapPartition, MapRecords, Op, Outcome, RangeSplit, Reduce, StageCount
 from treadle.executors.testing.bench import Bench, call
+from treadle.primitives import functions
 from treadle.primitives.errors import FailureClass
 
 
@@ -178,6 +179,40 @@ def test_a_partition_of_arrays_reaches_the_next_fused_stage_read_only(bench: Ben
 def _write(array: Any) -> Any:
     array[0] = 9
     return array
+
+
+@pytest.mark.parametrize("shape", ["array", "list", "tuple", "dict"])
+@pytest.mark.parametrize("step", [1, 2], ids=["contiguous", "strided"])
+def test_an_array_in_a_record_is_read_only_whether_a_block_or_a_fused_stage_gave_it(
+    bench: Bench, shape: str, step: int
+) -> None:
+    make, write = per_record(make_array, "a", shape=shape, step=step), per_record(write_first, "b")
+    fused = bench.failure(make, write, source=[4])
+    apart = bench.failure(write, source=bench.records(make, source=[4]))
+    assert (fused.error, fused.message) == (apart.error, apart.message)
+    assert "read-only" in fused.message
+
+
+def make_array(size: int, shape: str, step: int) -> Any:
+    array = np.arange(size)[::step]
+    return {"array": array, "list": [array], "tuple": (0, (array,)), "dict": {"a": [array]}}[shape]
+
+
+def write_first(record: Any) -> None:
+    while not isinstance(record, np.ndarray):
+        record = list(record.values() if isinstance(record, dict) else record)[-1]
+    record[0] = 9
+
+
+def test_a_combine_may_not_write_into_its_first_record(bench: Bench) -> None:
+    fold = Reduce("r", "partition", combine=functions.reference(add_in_place))
+    failure = bench.failure(per_record(make_array, shape="array", step=1), fold, source=[4, 4])
+    assert (failure.stage, failure.error) == ("r", "ValueError")
+
+
+def add_in_place(a: Any, b: Any) -> Any:
+    a += b
+    return a
 
 
 def test_an_empty_partition_is_given_to_functions_per_partition_but_not_per_record(bench: Bench) -> None:

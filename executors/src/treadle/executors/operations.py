@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from treadle.primitives import codec
 from treadle.primitives.errors import DataError, UsageError
+from treadle.primitives.frozen import sealed
 from treadle.primitives.order import argsort
 from treadle.primitives.partitioning import choose_boundaries, sample_keys
 from treadle.primitives.references import Kind
@@ -26,7 +27,15 @@ def apply(op: Op, flow: Flow, attempt: Attempt) -> Flow:
     """
     attempt.stage = op.stage
     run = cast("Callable[[Op, Flow, Attempt], Flow]", _OPERATIONS[type(op)])
-    return run(op, flow, attempt)
+    return run(op, _sealed(flow), attempt)
+
+
+def _sealed(flow: Flow) -> Flow:
+    """Arrays in records are read-only, whether a block or the operation before made them."""
+    for one in flow.inputs or (flow,):
+        if one.kind == "objects":
+            one.parts = map(sealed, one.parts)
+    return flow
 
 
 def keeps_inputs_apart(ops: tuple[Op, ...]) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.frozen import sealed
 from treadle.primitives.functions import matches_type
 from treadle.primitives.references import BlockRef, Slice
 from treadle.primitives.result import Result
@@ -84,7 +85,8 @@ class Attempt:
                 return copy.deepcopy(value)
             case Broadcast(slice):
                 self.bytes_in += slice.part.length
-                (value,) = self.read(slice)
+                value = self.read(slice)
+                (value,) = sealed(value) if slice.kind == "objects" else value
                 return value
             case Secret(name):
                 return self.services.secrets[name]

@@ -10,6 +10,7 @@ from types import GeneratorType
 from typing import Any
 
 from treadle.primitives.errors import UsageError
+from treadle.primitives.frozen import read_only
 from treadle.primitives.references import Kind
 from treadle.primitives.result import Result
 
@@ -141,7 +142,7 @@ def _argument(op: MapPartition, flow: Flow) -> Any:
 def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
     kind = table_or_array(result)
     if kind == "array":
-        return Flow(kind, (_read_only(result),))
+        return Flow(kind, (read_only(result),))
     if kind == "table":
         return Flow(kind, (_as_table(result),))
     if not op.flat:
@@ -186,10 +187,3 @@ def _as_table(value: Any) -> Any:
     import pyarrow
 
     return pyarrow.Table.from_batches([value]) if isinstance(value, pyarrow.RecordBatch) else value
-
-
-def _read_only(array: Any) -> Any:
-    """As the next function would get it from a block."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from treadle.primitives.frozen import sealed
 from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets
 from treadle.primitives.references import Kind
 
@@ -22,7 +23,8 @@ def parts_of(tail: Tail, flow: Flow, attempt: Attempt) -> tuple[Kind, list[Any],
     match tail:
         case Scatter():
             attempt.stage = tail.stage
-            kind, parts = scatter(tail, flow.kind, value, attempt)
+            given = sealed(value) if flow.kind == "objects" else value
+            kind, parts = scatter(tail, flow.kind, given, attempt)
             return kind, parts, value
         case Cut(max_items, max_bytes):
             return flow.kind, cut(flow.kind, value, max_items, max_bytes), value

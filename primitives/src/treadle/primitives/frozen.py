@@ -1,4 +1,4 @@
-"""Whether a decoded partition may be shared: nothing a user function does to it can be seen by the next partition."""
+"""What a user function cannot change: partitions that may be shared, and arrays made read-only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ _NUMBERS = {bool, int, float, complex, Decimal}
 _TIMES = {date, datetime, time, timedelta, timezone}
 _ATOMS = {type(None), str, bytes, UUID, range} | _NUMBERS | _TIMES
 _NESTED = {tuple, frozenset}
+_CONTAINERS = {tuple, list, dict}
 
 
 def is_frozen(kind: Kind, value: Any) -> bool:
@@ -62,3 +63,54 @@ def _may_be_frozen(cls: type) -> bool:
 
 def _is_frozen_array(array: Any) -> bool:
     return not array.flags.writeable and not array.dtype.hasobject
+
+
+# -- arrays of records ---------------------------------------------------------------------------------------------
+
+_DEPTH = 16
+"""Levels of containers looked into: a list may hold itself."""
+
+
+def sealed(records: list[Any]) -> list[Any]:
+    """The records with read-only views for their arrays, also those in tuples, lists and dicts (exactly these types).
+
+    It is `records` itself when no array in them can be written to, which takes a pass over the types.
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not _may_write(records, numpy.ndarray):
+        return records
+    return [_sealed(record, numpy.ndarray, _DEPTH) for record in records]
+
+
+def _may_write(values: Iterable[Any], array: type) -> bool:
+    """Whether there is an array that can be written to, level by level as in `_are_frozen`."""
+    for _ in range(_DEPTH):
+        met = set(map(type, values))
+        arrays = {cls for cls in met - _ATOMS if issubclass(cls, array)}
+        if arrays and any(value.flags.writeable for value in values if type(value) in arrays):
+            return True
+        if not met & _CONTAINERS:
+            return False
+        nested = (value for value in values if type(value) in _CONTAINERS)
+        values = list(chain.from_iterable(value.values() if type(value) is dict else value for value in nested))
+    return False
+
+
+def _sealed(value: Any, array: type, depth: int) -> Any:
+    if isinstance(value, array):
+        return read_only(value)
+    kind = type(value)
+    if kind not in _CONTAINERS or not depth:
+        return value
+    if kind is dict:
+        return {key: _sealed(item, array, depth - 1) for key, item in value.items()}
+    return kind(_sealed(item, array, depth - 1) for item in value)
+
+
+def read_only(array: Any) -> Any:
+    """A view of the array that cannot be written to, or the array itself when it cannot."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.primitives.errors import UsageError
+from treadle.primitives.frozen import read_only, sealed
 from treadle.primitives.references import Kind
 
 
@@ -90,13 +91,11 @@ def isolated(partition: Partition) -> Partition:
 
 
 def isolated_value(value: Any) -> Any:
-    """Arrays read-only, anything else as a copy."""
+    """Arrays read-only, also those in tuples, lists and dicts; anything else as a copy."""
     kind = kind_of(value)
     if kind == "array":
-        view = value.view()
-        view.flags.writeable = False
-        return view
-    return value if kind == "table" else copy.deepcopy(value)
+        return read_only(value)
+    return value if kind == "table" else sealed([copy.deepcopy(value)])[0]
 
 
 class Values(Iterator[Any]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ class Reducer:
         partition = isolated(partition)
         if self.uses is not None:
             return [call.metrics.take(call.bind(self.uses, self.arguments)(Values([partition])))]
-        return self._root(self._folded(records(partition)), call)
+        return self._root(self._folded(records(partition)), call, self._finish(call))
 
     def per_all(self, partitions: Sequence[Partition], leaves: Sequence[Any], fan_in: int, call: Call) -> list[Any]:
         """One record, or none for a fold over nothing; `leaves` are the folds of the non-empty partitions."""
@@ -41,7 +41,7 @@ class Reducer:
         level = [isolated_value(leaf) for leaf in leaves]
         while len(level) > 1:
             level = [self._folded(level[start : start + fan_in]) for start in range(0, len(level), fan_in)]
-        return self._root(level[0] if level else NOTHING, call)
+        return self._root(level[0] if level else NOTHING, call, self._finish(call))
 
     def leaf(self, partition: Partition, _call: Call) -> Any:
         """The left fold of one partition of `per: all`."""
@@ -54,14 +54,19 @@ class Reducer:
             function = call.bind(self.uses, self.arguments)
             groups = joint_groups(partition, grouping) if grouping.names else single_groups(partition, grouping)
             return [(key, call.metrics.take(function(key, values))) for key, values in groups]
+        finish = self._finish(call)
         folded = group(as_one(partition), grouping)
-        return [(key, self._root(self._folded(values), call)[0]) for key, values in folded]
+        return [(key, self._root(self._folded(values), call, finish)[0]) for key, values in folded]
 
     def _folded(self, values: Iterable[Any]) -> Any:
         assert self.combine is not None
         return left_fold(self.combine, values)
 
-    def _root(self, value: Any, call: Call) -> list[Any]:
+    def _finish(self, call: Call) -> Function:
+        """`finish` with its arguments, one copy of them for the partition."""
+        return call.bind(self.finish, self.arguments) if self.finish else lambda found: found
+
+    def _root(self, value: Any, call: Call, finish: Function) -> list[Any]:
         """`initial` to the left, then `finish`."""
         assert self.combine is not None
         if self.stage.has_initial:
@@ -69,7 +74,6 @@ class Reducer:
             value = initial if value is NOTHING else self.combine(initial, value)
         if value is NOTHING:
             return []
-        finish: Callable[[Any], Any] = call.bind(self.finish, self.arguments) if self.finish else lambda found: found
         return [call.metrics.take(finish(value))]
 
 
