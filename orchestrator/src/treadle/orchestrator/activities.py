@@ -115,9 +115,10 @@ class Activities:
         except CorruptError as error:
             return NodeReport(problem=messages.pack(Problem(str(FailureClass.CORRUPT), str(error), order.node)))
         except StoreError as error:
-            if error.retryable:
-                raise
-            return NodeReport(problem=messages.pack(Problem(str(FailureClass.UNREACHABLE), str(error), order.node)))
+            kind = str(FailureClass.UNREACHABLE)
+            if error.retryable:  # without its causes, whose tracebacks are more than the server keeps
+                raise ApplicationError(str(error), type=kind) from None
+            return NodeReport(problem=messages.pack(Problem(kind, str(error), order.node)))
         except Fenced:
             raise
         except Exception as defect:  # noqa: BLE001  # a defect must end the run with a class, not retry for ever

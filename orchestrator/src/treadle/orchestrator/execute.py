@@ -79,7 +79,7 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
         watch(segment_run)
         with desk.showing(segment_run):
             manifest = await segment_run.run()
-    return await _close(run, segment, manifest, generation + 1)
+            return await _close(run, segment, manifest, generation + 1)
 
 
 def prepare(
