@@ -14,6 +14,7 @@ linked, so a record that `flush` returned from survives a power loss.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -124,19 +125,21 @@ def read(store: Store, prefix: str, key: bytes) -> list[Record]:
 
 
 class Ledger:
-    """A chain that this process writes. Not thread-safe but for `flush`, which one thread at a time may call."""
+    """A chain that this process writes. One thread at a time may `flush` while another appends."""
 
     def __init__(self, store: Store, prefix: str, key: bytes, resumption: int = 1) -> None:
         self._store, self._prefix, self._key = store, prefix, key
         self._writer = secrets.token_hex(8)
         self._number = 0
         self._pending: list[Record] = []
+        self._swap = threading.Lock()
         self.epoch = 0
         self.records = self._take_over(resumption)
 
     def append(self, *records: Record) -> None:
         """Buffer records; they count after the next `flush`."""
-        self._pending.extend(records)
+        with self._swap:
+            self._pending.extend(records)
 
     @property
     def dirty(self) -> bool:
@@ -144,13 +147,15 @@ class Ledger:
 
     def flush(self) -> None:
         """Write what is buffered as one object. Raises Fenced after a newer epoch, StoreError when it cannot write."""
-        batch, self._pending = self._pending, []
+        with self._swap:
+            batch, self._pending = self._pending, []
         if not batch:
             return
         try:
             self._write(batch)
         except BaseException:
-            self._pending = batch + self._pending
+            with self._swap:
+                self._pending = batch + self._pending
             raise
 
     def _take_over(self, resumption: int) -> list[Record]:
