@@ -179,3 +179,28 @@ class TwoWriters(RuleBasedStateMachine):
 
 TestTwoWriters = TwoWriters.TestCase
 TestTwoWriters.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_a_failed_write_after_a_lost_answer_writes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    ledger = Ledger(store, "p", KEY)
+    create = store.create
+    calls = itertools.count()
+
+    def lossy(name: str, data: Any) -> bool:
+        call = next(calls)
+        if call in (0, 2):  # the first answer is lost, then the second write does not get through
+            if call == 0:
+                create(name, data)
+            raise StoreError("connection reset", "try again", retryable=True)
+        return create(name, data)
+
+    monkeypatch.setattr(store, "create", lossy)
+    ledger.append(commit(0))
+    with pytest.raises(StoreError):
+        ledger.flush()
+    ledger.append(commit(1))
+    with pytest.raises(StoreError):
+        ledger.flush()
+    ledger.flush()
+    assert partitions(read(store, "p", KEY)) == [0, 1]

@@ -16,7 +16,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -171,13 +170,14 @@ class Ledger:
                 self._number += 1
                 return [*records, epoch]
 
-    def _write(self, batch: Sequence[Record]) -> None:
+    def _write(self, batch: list[Record]) -> None:
+        """Write a batch and empty it; what is left in it after an error was not written, as far as is known."""
         while batch:
             written = len(batch)
             if not self._create(Entry(self.epoch, self._writer, tuple(batch))):
                 written = self._written_before(self._number)
             self._number += 1
-            batch = batch[written:]
+            del batch[:written]
 
     def _written_before(self, number: int) -> int:
         """Records of an object of ours whose answer got lost on the way."""
