@@ -1,4 +1,4 @@
-"""User functions of the runs whose histories are kept or counted."""
+"""User functions of runs whose histories are kept, and of runs that are broken off and taken up again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from treadle.executors import Result
+from treadle.executors import Context, Result
 
 
 def same(record: Any) -> Any:
@@ -38,3 +38,20 @@ def needs_flag(record: int, *, flag: str) -> int:
     if not Path(flag).exists():
         raise ValueError("there is no flag")
     return record
+
+
+def needs_flag_later(record: int, *, flag: str, context: Context) -> int:
+    """From the second iteration on, and not for the first partition."""
+    if "[1]" not in context.stage and context.partition and not Path(flag).exists():
+        raise ValueError("there is no flag")
+    return record + 1
+
+
+def slow_last(record: int, *, seconds: float) -> int:
+    if record == 3:
+        time.sleep(seconds)
+    return record
+
+
+def more(record: int) -> int:
+    return record + 1

@@ -136,8 +136,8 @@ class Dispatch:
 
     @property
     def over(self) -> bool:
-        """Nothing runs and nothing will."""
-        return self.idle and (self.stopped or not (self._waiting() or self._delayed))
+        """Nothing runs and nothing will; or a quorum is met, and what still runs is not wanted any more."""
+        return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
 
     def wakes_at(self) -> float | None:
         """When the next delayed partition is due."""

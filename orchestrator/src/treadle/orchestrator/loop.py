@@ -15,6 +15,7 @@ from typing import Any
 
 from treadle.dsl.expressions import ExpressionError, evaluate, parse
 from treadle.dsl.templates import render
+from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 
 from .execute import Desk, Orders, assume, lost_in, prepare, take_back, writing
@@ -137,6 +138,9 @@ class _LoopRunner:
                 self._history(record.segment).apply(record, record.segment)
                 if isinstance(record, Lost):
                     self._reopen(record.segment)
+        for name, history in self._histories.items():
+            if history.closed and history.expected is not None:
+                self._run.know(Manifest(name, history.expected, _outcomes(history), Summary()))
 
     def _history(self, name: str) -> SegmentHistory:
         return self._histories.setdefault(name, SegmentHistory(resumption=self._resumption))
@@ -245,7 +249,7 @@ class _LoopRunner:
         history = self._history(name)
         assume(history, self._orders.assume)
         if history.closed and history.expected is not None:
-            outcomes = tuple(history.committed[partition] for partition in sorted(history.committed))
+            outcomes = _outcomes(history)
             summary = summarise(segment, outcomes, history.expected)
             self._run.know(Manifest(name, history.expected, outcomes, summary))
             return summary
@@ -280,6 +284,10 @@ class _LoopRunner:
             loop, _, iteration = "/".join(path[: depth + 1]).rpartition("-")
             for key in [key for key in self._iterated if key[0] == loop and key[1] >= int(iteration)]:
                 del self._iterated[key]
+
+
+def _outcomes(history: SegmentHistory) -> tuple[Outcome, ...]:
+    return tuple(history.committed[partition] for partition in sorted(history.committed))
 
 
 def _result(loop: Loop, iterations: int, scalars: dict[str, Any], data: dict[str, Data]) -> LoopResult:

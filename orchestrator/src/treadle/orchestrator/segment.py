@@ -18,7 +18,7 @@ from .arguments import program_of
 from .attempts import AttemptLog
 from .dispatch import Assignment, Dispatch
 from .history import SegmentHistory
-from .ledger import Committed, Expected, Failed, Started
+from .ledger import Committed, Expected, Failed, Record, Started
 from .plan import Segment
 from .run import Run
 from .runfiles import Manifest
@@ -142,7 +142,7 @@ class SegmentRun:
         Cancelled: running attempts are killed.
         """
         if self._history.expected is None:
-            self._writer.append(Expected(self.name, len(self._inputs), time.time()))
+            self._record(Expected(self.name, len(self._inputs), time.time()))
         try:
             if not self._core.over:
                 await self._drive()
@@ -213,7 +213,7 @@ class SegmentRun:
             return None
         self._tasks += 1
         attempts = {attempt.partition: attempt.number for attempt in assignment.attempts}
-        self._writer.append(Started(self.name, attempts))
+        self._record(Started(self.name, attempts))
         return self._task(assignment)
 
     async def ready(self) -> None:
@@ -257,14 +257,19 @@ class SegmentRun:
             self._run.read_by(name, slot)
         kept = msgspec.structs.replace(outcome, log=b"")
         self._committed[outcome.partition] = kept
-        self._writer.append(Committed(self.name, kept))
+        self._record(Committed(self.name, kept))
+
+    def _record(self, record: Record) -> None:
+        """In the ledger, and in the history: a loop takes a segment up again without reading its ledger anew."""
+        self._writer.append(record)
+        self._history.apply(record, self.name)
 
     def _failure(self, slot: str, failure: Failure) -> None:
         verdict = self._core.failed_attempt(slot, failure, time.monotonic())
         self._retried += not verdict.final
         self._log.add(verdict.failure, slot, verdict.final)
         known = verdict.failure
-        self._writer.append(
+        self._record(
             Failed(
                 self.name,
                 known.partition,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import render
@@ -78,13 +78,20 @@ class Engine:
         files.create("plan", prepared.plan)
         return run_id
 
-    async def run(self, run_id: str, resumption: int = 1, desk: Desk | None = None) -> EngineResult:
-        """Run what was submitted, or go on with it. Raises EngineFailure."""
+    async def run(
+        self,
+        run_id: str,
+        resumption: int = 1,
+        desk: Desk | None = None,
+        assume: Literal["", "done", "retry"] = "",
+    ) -> EngineResult:
+        """Run what was submitted, or go on with it. Raises EngineFailure; Stopped once `desk` was drained."""
         run = self.site.open(run_id)
         scheduler = Scheduler(run.plan.graph, run.env)
 
         async def execute(instruction: RunNode) -> Event:
-            return await self._execute(run, instruction, resumption, desk or Desk())
+            orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption, assume)
+            return await self._execute(run, instruction.node, orders, desk or Desk())
 
         try:
             await drive(scheduler, execute)
@@ -92,9 +99,8 @@ class Engine:
             raise EngineFailure(failed.problem) from failed
         return await asyncio.to_thread(self._result, run, scheduler)
 
-    async def _execute(self, run: Run, instruction: RunNode, resumption: int, desk: Desk) -> Event:
-        node = run.plan.graph.node(instruction.node)
-        orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption)
+    async def _execute(self, run: Run, node_id: str, orders: Orders, desk: Desk) -> Event:
+        node = run.plan.graph.node(node_id)
         try:
             if isinstance(node, Loop):
                 return NodeDone(node.id, await run_loop(run, node, orders, desk))

@@ -1,0 +1,141 @@
+"""A loop that was broken off goes on inside its iteration; what is lost sends it back only as far as it must."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orchestrator.broken_runs import Done, failure, values
+from orchestrator.conftest import Breaking
+from orchestrator.record_histories import mapped, spec
+
+from treadle.orchestrator.ledger import Iterated, Ledger, read
+from treadle.orchestrator.testing import EngineResult
+from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.primitives import trust
+from treadle.primitives.errors import StoreError
+
+FOUR = {"range": 4, "partitions": 4}
+
+
+def loop(iterations: int = 3, inner: Any = None, **more: Any) -> dict[str, Any]:
+    """`step` adds one to every record of the state, `iterations` times."""
+    turns = {
+        "type": "loop",
+        "state": {"data": "start"},
+        "maxIterations": iterations,
+        "stages": inner or {"step": mapped("state.data", "more")},
+        "next": {"data": "step"},
+        **more,
+    }
+    return spec(start=mapped(FOUR), turns=turns, end=mapped("turns.state.data", needs=["turns"]))
+
+
+def at(iteration: int, *partitions: int, stage: str = "step") -> set[Done]:
+    return {(f"turns-{iteration}/{stage}", partition) for partition in partitions}
+
+
+def repeated(done: Counter[Done]) -> set[Done]:
+    return {one for one, times in done.items() if times > 1}
+
+
+def test_loop_does_every_iteration_once(breaking: Breaking) -> None:
+    found, done = breaking(loop()).go()
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert {one for one in done if one[0].startswith("turns")} == at(1, 0, 1, 2, 3) | at(2, 0, 1, 2, 3) | at(
+        3, 0, 1, 2, 3
+    )
+    assert not repeated(done)
+
+
+def test_resume_inside_an_iteration_does_only_what_is_missing(breaking: Breaking, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    step = mapped("state.data", "needs_flag_later", **{"with": {"flag": str(flag)}})
+    run = breaking(loop(inner={"step": step}))
+    found, before = run.go()
+    assert failure(found) == "user error"
+    assert at(1, 0, 1, 2, 3) <= set(before)
+    assert set(before) & at(2, 0, 1, 2, 3) <= at(2, 0)
+    flag.touch()
+    found, after = run.go(resumption=2)
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert not repeated(before + after)
+
+
+@pytest.mark.parametrize("write", range(3, 14))
+def test_driver_that_dies_anywhere_in_a_loop_repeats_nothing_committed(breaking: Breaking, write: int) -> None:
+    run = breaking(loop())
+    store = CrashingStore(run.store, write, after=True)
+    try:
+        run.go(store=store)
+    except StoreError:
+        assert store.crashed
+    key = trust.run_key(run.harness.key, run.run)
+    prefix = f"runs/{run.run}/segments/turns"
+    known = {record.iteration for record in read(run.store, prefix, key) if isinstance(record, Iterated)}
+    found, after = run.go()
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert not {one for one in after for iteration in known if one[0].startswith(f"turns-{iteration}/")}
+
+
+def test_block_of_an_earlier_iteration_is_made_again_alone(breaking: Breaking) -> None:
+    run = breaking(loop())
+    found, done = run.go(run.losing(("turns-2/step", 1)))
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert repeated(done) == at(2, 1)
+
+
+def test_block_of_the_last_iteration_is_made_again_for_who_comes_after_the_loop(breaking: Breaking) -> None:
+    run = breaking(loop())
+    found, done = run.go(run.losing(("turns-3/step", 2)))
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert repeated(done) == at(3, 2)
+
+
+def test_block_from_outside_is_made_again_outside(breaking: Breaking) -> None:
+    run = breaking(loop())
+    found, done = run.go(run.losing(("start", 3)))
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert repeated(done) == {("start", 3)}
+
+
+def test_chain_of_lost_blocks_is_made_again_from_its_beginning(breaking: Breaking) -> None:
+    run = breaking(loop())
+    found, done = run.go(run.losing(("start", 1), ("turns-1/step", 1), ("turns-2/step", 1)))
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert repeated(done) == {("start", 1), *at(1, 1), *at(2, 1)}
+
+
+def test_nested_loop_starts_afresh_and_repairs_itself(breaking: Breaking) -> None:
+    inner = {
+        "type": "loop",
+        "state": {"deep": "state.data"},
+        "maxIterations": 2,
+        "stages": {"dig": mapped("state.deep", "more")},
+        "next": {"deep": "dig"},
+    }
+    document = loop(2, {"inner": inner, "step": mapped("inner.state.deep", "more")})
+    run = breaking(document)
+    found, done = run.go(run.losing(("turns-2/inner-1/dig", 0)))
+    assert values(found, "end") == [[6], [7], [8], [9]]
+    assert repeated(done) == {("turns-2/inner-1/dig", 0)}
+
+
+def test_exhausted_loop_is_a_user_error(breaking: Breaking) -> None:
+    state: dict[str, Any] = {"state": {"data": "start", "count": 0}, "until": "state.count > 9"}
+    found, _ = breaking(loop(**state)).go()
+    assert failure(found) == "user error"
+    found, _ = breaking(loop(onExhausted="succeed", **state)).go()
+    assert isinstance(found, EngineResult)
+    assert found.metrics["turns"] == {"iterations": 3}
+
+
+def test_second_dispatcher_finds_the_loop_finished(breaking: Breaking) -> None:
+    run = breaking(loop())
+    run.go()
+    Ledger(run.store, f"runs/{run.run}/segments/turns", trust.run_key(run.harness.key, run.run))
+    found, done = run.go()
+    assert values(found, "end") == [[3], [4], [5], [6]]
+    assert not done

@@ -1,0 +1,159 @@
+"""A segment that was broken off is taken up where it stood; what is lost is made again, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orchestrator.broken_runs import failure, values
+from orchestrator.conftest import Breaking
+from orchestrator.record_histories import M, mapped, spec
+
+from treadle.executors.program import Outcome
+from treadle.orchestrator.execute import Desk
+from treadle.orchestrator.segment import Stopped
+from treadle.orchestrator.testing import EngineResult
+from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.primitives.errors import StoreError
+
+EIGHT = {"range": 8, "partitions": 8}
+WORDS = spec(
+    pairs=mapped(EIGHT, "pair"),
+    groups={"type": "shuffle", "input": "pairs", "by": "key", "partitions": 3},
+    counts={"type": "reduce", "input": "groups", "per": "key", "combine": f"{M}:add"},
+)
+
+
+def with_flag(flag: Path, function: str = "needs_flag", given: Any = EIGHT, **more: Any) -> dict[str, Any]:
+    return spec(only=mapped(given, function, **{"with": {"flag": str(flag)}}, **more))
+
+
+def test_resume_does_expected_minus_committed(breaking: Breaking, tmp_path: Path) -> None:
+    document = spec(
+        first=mapped(EIGHT),
+        only=mapped("first", "needs_flag_later", needs=["first"], **{"with": {"flag": str(tmp_path / "flag")}}),
+    )
+    run = breaking(document)
+    found, before = run.go()
+    assert failure(found) == "user error"
+    (tmp_path / "flag").touch()
+    found, after = run.go(resumption=2)
+    assert values(found, "only") == [[number + 1] for number in range(8)]
+    assert {("first", partition) for partition in range(8)} <= set(before)
+    wanted = {(stage, partition) for stage in ("first", "only") for partition in range(8)}
+    assert set(after) == wanted - set(before)
+    assert set((before + after).values()) == {1}
+
+
+def test_what_is_done_is_not_done_again(breaking: Breaking) -> None:
+    run = breaking(WORDS)
+    first, before = run.go()
+    again, after = run.go()
+    assert values(first, "counts") == values(again, "counts")
+    assert sum(before.values()) == 11
+    assert not after
+
+
+def test_exactly_the_lost_partition_is_made_again(breaking: Breaking) -> None:
+    run = breaking(WORDS)
+    found, done = run.go(run.losing(("groups", 5)))
+    assert sorted(pair for part in values(found, "counts") for pair in part) == [(0, 9), (1, 12), (2, 7)]
+    assert {one for one, times in done.items() if times > 1 and one[0] == "groups"} == {("groups", 5)}
+    assert done["groups", 5] == 2
+
+
+def test_partition_lost_again_and_again_fails_the_run_in_the_end(breaking: Breaking) -> None:
+    run = breaking(WORDS)
+
+    def see(segment: str, outcome: Outcome) -> None:
+        if segment == "groups" and outcome.partition == 5 and outcome.block is not None:
+            run.damage(outcome.block, "delete")
+
+    found, done = run.go(see)
+    assert failure(found) in ("unreachable", "data corrupt")
+    assert done["groups", 5] < 20
+
+
+# -- what must not be repeated -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unknown(breaking: Breaking, tmp_path: Path) -> Any:
+    document = spec(only=mapped({"range": 2, "partitions": 1}, idempotent=False))
+    for write in range(1, 20):
+        run = breaking(document)
+        store = CrashingStore(run.store, write, after=True)
+        try:
+            run.go(store=store)
+        except StoreError:
+            assert store.crashed
+        found, done = run.go()
+        if not isinstance(found, EngineResult):
+            assert failure(found) == "unknown outcome"
+            assert not done, "nobody may try again by himself"
+            return run
+    raise AssertionError("no crash fell between the start of the attempt and its outcome")
+
+
+def test_attempt_of_unknown_outcome_waits_for_a_person(unknown: Any) -> None:
+    found, done = unknown.go(resumption=2)
+    assert failure(found) == "unknown outcome"
+    assert not done
+
+
+def test_assume_retry_does_it_again(unknown: Any) -> None:
+    found, done = unknown.go(resumption=2, assume="retry")
+    assert values(found, "only") == [[0, 1]]
+    assert done == {("only", 0): 1}
+
+
+def test_assume_done_takes_it_as_done_without_a_result(unknown: Any) -> None:
+    found, done = unknown.go(resumption=2, assume="done")
+    assert isinstance(found, EngineResult)
+    assert not done
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+def test_deadline_ends_the_stage(breaking: Breaking, tmp_path: Path) -> None:
+    run = breaking(with_flag(tmp_path / "never", "slowly", deadline="300ms"))
+    begun = time.monotonic()
+    found, done = run.go()
+    assert failure(found) == "timed out"
+    assert time.monotonic() - begun < 5
+    assert not done
+
+
+def test_quorum_lets_stragglers_go(breaking: Breaking) -> None:
+    slow = mapped({"range": 4, "partitions": 4}, "slow_last", **{"with": {"seconds": 30}})
+    document = spec(slow=slow, most={"type": "barrier", "input": "slow", "quorum": "75%"}, end=mapped("most"))
+    run = breaking(document)
+    begun = time.monotonic()
+    found, _ = run.go()
+    assert time.monotonic() - begun < 10
+    assert values(found, "end") == [[0], [1], [2]]
+    again, after = run.go()
+    assert values(again, "end") == [[0], [1], [2]], "the set is frozen"
+    assert not after
+
+
+def test_drained_segment_goes_on_where_it_stopped(breaking: Breaking) -> None:
+    document = spec(only=mapped({"range": 40, "partitions": 40}, "slow_last", **{"with": {"seconds": 0.01}}))
+    run = breaking(document)
+    desk = Desk()
+    seen: list[int] = []
+
+    def drain(_segment: str, outcome: Outcome) -> None:
+        seen.append(outcome.partition)
+        for segment_run in list(desk._runs.values()):
+            segment_run._core.stop()
+
+    with pytest.raises(Stopped):
+        run.go(drain, desk=desk)
+    assert 0 < len(seen) < 40
+    found, done = run.go()
+    assert values(found, "only") == [[number] for number in range(40)]
+    assert {partition for _, partition in done} == set(range(40)) - set(seen)
