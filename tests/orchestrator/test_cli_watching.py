@@ -199,6 +199,12 @@ def read_until(descriptor: int, text: bytes) -> None:
 
 def test_pause_unpause_and_limit_reach_a_run(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
     name, let_go = held
+    ok(terminal.run("pause", name))
+    assert terminal.run("pause", name).code == 2
+    paused = terminal.run("watch", name, "--timeout", "1s")
+    assert paused.code == 124
+    assert f"is paused; go on with: treadle unpause {name}" in paused.err
+    ok(terminal.run("unpause", name))
     ok(terminal.run("limit", name, "waits", "1"))
     refused = terminal.run("limit", name, "nothing", "1")
     assert refused.code == 2

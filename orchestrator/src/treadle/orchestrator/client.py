@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
@@ -269,7 +269,9 @@ class Runs:
             return await self._client.get_workflow_handle(run).describe()
 
     async def _paused(self, run: str, description: WorkflowExecutionDescription) -> bool:
-        if description.status != WorkflowExecutionStatus.RUNNING or description.raw_description.pending_activities:
+        pending = description.raw_description.pending_activities
+        stopping = any(one.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED for one in pending)
+        if description.status != WorkflowExecutionStatus.RUNNING or (pending and not stopping):
             return False
         handle = self._client.get_workflow_handle(run)
         try:

@@ -100,7 +100,8 @@ def _paragraph(view: NodeView) -> list[str]:
     if view.kind == "segment" and not view.partitions:
         count = "partitions: known when its input is"
     reads = f"reads {view.reads}" if view.reads else ""
-    about = ", ".join(filter(None, [view.kind if view.kind != "segment" else "", count, reads]))
+    makes = f"makes about {words.size(view.estimate)}" if view.estimate else ""
+    about = ", ".join(filter(None, [view.kind if view.kind != "segment" else "", count, reads, makes]))
     lines = [f"{margin}{view.node}  {about}"]
     lines += [f"{margin}  {what}" for what in view.does]
     lines += [f"{margin}  when {view.when}"] if view.when else []

@@ -45,8 +45,9 @@ class Screen(Protocol):
 
 def label(stage: StageView) -> str:
     """`tokenize, group`; with the role where a stage needs several segments: `sorted (cuts)`."""
-    role = stage.node.removeprefix(f"{stage.stages[-1]}.") if stage.stages else stage.node
-    names = ", ".join(stage.stages) or stage.node
+    owner = stage.stages[-1] if stage.stages else stage.node.partition(".")[0]
+    role = stage.node.removeprefix(f"{owner}.")
+    names = ", ".join(stage.stages) or owner
     return f"{names} ({role})" if role != stage.node else names
 
 

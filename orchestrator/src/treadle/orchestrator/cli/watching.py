@@ -150,6 +150,7 @@ class Watcher:
         self._screen = _screen(how)
         self._deadline = time.monotonic() + how.timeout if how.timeout is not None else None
         self._alone_since: float | None = None
+        self._paused = False
         self._told: dict[str, str] = {}
         self._cancelled = False
 
@@ -189,6 +190,7 @@ class Watcher:
         self._screen.show(view, stages)
         await self._show_logs()
         self._say_what_drivers_lost(view)
+        self._say_when_paused(view)
         await self._say_when_alone(view)
         if self._how.fail_fast and any(stage.failed for stage in stages):
             return self._failed_early(stages)
@@ -218,6 +220,12 @@ class Watcher:
         if self._logs is not None:
             for line in await asyncio.to_thread(self._logs.new_lines):
                 self._screen.note(line)
+
+    def _say_when_paused(self, view: RunView) -> None:
+        """Once for each pause."""
+        if view.state == "paused" and not self._paused:
+            self._screen.note(f"run {self._run} is paused; go on with: treadle unpause {self._run}")
+        self._paused = view.state == "paused"
 
     def _say_what_drivers_lost(self, view: RunView) -> None:
         """An activity that fails is a driver's failure, not the user's; Temporal tries it again for ever."""
