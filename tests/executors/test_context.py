@@ -15,11 +15,6 @@ from treadle.executors.testing.bench import RUN, Bench, call
 from treadle.primitives import seeds
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
 def ask(record: str, *, context: Context) -> Any:
     return getattr(context, record)
 

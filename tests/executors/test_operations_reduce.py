@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from executors.operation_functions import FIRST, FIXTURES, by, concat, first_column, name, tens
+from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors import Result
-from treadle.executors.operations_groups import plain
 from treadle.executors.program import (
     BlockInput,
-    Broadcast,
     By,
-    Cut,
     Cuts,
-    Discard,
     MapRecords,
     Reduce,
     Sample,
@@ -31,43 +27,18 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.executors.testing.bench import Bench, call
-from treadle.primitives import functions
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.keys import canonical, identity, stable_hash
+from treadle.primitives.keys import identity, stable_hash
 
-FIRST = By(first=True)
 KEYS = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from(["a", "b", "é", ""]), st.floats(allow_infinity=False)
 )
 PAIRS = st.lists(st.tuples(KEYS, st.integers(0, 9)), max_size=30)
-FIXTURES = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
-
-
-def name(function: Any) -> str:
-    return functions.reference(function)
-
-
-def by(function: Any) -> By:
-    return By(function=name(function))
-
-
-def concat(left: Any, right: Any) -> Any:
-    """Associative, and tells order."""
-    return left + right
 
 
 def pair_up(left: Any, right: Any) -> Any:
     """Not associative: tells the shape of a fold."""
     return (left, right)
-
-
-def tens(record: int) -> int:
-    return record // 10
 
 
 def as_list(key: Any, values: Iterator[Any]) -> list[Any]:
@@ -279,10 +250,6 @@ def test_tables_and_arrays_are_sorted_as_such(bench: Bench) -> None:
     assert found.tolist() == [[1, 1], [2, 2], [3, 0]]
 
 
-def first_column(rows: np.ndarray[Any, Any]) -> Any:
-    return rows[:, 0]
-
-
 def test_a_vectorised_key_function_must_return_a_key_for_each_row(bench: Bench) -> None:
     source = bench.blocks_of(np.zeros((3, 2)), kind="array")
     failure = bench.failure(Sort("s", by(too_few)), source=source)
@@ -318,98 +285,3 @@ def test_a_broadcast_of_nothing_or_too_much_says_so(bench: Bench) -> None:
     failure = bench.failure(ToBroadcast("b", single=False, limit=1000), source=list(range(1000)))
     assert failure.failure is FailureClass.USER_ERROR
     assert "limit of 1,000" in failure.message
-
-
-# -- tails -------------------------------------------------------------------------------------------------------------
-
-
-@FIXTURES
-@given(keys=st.lists(st.integers(-20, 20), max_size=40), partitions=st.integers(1, 6), ranged=st.booleans())
-def test_a_vectorised_scatter_is_the_scatter_of_each_record(
-    bench: Bench, keys: list[int], partitions: int, ranged: bool
-) -> None:
-    boundaries = Value(list(range(partitions - 1))) if ranged else None
-    records = [(key, place) for place, key in enumerate(keys)]
-    plain = bench.parts(source=records, tail=Scatter("s", FIRST, partitions, boundaries))
-    array = np.array(records, dtype=np.int64).reshape(-1, 2)
-    table = pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array(range(len(keys)), pa.int64())})
-    arrays = bench.parts(
-        source=bench.blocks_of(array, kind="array"), tail=Scatter("s", by(first_column), partitions, boundaries)
-    )
-    tables = bench.parts(
-        source=bench.blocks_of(table, kind="table"), tail=Scatter("s", By(columns=("k",)), partitions, boundaries)
-    )
-    assert [[tuple(row) for row in part.tolist()] for part in arrays] == plain
-    assert [[tuple(row.values()) for row in part.to_pylist()] for part in tables] == plain
-
-
-def test_combine_folds_once_per_key_and_keeps_the_place_of_the_first(bench: Bench) -> None:
-    records = [("a", "1"), ("b", "2"), ("a", "3"), ("c", "4"), ("b", "5")]
-    tail = Scatter("s", FIRST, 1, combine=name(concat))
-    assert bench.parts(source=records, tail=tail) == [[("a", "13"), ("b", "25"), ("c", "4")]]
-
-
-def test_boundaries_may_come_from_a_broadcast_and_must_fit(bench: Bench) -> None:
-    block = bench.outcome(ToBroadcast("b", single=True, limit=1000), source=[[2, 4]]).block
-    assert block is not None
-    tail = Scatter("s", FIRST, 3, Broadcast(block.slice(0)))
-    assert bench.parts(source=[(4, 0), (1, 0), (2, 0)], tail=tail) == [[(1, 0)], [(2, 0)], [(4, 0)]]
-    failure = bench.failure(source=[(1, 0)], tail=Scatter("s", FIRST, 3, Value([1])))
-    assert (failure.failure, failure.stage) == (FailureClass.USER_ERROR, "s")
-
-
-def test_a_failing_key_function_names_stage_and_record(bench: Bench) -> None:
-    failure = bench.failure(source=[1, "x"], tail=Scatter("s", by(tens), 2))
-    assert (failure.failure, failure.stage, failure.error) == (FailureClass.USER_ERROR, "s", "TypeError")
-    assert failure.traceback.startswith("At record 1 of the input of s:\n")
-
-
-def test_cut_makes_consecutive_parts_and_keeps_an_empty_one(bench: Bench) -> None:
-    assert bench.parts(source=[1, 2, 3], tail=Cut(max_items=2)) == [[1, 2], [3]]
-    assert bench.parts(source=[], tail=Cut(max_items=2)) == [[]]
-
-
-def test_discard_keeps_no_block_but_counts_rows(bench: Bench) -> None:
-    outcome = bench.outcome(source=[1, 2, 3], tail=Discard())
-    assert (outcome.block, outcome.rows) == (None, 3)
-
-
-def test_a_source_partition_of_which_a_record_was_taken_is_not_given_whole(bench: Bench) -> None:
-    op = Reduce("r", "partition", uses=call(one_then_partitions))
-    assert bench.records(op, source=bench.blocks_of([1, 2], [3], [4])) == [[1, [[3], [4]]]]
-    assert bench.records(MapRecords("a", call(tens)), op, source=[10, 20]) == [[1, []]]
-
-
-def one_then_partitions(values: Any) -> list[Any]:
-    return [next(values), list(values.partitions())]
-
-
-@pytest.mark.parametrize(
-    "bad", [np.zeros((2, 3)), np.zeros(2), np.zeros(2, "i4,i4")], ids=["3 columns", "flat", "struct"]
-)
-def test_rows_of_an_array_are_pairs_only_with_two_columns(bench: Bench, bad: Any) -> None:
-    failure = bench.failure(Sort("s", FIRST), source=bench.blocks_of(bad, kind="array"))
-    assert failure.failure is FailureClass.USER_ERROR
-    pairs = np.array([[2, 0], [1, 1]])
-    assert bench.records(Sort("s", FIRST), source=bench.blocks_of(pairs, kind="array")).tolist() == [[1, 1], [2, 0]]
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        np.array([1, 2, 1], np.uint8),
-        np.array([0.5, np.nan, np.nan]),
-        np.array(["2026-01-02", "NaT", "NaT"], "M8[D]"),
-        np.array([True, False, True]),
-        pa.array(["x", None, "x"]),
-        pa.array([1, None, 3], pa.int16()),
-        pa.chunked_array([[1.5], [2.5, 1.5]]),
-        pa.array([{"a": 1}, {"a": 2}, {"a": 1}]),
-        [np.int64(1), 1.0, True],
-    ],
-    ids=str,
-)
-def test_keys_of_every_kind_of_array_become_plain_python(keys: Any) -> None:
-    found, expected = plain(keys), [canonical(key) for key in keys]
-    assert list(map(identity, found)) == list(map(identity, expected))
-    assert list(map(type, found)) == list(map(type, expected))
