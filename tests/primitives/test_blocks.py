@@ -116,29 +116,29 @@ def test_a_full_disk_under_the_store_is_an_error(file_store: Store, monkeypatch:
         Blocks(file_store, "r1").put("s/0.1", "objects", [[1]], "store")
 
 
-@pytest.mark.parametrize("place", ["host", "store"])
-@pytest.mark.parametrize("records", [[1, "two"], ["large" * 30_000]])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
-@given(data=st.data())
-def test_a_block_with_any_byte_flipped_is_refused_before_decoding(
-    file_store: Store, host: HostFolder, place: Place, records: list[Any], data: st.DataObject
-) -> None:
-    ref, path = _put(file_store, host, place, records)
+Damage = Callable[[Path, st.DataObject], None]
+
+
+def _flip(path: Path, data: st.DataObject) -> None:
     content = bytearray(path.read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
-    _refused(Blocks(file_store, "r1", host), ref)
+
+
+def _cut_off(path: Path, data: st.DataObject) -> None:
+    os.truncate(path, data.draw(st.integers(0, path.stat().st_size - 1)))
 
 
 @pytest.mark.parametrize("place", ["host", "store"])
 @pytest.mark.parametrize("records", [[1, "two"], ["large" * 30_000]])
+@pytest.mark.parametrize("damage", [_flip, _cut_off])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40)
 @given(data=st.data())
-def test_a_block_cut_off_anywhere_is_refused_before_decoding(
-    file_store: Store, host: HostFolder, place: Place, records: list[Any], data: st.DataObject
+def test_a_block_with_a_byte_flipped_or_cut_off_is_refused_before_decoding(
+    file_store: Store, host: HostFolder, place: Place, records: list[Any], damage: Damage, data: st.DataObject
 ) -> None:
     ref, path = _put(file_store, host, place, records)
-    os.truncate(path, data.draw(st.integers(0, path.stat().st_size - 1)))
+    damage(path, data)
     _refused(Blocks(file_store, "r1", host), ref)
 
 

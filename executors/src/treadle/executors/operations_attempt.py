@@ -181,10 +181,9 @@ class Attempt:
 def stage_path(segment: str, stage: str) -> str:
     """The stage with the iterations of the loops around it: `lloyd[3].assign` in the segment `lloyd-3/assign`."""
     loops = segment.rpartition("/")[0]
-    return "".join(f"{loop}[{iteration}]." for loop, iteration in _LOOP.findall(loops)) + stage
+    return "".join(f"{loop}[{iteration}]." for loop, iteration in re.findall(r"([^/]+)-(\d+)", loops)) + stage
 
 
-_LOOP = re.compile(r"([^/]+)-(\d+)")
 _MERGE: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +19,7 @@ from treadle.primitives.errors import (
     UsageError,
 )
 
-_OURS = (str(Path(__file__).parent), str(Path(primitives.__file__).parent))
+_OURS = (os.path.dirname(__file__), os.path.dirname(primitives.__file__))
 _MESSAGE_LIMIT = 4096
 """Characters of a message; the traceback has all of it."""
 

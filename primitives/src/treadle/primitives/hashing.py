@@ -18,12 +18,6 @@ _CHUNK = 1 << 14
 """Keys mixed at a time: 128 KiB stay in the cache."""
 
 
-def stable_hash_list(keys: Sequence[object]) -> list[int]:
-    """`stable_hash` of each key, faster for lists of one type."""
-    hashes = hash_sequence(keys)
-    return hashes if isinstance(hashes, list) else hashes.tolist()
-
-
 def hash_sequence(keys: Sequence[Any]) -> list[int] | NDArray[np.uint64]:
     """`stable_hash` of each key, as an array where NumPy did the work."""
     kinds = set(map(type, keys))
