@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from treadle.primitives.errors import UsageError
 
 from .exits import complain, reported
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 def schema() -> None:
@@ -32,10 +36,7 @@ def init(
     with reported():
         from treadle.dsl.schema import FILE, published
 
-        made = {
-            f"data/{name}" if name.startswith("data_") else name: text for name, text in _skeleton(template).items()
-        }
-        made = {name.replace("data/data_", "data/"): text for name, text in made.items()}
+        made = dict(_texts(files(__package__) / "skeletons" / template))
         made[FILE] = published()
         there = [name for name in made if name != FILE and (folder / name).exists()]
         if there and not force:
@@ -45,9 +46,13 @@ def init(
         complain(f"  treadle run {folder / f'{template}.yaml'}")
 
 
-def _skeleton(template: str) -> dict[str, str]:
-    folder = files(__package__) / "skeletons" / template
-    return {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.is_file()}
+def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Name -> content of every file below the folder."""
+    for entry in folder.iterdir():
+        if entry.is_file():
+            yield f"{prefix}{entry.name}", entry.read_text("utf-8")
+        elif entry.name != "__pycache__":
+            yield from _texts(entry, f"{prefix}{entry.name}/")
 
 
 def _write(folder: Path, made: dict[str, str]) -> None:
