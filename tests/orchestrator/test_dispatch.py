@@ -149,6 +149,22 @@ def test_lost_blocks_stop_nothing_else_and_are_remembered() -> None:
     assert (verdict.final, verdict.spent, core.lost) == (False, False, {"a/0.1.x"})
 
 
+@pytest.mark.parametrize(
+    ("kind", "retryable", "final"),
+    [
+        (Class.CORRUPT, True, True),
+        (Class.UNREACHABLE, False, True),
+        (Class.UNREACHABLE, True, False),
+        (Class.THROTTLED, False, False),
+        (Class.WORKER_LOST, False, False),
+    ],
+)
+def test_what_no_other_attempt_can_mend_is_final_at_once(kind: Class, retryable: bool, final: bool) -> None:
+    core = Dispatch(Policy(), [0], slots=1)
+    verdict = fail_once(core, kind, 0.0, retryable=retryable)
+    assert (verdict.final, verdict.spent) == (final, False)
+
+
 def test_a_failed_partition_does_not_stop_the_others() -> None:
     core = Dispatch(Policy(maximum_attempts=1), range(3), slots=1)
     fail_once(core, Class.USER_ERROR, 0.0)

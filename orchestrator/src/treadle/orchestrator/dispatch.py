@@ -9,8 +9,8 @@ decisions by failure class:
     timed out        yes            again after back-off
     throttled        no             again after back-off, which grows
     worker lost      no             again; the tenth loss of one partition is `poison`, final
-    data corrupt,    no             the segment stops and names the lost blocks: their producer runs again;
-    unreachable                     without a block to blame: again after back-off, final after ten
+    data corrupt,    no             the segment stops and names the lost blocks: their producer runs again; without a
+    unreachable                     block to blame: corrupt, or for good, final; else again after back-off, ten times
     internal         yes            final
     any, and the stage is not idempotent: final; a cut-off attempt is `unknown outcome`
 
@@ -48,6 +48,9 @@ _WITHOUT_ATTEMPT = {
     FailureClass.CORRUPT,
     FailureClass.UNREACHABLE,
 }
+
+_WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
+"""What the partition itself has no part in, until it happens too often."""
 
 
 class Attempt(Struct, frozen=True):
@@ -248,12 +251,9 @@ class Dispatch:
             return Verdict(worse, final=failure.failure is not FailureClass.THROTTLED, spent=spent)
         if failure.failure is FailureClass.OUT_OF_MEMORY:
             self._grow(partition)
-        final = spent and (
-            not failure.retryable
-            or failure.failure is FailureClass.INTERNAL
-            or self._spent[partition] >= self._maximum_attempts
-        )
-        return Verdict(failure, final, spent)
+        hopeless = not failure.retryable or failure.failure in (FailureClass.INTERNAL, FailureClass.CORRUPT)
+        exhausted = spent and self._spent[partition] >= self._maximum_attempts
+        return Verdict(failure, (hopeless and failure.failure not in _WITHOUT_BLAME) or exhausted, spent)
 
     @property
     def _maximum_attempts(self) -> int:
