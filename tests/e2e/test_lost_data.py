@@ -1,0 +1,87 @@
+"""Blocks that are gone or damaged are made again; objects of somebody else's making are refused."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.project import Project, project
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with project(tmp_path_factory.mktemp("lost")) as made:
+        yield made
+
+
+def stages(here: Project, run: str) -> dict[str, Any]:
+    made = {"type": "map", "input": {"range": 6, "partitions": 6}, "per": "partition", "uses": "functions:block"}
+    total = {"type": "map", "input": "wait", "per": "partition", "uses": "functions:total_once"}
+    return {
+        "make": made | {"with": {"log": str(here.root / f"{run}.log")}},
+        "wait": {"type": "barrier", "input": "make"},
+        "total": total | {"with": {"gate": str(here.root / f"{run}.gate")}, "retry": {"maximumAttempts": 1}},
+    }
+
+
+def failed_run(here: Project, run: str) -> list[Path]:
+    """A run that failed after its first stage; the files of that stage's blocks."""
+    done = here.run(run, stages(here, run))
+    assert done.returncode == 1, done.stderr
+    (here.root / f"{run}.gate").touch()
+    files = sorted(path for path in (here.home.host_root / run).rglob("*") if path.is_file())
+    assert len(files) == 6
+    return files
+
+
+def starts(here: Project, run: str) -> Counter[str]:
+    return Counter(note[2] for note in here.notes(f"{run}.log"))
+
+
+def finished(here: Project, run: str) -> None:
+    done = here.treadle("resume", run)
+    assert done.returncode == 0, done.stderr
+    assert here.records(run, "total") == [100_000 * i for i in range(6)]
+
+
+def test_exactly_the_blocks_that_are_damaged_or_gone_are_made_again(here: Project) -> None:
+    files = failed_run(here, "damaged")
+    here.kill_driver()
+    files[0].unlink()
+    with open(files[2], "r+b") as file:
+        file.truncate(1000)
+    with open(files[4], "r+b") as file:
+        file.seek(5000)
+        file.write(b"\xff" * 8)
+    finished(here, "damaged")
+    assert starts(here, "damaged") == {"0": 2, "1": 1, "2": 2, "3": 1, "4": 2, "5": 1}
+
+
+def test_after_a_reboot_the_shared_memory_is_made_again(here: Project) -> None:
+    failed_run(here, "rebooted")
+    here.kill_driver()
+    shutil.rmtree(here.home.host_root)
+    finished(here, "rebooted")
+    assert set(starts(here, "rebooted").values()) == {2}
+
+
+@pytest.mark.parametrize(
+    "kind", ["spec", "plan", "segments/make/manifest/1", "segments/total/ledger/00000001", "bundle"]
+)
+def test_an_object_that_this_deployment_did_not_write_is_refused(here: Project, kind: str) -> None:
+    folder = here.home.store / "runs" / "forged"
+    if not folder.exists():
+        failed_run(here, "forged")
+    here.kill_driver()
+    shutil.rmtree(here.root / "cache", ignore_errors=True)
+    sealed = (folder / kind).read_bytes()
+    (folder / kind).write_bytes(sealed[:-1] + bytes([sealed[-1] ^ 1]))
+    done = here.treadle("resume", "forged")
+    (folder / kind).write_bytes(sealed)
+    assert done.returncode == 1
+    assert f"runs/forged/{kind} was not written with this deployment's key" in done.stderr
+    assert "Traceback" not in done.stderr

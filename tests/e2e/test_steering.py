@@ -1,0 +1,85 @@
+"""Runs under way are paused, limited, cancelled and terminated by the command line."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.project import Project, overlaps, project, wait_until
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with project(tmp_path_factory.mktemp("steering")) as made:
+        yield made
+
+
+def gated(log: Path, free: int = 4, **more: Any) -> dict[str, Any]:
+    """12 partitions, of which all but the first few wait for the gate."""
+    known = {"type": "map", "input": {"range": 12}, "batch": {"maxItems": 1}, "uses": "functions:gated"}
+    return {"work": {**known, "with": {"log": str(log), "free": free}, **more}}
+
+
+def open_gate(here: Project, log: str) -> None:
+    (here.root / f"{log}.gate").touch()
+
+
+def count(here: Project, log: str, event: str = "start") -> Counter[str]:
+    return Counter(partition for what, _, partition, *_ in here.notes(log) if what == event)
+
+
+def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -> None:
+    here.submit("paused", gated(here.root / "paused.log", maxConcurrency=1))
+    wait_until(lambda: len(count(here, "paused.log")) == 5)
+    assert here.treadle("pause", "paused").returncode == 0
+    open_gate(here, "paused.log")
+    wait_until(lambda: here.show("paused")["state"] == "paused")
+    before = count(here, "paused.log")
+    assert before == count(here, "paused.log", "end")
+    assert len(before) < 12
+    time.sleep(0.5)
+    assert count(here, "paused.log") == before
+    assert here.treadle("unpause", "paused").returncode == 0
+    assert here.treadle("watch", "paused").returncode == 0
+    assert set(count(here, "paused.log").values()) == {1}
+    assert here.records("paused", "work") == list(range(12))
+
+
+@pytest.mark.parametrize("verb", ["cancel", "terminate"])
+def test_a_run_that_was_stopped_keeps_what_it_committed(here: Project, verb: str) -> None:
+    log = f"{verb}.log"
+    here.submit(verb, gated(here.root / log, maxConcurrency=1))
+    wait_until(lambda: len(count(here, log)) == 5)
+    assert here.treadle(verb, verb, "-y").returncode == 0
+    assert here.treadle("watch", verb).returncode == 6
+    open_gate(here, log)
+    assert here.treadle("resume", verb).returncode == 0
+    assert {partition for partition, times in count(here, log).items() if times > 1} <= {"4"}
+    assert here.records(verb, "work") == list(range(12))
+
+
+def test_no_more_tasks_run_at_once_than_max_concurrency_and_limit_changes_it(here: Project) -> None:
+    stages = gated(here.root / "limited.log", maxConcurrency=1)
+    stages["work"] |= {"uses": "functions:slow", "with": {"log": str(here.root / "limited.log"), "seconds": 0.2}}
+    stages["work"]["input"] = {"range": 60}
+    here.submit("limited", stages)
+    assert here.treadle("limit", "limited", "work", 2).returncode == 0
+    moment = time.monotonic()
+    assert here.treadle("watch", "limited").returncode == 0
+    notes = here.notes("limited.log")
+    assert overlaps([note for note in notes if float(note[4]) < moment - 1]) <= 1
+    assert overlaps(notes) == 2
+    assert set(count(here, "limited.log").values()) == {1}
+
+
+def test_a_deadline_ends_the_run(here: Project) -> None:
+    done = here.run("late", gated(here.root / "late.log", deadline="1500ms"))
+    assert done.returncode == 1
+    assert "deadline of 1.5 s is over" in done.stderr
+    open_gate(here, "late.log")
+    again = here.treadle("resume", "late")
+    assert again.returncode == 0, again.stderr
