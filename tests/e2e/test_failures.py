@@ -47,9 +47,7 @@ def test_each_way_to_fail_is_told_by_its_name(here: Project) -> None:
     soon = {"maximumAttempts": 2, "initialInterval": "10ms"}
     stages = {
         "spin": each("spins", timeout="700ms", retry=soon),
-        "large": each(
-            "allocates", 1, memory={"start": "64MiB", "max": "128MiB"}, retry=soon, given={"mebibytes": 400}
-        ),
+        "large": each("allocates", 1, memory={"start": "64MiB", "max": "128MiB"}, retry=soon, given={"mebibytes": 400}),
         "final": each("refuses", retry={**soon, "nonRetryableErrorTypes": ["ValueError"]}, given={"of": 6}),
     }
     assert here.run("names", stages).returncode == 1
@@ -62,30 +60,33 @@ def test_each_way_to_fail_is_told_by_its_name(here: Project) -> None:
 def test_memory_grows_for_the_attempt_that_ran_out_of_it(here: Project) -> None:
     memory = {"start": "64MiB", "max": "1GiB"}
     stages = {
-        "grow": each(
-            "allocates", 2, "grown", memory=memory, retry={"maximumAttempts": 5}, given={"mebibytes": 300}
-        )
+        "grow": each("allocates", 2, "grown", memory=memory, retry={"maximumAttempts": 5}, given={"mebibytes": 300})
     }
     done = here.run("grown", stages)
     assert done.returncode == 0, done.stderr
     assert here.written("out/grown") == [300 * 256, 300 * 256 + 1]
 
 
-@pytest.mark.parametrize(("tolerated", "code"), [(2, 0), (1, 1), ("34%", 0), ("33%", 1)])
-def test_failed_records_are_tolerated_up_to_the_boundary(here: Project, tolerated: int | str, code: int) -> None:
-    run = f"tolerated-{tolerated}".rstrip("%")
-    stage = each("refuses", batch={"maxItems": 3}, toleratedFailures=tolerated, retry={"initialInterval": "10ms"})
-    stage |= {"with": {"of": 3}, "failedItems": {"uri": f"failed/{run}"}}
-    done = here.run(run, {"work": stage})
+@pytest.mark.parametrize(("run", "tolerated", "code"), [("within", (2, "34%"), 0), ("beyond", (1, "33%"), 1)])
+def test_failed_records_are_tolerated_up_to_the_boundary(
+    here: Project, run: str, tolerated: tuple[int, str], code: int
+) -> None:
+    stage = each("refuses", batch={"maxItems": 3}, given={"of": 3}, retry={"initialInterval": "10ms"})
+    stages = {
+        name: stage | {"toleratedFailures": bound, "failedItems": {"uri": f"failed/{run}/{name}"}}
+        for name, bound in zip(("count", "share"), tolerated, strict=True)
+    }
+    done = here.run(run, stages)
     assert done.returncode == code, done.stderr
-    if code:
-        assert "toleratedFailures" in done.stderr
-    else:
-        assert [item["record"] for item in here.written(f"failed/{run}")] == [0, 3]
+    for name in stages:
+        if code:
+            assert not list((here.root / f"failed/{run}/{name}").glob("part-*"))
+        else:
+            assert [item["record"] for item in here.written(f"failed/{run}/{name}")] == [0, 3]
 
 
 def test_a_secret_is_nowhere_but_in_the_function(here: Project) -> None:
-    stage = each("tells", 2, retry={"maximumAttempts": 1}, given={"secret": "${{ secrets.pw }"}})
+    stage = each("tells", 2, retry={"maximumAttempts": 1}, given={"secret": "${{ secrets.pw }}"})
     kept = stage | {"toleratedFailures": 2, "failedItems": {"uri": "failed/secret"}}
     done = here.run("secret", {"fails": stage, "kept": kept}, secrets=["pw"])
     logs = here.treadle("logs", "secret")
