@@ -16,14 +16,16 @@ class SegmentHistory:
 
     expected: int | None = None
     opened: float | None = None
-    """Seconds since the epoch; a stage's deadline counts from here."""
+    """Seconds since the epoch; a stage's deadline counts from here, afresh in each resumption."""
     committed: dict[int, Outcome] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """partition -> number of its newest attempt."""
     spent: dict[int, int] = field(default_factory=dict)
     """partition -> attempts that count against its budget in this resumption."""
     losses: dict[int, int] = field(default_factory=dict)
-    """partition -> attempts cut off without an outcome."""
+    """partition -> attempts whose worker was lost."""
+    crashes: dict[int, int] = field(default_factory=dict)
+    """partition -> attempts that a dead driver left without an outcome."""
     cut_off: set[int] = field(default_factory=set)
     """Partitions whose newest attempt a dead driver left without an outcome."""
     closed: bool = False
@@ -45,7 +47,8 @@ class SegmentHistory:
                 self.committed[outcome.partition] = outcome
                 self._ended(outcome.partition, outcome.attempt)
             case Failed(name) if name == segment:
-                self.spent[record.partition] = self.spent.get(record.partition, 0) + record.spent
+                counts = self.spent if record.spent else self.losses
+                counts[record.partition] = counts.get(record.partition, 0) + 1
                 self._ended(record.partition, record.attempt)
             case Lost(name, partitions) if name == segment:
                 self.closed = False
@@ -56,13 +59,15 @@ class SegmentHistory:
 
     def _take_over(self, epoch: Epoch) -> None:
         for partition in self._open:
-            self.losses[partition] = self.losses.get(partition, 0) + 1
+            self.crashes[partition] = self.crashes.get(partition, 0) + 1
         self.cut_off |= self._open
         self._open.clear()
         if epoch.resumption > self.resumption:
             self.resumption = epoch.resumption
             self.spent.clear()
             self.losses.clear()
+            self.opened = epoch.time if self.opened is not None else None
+            self.crashes.clear()
 
     def _ended(self, partition: int, attempt: int) -> None:
         self.starts[partition] = max(attempt, self.starts.get(partition, 0))
