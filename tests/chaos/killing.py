@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -57,6 +58,7 @@ class Sandbox:
     kills: list[float] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
     """Seconds from a new driver's start to the first task's."""
+    log_name: str = "log"
 
     @property
     def home(self) -> Home:
@@ -64,7 +66,12 @@ class Sandbox:
 
     @property
     def log(self) -> Log:
-        return Log(self.root / "log")
+        return Log(self.root / self.log_name)
+
+    def new_log(self, name: str) -> Log:
+        """From now on tasks write down their starts there."""
+        self.log_name = name
+        return self.log
 
     def environ(self) -> dict[str, str]:
         known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
@@ -94,15 +101,21 @@ class Sandbox:
         done = self.treadle("resume", run, "--detach")
         assert done.returncode == 0, done.stderr
 
-    def wait_for_task(self, since: float, timeout: float = 60) -> float | None:
-        """The moment of the first task start after `since`; None when none comes because the run is over."""
+    def wait_for_task(self, since: float, run: str = "", timeout: float = 60) -> float | None:
+        """The moment of the first task start after `since`; None when the run is over before there is one."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             starts = self.log.starts_after(since)
             if starts:
                 return starts[0]
-            time.sleep(0.02)
-        return None
+            time.sleep(0.05)
+            if run and time.monotonic() > since + 5 and self._is_over(run):
+                return None
+        raise AssertionError(f"no task began within {timeout} s")
+
+    def _is_over(self, run: str) -> bool:
+        done = self.treadle("show", run, "-o", "json")
+        return bool(json.loads(done.stdout)["state"] != "running")
 
     def note_restart(self, first_start: float) -> None:
         driver = running_driver(self.home)

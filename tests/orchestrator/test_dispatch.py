@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.executors.program import Failure, Outcome, StageCount
-from treadle.orchestrator.dispatch import MAXIMUM_LOSSES, SAME_ERRORS, Assignment, Dispatch
+from treadle.orchestrator.dispatch import MAXIMUM_CRASHES, MAXIMUM_LOSSES, SAME_ERRORS, Assignment, Dispatch
 from treadle.orchestrator.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 
@@ -110,9 +110,15 @@ def test_a_partition_that_loses_its_worker_ten_times_is_poison() -> None:
     assert verdicts[-1].failure.failure is Class.POISON
 
 
-def test_crashes_of_earlier_drivers_count_towards_poison() -> None:
+def test_losses_under_earlier_drivers_count_towards_poison() -> None:
     core = Dispatch(Policy(), [0], slots=1, losses={0: MAXIMUM_LOSSES - 1})
     assert fail_once(core, Class.WORKER_LOST, 0.0).failure.failure is Class.POISON
+
+
+def test_a_partition_that_drivers_keep_dying_of_is_not_handed_out_again() -> None:
+    core = Dispatch(Policy(), [0, 1], slots=1, crashes={0: MAXIMUM_CRASHES, 1: MAXIMUM_CRASHES - 1})
+    assert core.failed[0].failure is Class.POISON
+    assert one(core) == 1
 
 
 def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:

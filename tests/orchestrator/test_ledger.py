@@ -107,13 +107,13 @@ def test_an_entry_moved_to_another_place_is_refused() -> None:
         read(store, "p", KEY)
 
 
-def test_attempts_a_dead_driver_left_open_count_as_losses() -> None:
+def test_attempts_a_dead_driver_left_open_are_counted() -> None:
     store = new_store()
     first = Ledger(store, "p", KEY)
     first.append(Started("s", {0: 1, 1: 1}), commit(1))
     first.flush()
     history = replay(Ledger(store, "p", KEY).records, "s")
-    assert (history.losses, history.cut_off, history.starts) == ({0: 1}, {0}, {0: 1, 1: 1})
+    assert (history.crashes, history.cut_off, history.starts) == ({0: 1}, {0}, {0: 1, 1: 1})
 
 
 def test_a_persons_resume_gives_a_fresh_budget() -> None:

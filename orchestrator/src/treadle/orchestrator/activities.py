@@ -159,7 +159,7 @@ def plan_site(site: Site) -> PlanSite:
     """What the planner may count on here."""
     pool = site.pools["local"]
     budget = shutil.disk_usage(site.host_root.parent).free // 2 if site.host_root else 0
-    shares = pool.executor.capabilities.shares_host and site.host_root is not None
+    shares = pool.executor.capabilities.shares_host and site.host_root is not None and site.one_host
     return PlanSite(len(pool.slots), shares, budget, site.store.url)
 
 

@@ -35,6 +35,8 @@ from .plan import Policy, Tolerance
 
 MAXIMUM_LOSSES = 10
 """Worker losses of one partition before it counts as poison."""
+MAXIMUM_CRASHES = 30
+"""Driver deaths during one partition before it counts as poison; more than losses, since whatever runs then is hit."""
 SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""
 TASK_SECONDS = 0.2
@@ -80,8 +82,8 @@ class Verdict(Struct, frozen=True):
 class Dispatch:
     """The state of one segment under way.
 
-    `starts` counts attempts ever begun (numbering), `spent` those that count against the budget, `losses` those that
-    ended without an outcome, cut off by an earlier driver's death included.
+    `starts` counts attempts ever begun (numbering), `spent` those that count against the budget, `losses` those whose
+    worker was lost, `crashes` those that an earlier driver's death cut off.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Dispatch:
         starts: Mapping[int, int] | None = None,
         spent: Mapping[int, int] | None = None,
         losses: Mapping[int, int] | None = None,
+        crashes: Mapping[int, int] | None = None,
         preferred: Mapping[int, str] | None = None,
         tolerated: Mapping[str, Tolerance] | None = None,
         quorum: int = 0,
@@ -119,7 +122,10 @@ class Dispatch:
         self.limit = policy.max_concurrency
         self._stopping = False
         for partition in partitions:
-            self._queue(partition)
+            if (crashes or {}).get(partition, 0) >= MAXIMUM_CRASHES:
+                self._fail(_crashed(partition, self._starts.get(partition, 1)))
+            else:
+                self._queue(partition)
 
     # -- what is seen from outside
 
@@ -335,6 +341,12 @@ class Dispatch:
             tolerance = self._tolerated.get(stage)
             if tolerance is not None and 0 <= tolerance.count < failed:
                 self._stopping = True
+
+
+def _crashed(partition: int, attempt: int) -> Failure:
+    how = f"the driver died {MAXIMUM_CRASHES} times while it ran"
+    text = f"{how}; see that it does not exhaust the machine, then: treadle resume"
+    return Failure(partition, attempt, FailureClass.POISON, how, message=text, retryable=False)
 
 
 def _as(failure: Failure, kind: FailureClass, how: str) -> Failure:

@@ -44,7 +44,7 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
         secrets=home.secret,
     )
     await executor.start()
-    return Site(store, key, home.host_root, {"local": SlotPool(executor)})
+    return Site(store, key, home.host_root, {"local": SlotPool(executor)}, one_host=profile.embedded)
 
 
 class Driver:

@@ -25,8 +25,12 @@ AFFINITIES = 100_000
 class Site:
     """What a driver process shares between all runs: the store, the key, the slots."""
 
-    def __init__(self, store: Store, key: bytes, host_root: Path | None, pools: dict[str, SlotPool]) -> None:
+    def __init__(
+        self, store: Store, key: bytes, host_root: Path | None, pools: dict[str, SlotPool], *, one_host: bool = True
+    ) -> None:
+        """`one_host`: no driver of another host takes part, so that all workers map each other's blocks."""
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
+        self.one_host = one_host
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
     def files(self, run: str) -> RunFiles:

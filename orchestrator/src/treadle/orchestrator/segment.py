@@ -108,6 +108,7 @@ class SegmentRun:
             starts=self._history.starts,
             spent=self._history.spent,
             losses=self._history.losses,
+            crashes=self._history.crashes,
             preferred=self._preferred(missing),
             tolerated=self._segment.tolerated,
             quorum=self._quorum(),

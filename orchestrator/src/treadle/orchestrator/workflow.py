@@ -46,7 +46,8 @@ with workflow.unsafe.imports_passed_through():
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
 """A driver silent for so long is taken for dead; two dispatchers at once are harmless (see ledger)."""
 LONGEST = timedelta(days=365)
-_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
+"""Only a lost driver or a store that does not answer gets here: waiting longer each time would only lose time."""
 _OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 
 

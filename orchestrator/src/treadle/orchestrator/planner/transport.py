@@ -29,7 +29,7 @@ def choose_place(
     if exchange == "storage":
         return "store", "exchange: storage was asked for"
     if not site.shares_host:
-        return "store", "workers do not share a host"
+        return "store", "workers of several hosts may take part"
     if exchange == "direct":
         return "host", "exchange: direct was asked for; all workers are on this host"
     if estimate > site.host_budget:
