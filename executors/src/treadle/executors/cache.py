@@ -76,17 +76,19 @@ def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
     Raises DataError for files that are not what they should be, StoreError.
     """
     match source:
-        case BlockInput(inputs):
-            flows = tuple(_blocks(slices, attempt) for slices in inputs)
+        case BlockInput(inputs, pieces):
+            flows = tuple(_blocks(slices, attempt, pieces) for slices in inputs)
             if attempt.services.inputs_apart:
                 return Flow("objects", (), inputs=flows)
-            return flows[0] if len(flows) == 1 else _blocks(tuple(one for row in inputs for one in row), attempt)
+            together = tuple(one for row in inputs for one in row)
+            return flows[0] if len(flows) == 1 else _blocks(together, attempt, pieces)
         case FileSplit():
             return _file(source, attempt)
         case ItemSplit(items):
             return objects(list(items) if is_frozen("objects", items) else copy.deepcopy(list(items)))
         case RangeSplit(start, stop):
-            return Flow("objects", _integers(start, stop))
+            short = stop - start <= _RANGE_CHUNK
+            return Flow("objects", (list(range(start, stop)),) if short else _integers(start, stop))
 
 
 def _integers(start: int, stop: int) -> Iterator[list[int]]:
@@ -107,7 +109,7 @@ def _file(split: FileSplit, attempt: Attempt) -> Flow:
     return Flow(kind, (value,), sources=True)
 
 
-def _blocks(slices: tuple[Slice, ...], attempt: Attempt) -> Flow:
+def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
     attempt.bytes_in += sum(one.part.length for one in slices)
     full = tuple(one for one in slices if one.part.rows) or slices[:1]
     kinds = {one.kind for one in full}
@@ -116,7 +118,7 @@ def _blocks(slices: tuple[Slice, ...], attempt: Attempt) -> Flow:
             f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
             "Return the same kind (records, table or array) from every partition of the stage before.",
         )
-    return Flow(kinds.pop() if kinds else "objects", _parts(slices, full, attempt), sources=True)
+    return Flow(kinds.pop() if kinds else "objects", _parts(slices, full, attempt), sources=not pieces)
 
 
 def _parts(slices: tuple[Slice, ...], full: tuple[Slice, ...], attempt: Attempt) -> Iterator[Any]:

@@ -71,6 +71,8 @@ class BlockInput(Struct, frozen=True, tag="blocks"):
     """Slices to concatenate, for each input of a shuffle (one input everywhere else), in source-partition order."""
 
     inputs: tuple[tuple[Slice, ...], ...]
+    pieces: bool = False
+    """The slices of an input are pieces of one partition, as a shuffle leaves them, and no partitions themselves."""
 
 
 PartitionInput = FileSplit | ItemSplit | RangeSplit | BlockInput

@@ -90,7 +90,8 @@ def _gather(manifests: Sequence[Manifest]) -> list[BlockInput]:
     blocks = [[outcome.block for outcome in manifest.outcomes if outcome.block] for manifest in manifests]
     targets = len(next((block.parts for row in blocks for block in row), ()))
     return [
-        BlockInput(tuple(tuple(block.slice(target) for block in row) for row in blocks)) for target in range(targets)
+        BlockInput(tuple(tuple(block.slice(target) for block in row) for row in blocks), pieces=True)
+        for target in range(targets)
     ]
 
 
