@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from mmap import mmap
 from typing import Any, Literal
 
@@ -34,6 +34,7 @@ class Blocks:
         if host is not None:
             self._folders["host"] = (str(host.path(run)), host.url)
         self._checked: set[tuple[str, str, int]] = set()
+        self._nonce, self._numbers = os.urandom(6).hex(), itertools.count()
 
     def put(
         self,
@@ -43,15 +44,15 @@ class Blocks:
         place: Literal["host", "store"],
         inline_limit: int = 0,
     ) -> BlockRef:
-        """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
+        """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`; what makes it unique is added.
 
         A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
         when there is no host folder or shared memory is full. Raises DataError (see `encode`) and StoreError.
         """
-        name = f"{name}.{os.urandom(6).hex()}"
+        name = f"{name}.{self._nonce}{next(self._numbers):x}"
         encoded = [encode(kind, part) for part in parts]
         counts = [rows(kind, part) for part in parts]
-        buffers = encoded[0] if len(encoded) == 1 else list(chain.from_iterable(encoded))
+        buffers = encoded[0] if len(encoded) == 1 else list(itertools.chain.from_iterable(encoded))
         size = sum(map(len, buffers))
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
