@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from treadle.orchestrator.history import replay
-from treadle.orchestrator.ledger import Epoch, Expected
+from treadle.orchestrator.ledger import Epoch, Expected, Record
 
 
 def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> None:
-    first = [Epoch(1, "a", 1, 10.0), Expected("s", 3, 11.0)]
+    first: list[Record] = [Epoch(1, "a", 1, 10.0), Expected("s", 3, 11.0)]
     assert replay(first, "s").opened == 11.0
-    taken_over = [*first, Epoch(2, "b", 1, 20.0)]
+    taken_over: list[Record] = [*first, Epoch(2, "b", 1, 20.0)]
     assert replay(taken_over, "s").opened == 11.0
     assert replay([*taken_over, Epoch(3, "c", 2, 30.0)], "s").opened == 30.0
     assert replay([*taken_over, Epoch(3, "c", 2, 30.0)], "other").opened is None
