@@ -44,7 +44,7 @@ class Blocks:
         place: Literal["host", "store"],
         inline_limit: int = 0,
     ) -> BlockRef:
-        """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`; what makes it unique is added.
+        """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
 
         A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
         when there is no host folder or shared memory is full. Raises DataError (see `encode`) and StoreError.
