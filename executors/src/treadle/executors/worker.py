@@ -23,6 +23,7 @@ from . import limits
 from .program import Failure, Report, Task
 from .runtime import Runtime, prepare_process
 from .runtime_failures import Redactor, error_name, full_traceback, message_of
+from .worker_environment import Surroundings
 from .worker_log import WorkerLog, publish
 from .worker_messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
 
@@ -80,6 +81,7 @@ class Worker:
         self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
         self._reported, self._expected, self._last = 0, len(message.task.partitions), ()
         self._limit(message.memory)
+        before = Surroundings()
         try:
             self._runtime.run(message.task, message.key, self._report)
         except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
@@ -87,6 +89,7 @@ class Worker:
             self._send(self._defect(message.task, error))
         finally:
             limits.limit_allocation(0)
+            before.restore()
 
     def _limit(self, memory: int) -> None:
         """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 
 FIXED = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
@@ -15,6 +17,29 @@ _WITHHELD = ("TREADLE_", "TEMPORAL_", "OW_", "__OW_", "WSK_")
 
 _DRIVERS_OWN = ("PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONUNBUFFERED")
 """Settings of Python that are meant for the driver's own process."""
+
+
+class Surroundings:
+    """What user code can change for those after it: environment, working directory, path of imports."""
+
+    def __init__(self) -> None:
+        self._environ, self._folder, self._path = dict(os.environ), os.getcwd(), list(sys.path)
+
+    def restore(self) -> None:
+        """Put back what is gone or changed; entries that were added to the path stay (a bundle adds its own)."""
+        if os.environ != self._environ:
+            os.environ.clear()
+            os.environ.update(self._environ)
+        if _folder() != self._folder:
+            os.chdir(self._folder)
+        sys.path += [entry for entry in self._path if entry not in sys.path]
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # user code removed it
+        return ""
 
 
 def worker_environment(driver: Mapping[str, str]) -> dict[str, str]:

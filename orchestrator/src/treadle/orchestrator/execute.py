@@ -10,12 +10,12 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from treadle.executors.program import Outcome
-from treadle.primitives.errors import DataError, StoreError, UsageError
+from treadle.primitives.errors import DataError, FailureClass, StoreError, UsageError
 
 from . import outputs
 from .history import SegmentHistory, replay
 from .ledger import Ledger, Lost
-from .plan import Segment
+from .plan import Graph, Loop, Segment
 from .run import Run
 from .runfiles import Manifest
 from .scheduler import Problem, Summary, segment_of
@@ -73,7 +73,7 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
     history = replay(ledger.records, name)
     async with writing(ledger) as (writer, watch):
         take_back(history, writer, name, lost)
-        assume(history, orders.assume)
+        assume(history, orders.assume, segment, run.plan.graph)
         await claim(run, segment)
         segment_run = prepare(run, segment, orders, writer, history)
         watch(segment_run)
@@ -125,13 +125,25 @@ def take_back(history: SegmentHistory, writer: LedgerWriter, name: str, lost: It
         writer.append(record)
 
 
-def assume(history: SegmentHistory, what: str) -> None:
-    """A person has looked at the attempts whose outcome nobody knew."""
+def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -> None:
+    """A person has looked at the attempts whose outcome nobody knew.
+
+    Raises SegmentFailed for `done` where the records of those attempts would be missed: nobody has them any more.
+    """
+    if what == "done" and history.cut_off and (segment.output is not None or _is_read(segment.id, graph)):
+        who = f"{segment.stages[-1]}: {len(history.cut_off)} attempts took effect, but what they returned is lost"
+        text = f"{who}, and the workflow goes on with it; use --assume retry, or start a new run"
+        raise SegmentFailed(Problem(FailureClass.UNKNOWN_OUTCOME, text, segment.id))
     for partition in list(history.cut_off) if what else ():
         history.cut_off.discard(partition)
         if what == "done":
             attempt = history.starts.get(partition, 1)
             history.committed[partition] = Outcome(partition, attempt, "objects", 0)
+
+
+def _is_read(node: str, graph: Graph) -> bool:
+    inner = [one.body for one in graph.nodes if isinstance(one, Loop)]
+    return any(node in one.data for one in graph.nodes) or any(_is_read(node, body) for body in inner)
 
 
 async def claim(run: Run, segment: Segment) -> None:

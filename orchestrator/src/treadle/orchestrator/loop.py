@@ -247,7 +247,7 @@ class _LoopRunner:
         self._take_back(instruction.repair)
         name = scope.segment(segment.id)
         history = self._history(name)
-        assume(history, self._orders.assume)
+        assume(history, self._orders.assume, segment, self._run.plan.graph)
         if history.closed and history.expected is not None:
             outcomes = _outcomes(history)
             summary = summarise(segment, outcomes, history.expected)
