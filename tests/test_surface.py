@@ -149,8 +149,8 @@ def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
     ("file", "line", "contract"),
     [
         ("primitives/src/treadle/primitives/keys.py", "import treadle.dsl.model", "arrows point down"),
-        ("executors/src/treadle/executors/cache.py", "import treadle.dsl.model", "arrows point down"),
-        ("executors/src/treadle/executors/cache.py", "import pydantic", "what ships to a function"),
+        ("executors/src/treadle/executors/runtime/cache.py", "import treadle.dsl.model", "arrows point down"),
+        ("executors/src/treadle/executors/runtime/cache.py", "import pydantic", "what ships to a function"),
     ],
 )
 def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 from chaos.inputs import digest, undisturbed, write_inputs
 from chaos.killing import TREADLE, Sandbox, unexcused
 
+from treadle.orchestrator.dispatcher.ledger import Committed, Epoch, read
 from treadle.orchestrator.embedded import running_driver, running_server
-from treadle.orchestrator.ledger import Committed, Epoch, read
 from treadle.primitives.store import Store
 from treadle.primitives.trust import load_or_create_key, run_key
 

@@ -5,10 +5,10 @@ import json
 import jsonschema
 import pytest
 
-from treadle.dsl.diagnostics import Diagnostic, Span, a, did_you_mean, in_order, one_of
-from treadle.dsl.diagnostics_formats import DiagnosticFormat, format_diagnostics, render
-from treadle.dsl.document import load
-from treadle.dsl.validate import validate
+from treadle.dsl.diagnostics.diagnostics import Diagnostic, Span, a, did_you_mean, in_order, one_of
+from treadle.dsl.diagnostics.formats import DiagnosticFormat, format_diagnostics, render
+from treadle.dsl.document.document import load
+from treadle.dsl.validation.validate import validate
 
 SOURCE = "name: flow\nretires: 3\n"
 FOUND = Diagnostic(

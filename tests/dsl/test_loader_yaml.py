@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.dsl.diagnostics import Path, Span
-from treadle.dsl.yaml_loader import MAX_CHARACTERS, Loaded, load_yaml
+from treadle.dsl.diagnostics.diagnostics import Path, Span
+from treadle.dsl.document.loader import MAX_CHARACTERS, Loaded, load_yaml
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029\ufeff"))
 """What may stand unescaped in JSON and in YAML."""

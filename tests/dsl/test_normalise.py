@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.dsl.document import load
+from treadle.dsl.document.document import load
 from treadle.dsl.model import ReduceStage, Spec
 from treadle.dsl.normalise import normalise, read_normalised, spec_digest
 from treadle.dsl.quantities import format_duration, format_size, parse_duration, parse_size
 from treadle.dsl.schema import schema
-from treadle.dsl.validate import validate
+from treadle.dsl.validation.validate import validate
 
 GOOD = sorted((Path(__file__).parent / "golden" / "good").glob("*.yaml"))
 

@@ -7,9 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from treadle.dsl.document import load
+from treadle.dsl.document.document import load
+from treadle.dsl.document.loader import load_yaml
 from treadle.dsl.schema import published, schema, schema_text
-from treadle.dsl.yaml_loader import load_yaml
 
 GOLDEN = Path(__file__).parent / "golden"
 OF_SHAPE = {"T011", "T012", "T013", "T014", "T015", "T016", "T017", "T018"}

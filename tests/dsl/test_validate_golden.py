@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from treadle.dsl import yaml_loader
-from treadle.dsl.diagnostics import CODES, codes_page
-from treadle.dsl.diagnostics_formats import render
-from treadle.dsl.document import load
-from treadle.dsl.validate import validate
-from treadle.dsl.validate_functions import check_functions
+from treadle.dsl.diagnostics.diagnostics import CODES, codes_page
+from treadle.dsl.diagnostics.formats import render
+from treadle.dsl.document import loader as yaml_loader
+from treadle.dsl.document.document import load
+from treadle.dsl.validation.functions import check_functions
+from treadle.dsl.validation.validate import validate
 
 GOLDEN = Path(__file__).parent / "golden"
 MISTAKES = sorted(GOLDEN.glob("*.yaml"))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.dsl.diagnostics import Diagnostic
-from treadle.dsl.diagnostics_formats import render
-from treadle.dsl.document import InvalidDocument, from_spec, load
-from treadle.dsl.graph import Graph, StateTarget
-from treadle.dsl.validate import valid_spec, validate
-from treadle.dsl.validate_references import edges
-from treadle.dsl.yaml_loader import load_yaml
+from treadle.dsl.diagnostics.diagnostics import Diagnostic
+from treadle.dsl.diagnostics.formats import render
+from treadle.dsl.document.document import InvalidDocument, from_spec, load
+from treadle.dsl.document.loader import load_yaml
+from treadle.dsl.graph.graph import Graph, StateTarget
+from treadle.dsl.validation.references import edges
+from treadle.dsl.validation.validate import valid_spec, validate
 
 GOOD = sorted((Path(__file__).parent / "golden" / "good").glob("*.yaml"))
 HEAD = "apiVersion: treadle/v1\nname: flow\n"

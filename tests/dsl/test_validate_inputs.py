@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.dsl.model import Items, Source, Spec
-from treadle.dsl.validate_inputs import InvalidInputs, resolve_inputs, source_of
+from treadle.dsl.validation.inputs import InvalidInputs, resolve_inputs, source_of
 
 
 def spec(**inputs: dict[str, Any]) -> Spec:

@@ -18,7 +18,7 @@ import yaml
 
 from treadle.orchestrator.embedded import down, running_driver
 from treadle.orchestrator.embedded.driver import driver_alive
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 
 HERE = Path(__file__).parent
 TREADLE = str(Path(sys.executable).with_name("treadle"))

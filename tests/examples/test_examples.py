@@ -23,12 +23,12 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from treadle.dsl.document import load
+from treadle.dsl.document.document import load
 from treadle.dsl.normalise import normalise
-from treadle.dsl.validate_inputs import resolve_inputs
+from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
 from treadle.orchestrator import embedded
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.primitives import trust
 from treadle.primitives.store import Store

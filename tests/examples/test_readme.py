@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from treadle.dsl import Workflow
-from treadle.dsl.diagnostics import has_errors
-from treadle.dsl.document import load
+from treadle.dsl.diagnostics.diagnostics import has_errors
+from treadle.dsl.document.document import load
 from treadle.dsl.normalise import normalise
-from treadle.dsl.validate import validate
-from treadle.dsl.validate_functions import check_functions
+from treadle.dsl.validation.functions import check_functions
+from treadle.dsl.validation.validate import validate
 
 ROOT = Path(__file__).parents[2]
 WORDCOUNT = ROOT / "examples" / "wordcount"

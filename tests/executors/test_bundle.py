@@ -11,8 +11,8 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from treadle.executors.bundle import Bundle, build_bundle, content_digest
-from treadle.executors.bundle_open import open_bundle
+from treadle.executors.bundle.build import Bundle, build_bundle, content_digest
+from treadle.executors.bundle.open import open_bundle
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.store import Store
@@ -176,7 +176,7 @@ import sys
 from pathlib import Path
 from treadle.executors.program import *
 from treadle.executors.testing.bench import KEY, RUN
-from treadle.executors.runtime import Runtime
+from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.store import Store
 url, *runs = sys.argv[1:]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from treadle.executors import Context
-from treadle.executors.operations_attempt import stage_path
+from treadle.executors.operations.attempt import stage_path
 from treadle.executors.program import MapRecords, Reduce
 from treadle.executors.testing.bench import RUN, Bench, call
 from treadle.primitives import seeds

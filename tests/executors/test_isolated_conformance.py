@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from treadle.executors.isolated import IsolatedExecutor
+from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.testing import ExecutorTests, Place
 from treadle.executors.testing.workbench import SECRET
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from treadle.executors.isolated_payload import (
+from treadle.executors.isolated.payload import (
     PAYLOAD_LIMIT,
     Request,
     decode_request,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from treadle.executors.interface import Slot
-from treadle.executors.local import LocalExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Failure, Report, Task
 from treadle.executors.testing import ExecutorTests, Place, Workbench
 

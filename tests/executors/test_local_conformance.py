@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from treadle.executors.local import LocalExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.testing import ExecutorTests, Place
 from treadle.executors.testing.workbench import SECRET
 

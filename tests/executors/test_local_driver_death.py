@@ -20,8 +20,8 @@ _DRIVER = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from treadle.executors.isolated import IsolatedExecutor
-from treadle.executors.local import LocalExecutor
+from treadle.executors.isolated.executor import IsolatedExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.script import Script
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.executors.local import LocalExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Outcome, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import failure_of

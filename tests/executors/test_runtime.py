@@ -39,8 +39,8 @@ from treadle.executors.program import (
     Task,
     ToBroadcast,
 )
-from treadle.executors.runtime import Runtime, prepare_process
-from treadle.executors.runtime_failures import Redactor
+from treadle.executors.runtime.failures import Redactor
+from treadle.executors.runtime.runtime import Runtime, prepare_process
 from treadle.executors.testing.bench import KEY, Bench, call
 from treadle.primitives import formats, functions
 from treadle.primitives.errors import FailureClass

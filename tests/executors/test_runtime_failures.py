@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from executors.operation_functions import identity, per_record
 
-from treadle.executors.program import (
-    BlockInput,
-    Broadcast,
-    Call,
-    MapPartition,
-    MapRecords,
-)
-from treadle.executors.runtime_failures import classify
+from treadle.executors.program import BlockInput, Broadcast, Call, MapPartition, MapRecords
+from treadle.executors.runtime.failures import classify
 from treadle.executors.testing.bench import RUN, Bench, call
 from treadle.primitives import functions
-from treadle.primitives.errors import CorruptError, DataError, FailureClass, MissingError, StoreError, UsageError
+from treadle.primitives.errors import (
+    CorruptError,
+    DataError,
+    FailureClass,
+    MissingError,
+    StoreError,
+    UsageError,
+)
 from treadle.primitives.references import Slice
 
 # -- classes of failures -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.executors.worker_environment import worker_environment
+from treadle.executors.worker.environment import worker_environment
 
 _EMPTY = worker_environment({})
 

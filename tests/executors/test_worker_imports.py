@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from treadle.executors import local_guard
+from treadle.executors.local import guard as local_guard
 
 _TOO_MUCH = {
     "temporalio",
@@ -37,7 +37,7 @@ _TOO_EARLY = {
     "secrets",
     "shutil",
     "tempfile",
-    "treadle.executors.bundle_open",
+    "treadle.executors.bundle.open",
     "treadle.primitives.formats.encode",
     "treadle.primitives.formats.output",
     "treadle.primitives.formats.read",
@@ -52,15 +52,15 @@ def _imported(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["treadle.executors.worker", "treadle.executors.isolated_worker"])
+@pytest.mark.parametrize("module", ["treadle.executors.worker.main", "treadle.executors.isolated.worker"])
 def test_worker_imports_nothing_heavy(module: str) -> None:
     imported = _imported(module)
-    assert "treadle.executors.runtime" in imported
+    assert "treadle.executors.runtime.runtime" in imported
     assert imported & _TOO_MUCH == set()
 
 
 def test_a_waiting_worker_has_imported_nothing_it_may_never_use() -> None:
-    assert _imported("treadle.executors.worker") & _TOO_EARLY == set()
+    assert _imported("treadle.executors.worker.main") & _TOO_EARLY == set()
 
 
 def test_functions_of_the_suite_import_nothing_of_it() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.executors.runtime_failures import Redactor
-from treadle.executors.worker_log import TAIL, open_log, publish, read_tail
+from treadle.executors.runtime.failures import Redactor
+from treadle.executors.worker.log import TAIL, open_log, publish, read_tail
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.executors.worker_messages import HEADER, FrameBuffer, FrameEncoder
+from treadle.executors.worker.messages import HEADER, FrameBuffer, FrameEncoder
 
 
 @given(st.lists(st.binary(max_size=300)), st.lists(st.integers(0, 5000)))

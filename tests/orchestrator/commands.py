@@ -15,8 +15,8 @@ PRELOAD = [
     "treadle.orchestrator.cli",
     "treadle.orchestrator.cli.picture",
     "treadle.orchestrator.cli.documents",
-    "treadle.orchestrator.client",
-    "treadle.orchestrator.submission",
+    "treadle.orchestrator.client.client",
+    "treadle.orchestrator.client.submission",
     "treadle.orchestrator.embedded",
 ]
 

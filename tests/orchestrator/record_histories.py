@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from treadle.orchestrator import messages
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.testing.service import Service, service
 
 HISTORIES = Path(__file__).with_name("histories")

@@ -18,7 +18,7 @@ from orchestrator.commands import Done, Terminal, session
 from orchestrator.test_cli_documents import check_golden
 
 from treadle.orchestrator import embedded
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 from treadle.primitives.testing.s3 import seaweedfs
 
 FUNCTIONS = Path(__file__).with_name("cli_functions.py")

@@ -17,7 +17,7 @@ import pytest
 from orchestrator.commands import Done, Terminal
 
 from treadle.orchestrator import embedded
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 HEAD = "apiVersion: treadle/v1\nname: looked\ninputs: {flag: {type: string, default: none}}\nstages:\n"

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.executors.program import Failure, Outcome, StageCount
-from treadle.orchestrator.dispatch import MAXIMUM_CRASHES, MAXIMUM_LOSSES, SAME_ERRORS, Assignment, Dispatch
+from treadle.orchestrator.dispatcher.dispatch import (
+    MAXIMUM_CRASHES,
+    MAXIMUM_LOSSES,
+    SAME_ERRORS,
+    Assignment,
+    Dispatch,
+)
 from treadle.orchestrator.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 

@@ -16,20 +16,42 @@ from pathlib import Path
 import pytest
 
 from treadle.orchestrator import embedded
-from treadle.orchestrator.embedded import attach, down, end_driver, ensure_driver, release, running_driver, status, up
-from treadle.orchestrator.embedded.driver import DriverFailed, DriverState, driver_alive, driver_log, own_state
+from treadle.orchestrator.embedded import (
+    attach,
+    down,
+    end_driver,
+    ensure_driver,
+    release,
+    running_driver,
+    status,
+    up,
+)
+from treadle.orchestrator.embedded.driver import (
+    DriverFailed,
+    DriverState,
+    driver_alive,
+    driver_log,
+    own_state,
+)
 from treadle.orchestrator.embedded.lease import IDLE_DEFAULT, DriverLease, idle_limit
-from treadle.orchestrator.embedded.process import bound_log, is_held, log_tail, try_lock, wait_free, write_state
+from treadle.orchestrator.embedded.process import (
+    bound_log,
+    is_held,
+    log_tail,
+    try_lock,
+    wait_free,
+    write_state,
+)
 from treadle.orchestrator.embedded.server import server_alive
-from treadle.orchestrator.home import Home
-from treadle.orchestrator.profile import Profile, load_profile
-from treadle.orchestrator.profile_errors import Unreachable
+from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile, load_profile
 from treadle.primitives.errors import TreadleError, UsageError
 
 STAND_IN = """
 import asyncio, os, signal, sys, time
 from treadle.orchestrator.embedded.lease import DriverLease
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 
 home = Home(sys.argv[sys.argv.index("--home") + 1])
 lease = DriverLease.take(home)

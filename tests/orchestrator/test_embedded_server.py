@@ -23,15 +23,15 @@ from temporalio import workflow
 from treadle.orchestrator.embedded import end_server, ensure_server, running_server
 from treadle.orchestrator.embedded.process import wait_free, write_state
 from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, find_program, server_alive
-from treadle.orchestrator.home import Home
-from treadle.orchestrator.profile import Profile, TemporalSettings, TlsSettings, connect
-from treadle.orchestrator.profile_errors import Unreachable
+from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile, TemporalSettings, TlsSettings, connect
 from treadle.primitives.errors import TreadleError, UsageError
 
 ENSURE = """
 import sys
 from treadle.orchestrator.embedded import ensure_server
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 print(ensure_server(Home(sys.argv[1])).pid)
 """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from treadle.orchestrator.history import replay
-from treadle.orchestrator.ledger import Epoch, Expected, Record
+from treadle.orchestrator.dispatcher.history import replay
+from treadle.orchestrator.dispatcher.ledger import Epoch, Expected, Record
 
 
 def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> None:

@@ -13,8 +13,8 @@ import pytest_asyncio
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from temporalio.api.enums.v1 import EventType
 
-from treadle.orchestrator import messages
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.testing.service import Service, service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

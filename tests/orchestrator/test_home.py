@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.home import Home
+from treadle.orchestrator.environment.home import Home
 from treadle.primitives.errors import UsageError
 from treadle.primitives.trust import load_or_create_key
 
@@ -92,6 +92,6 @@ def test_host_root_differs_by_home_and_is_the_same_through_a_link(tmp_path: Path
 
 
 def test_host_root_falls_back_without_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.orchestrator.home._SHARED_MEMORY", tmp_path / "absent")
+    monkeypatch.setattr("treadle.orchestrator.environment.home._SHARED_MEMORY", tmp_path / "absent")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     assert Home(tmp_path / "home").host_root.is_relative_to(tmp_path / "tmp")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator import ledger as ledger_module
-from treadle.orchestrator.history import replay
-from treadle.orchestrator.ledger import Committed, Epoch, Fenced, Ledger, Started, read
+from treadle.orchestrator.dispatcher import ledger as ledger_module
+from treadle.orchestrator.dispatcher.history import replay
+from treadle.orchestrator.dispatcher.ledger import Committed, Epoch, Fenced, Ledger, Started, read
 from treadle.primitives.errors import CorruptError, StoreError
 from treadle.primitives.store import Store
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.home import Home
-from treadle.orchestrator.profile import Profile, TemporalSettings, connect, load_profile
-from treadle.orchestrator.profile_errors import Unreachable, unreachable
+from treadle.orchestrator.environment.errors import Unreachable, unreachable
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile, TemporalSettings, connect, load_profile
 from treadle.primitives.errors import UsageError
 
 TABLES = """
@@ -151,7 +151,7 @@ async def test_sdk_variable_chooses_the_address(home: Home, nowhere: dict[str, s
 
 
 async def test_silent_server_is_given_up(home: Home, silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.orchestrator.profile.CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr("treadle.orchestrator.environment.profile.CONNECT_TIMEOUT", 0.3)
     with pytest.raises(Unreachable, match="does not answer in time"):
         await connect(at(f"127.0.0.1:{silent_port}"), home)
 

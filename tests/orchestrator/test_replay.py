@@ -12,9 +12,9 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
-from treadle.orchestrator import messages
-from treadle.orchestrator.messages import RunStart
-from treadle.orchestrator.workflow import RunWorkflow
+from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.temporal.messages import RunStart
+from treadle.orchestrator.temporal.workflow import RunWorkflow
 
 HISTORIES = sorted(Path(__file__).with_name("histories").glob("*.json"))
 NAMES = {"map_reduce", "loop", "paused_and_unpaused", "failed", "resumed", "skipped_stage"}

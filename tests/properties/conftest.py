@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from treadle.executors.interface import Executor
-from treadle.orchestrator import arguments
+from treadle.orchestrator.dispatcher import arguments
 from treadle.orchestrator.testing import Engine
 from treadle.orchestrator.testing.harness import Harness
 from treadle.primitives.host import SHARED_MEMORY

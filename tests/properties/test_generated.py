@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from treadle.dsl.document import from_spec
+from treadle.dsl.document.document import from_spec
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
-from treadle.dsl.validate import validate
-from treadle.dsl.validate_functions import check_functions
+from treadle.dsl.validation.functions import check_functions
+from treadle.dsl.validation.validate import validate
 from treadle.orchestrator.testing.compare import differences, expected
 from treadle.orchestrator.testing.strategies import Case, cases
 

@@ -15,35 +15,35 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from treadle.primitives.result import Result as Result
 
-    from .builder import Loop as Loop
-    from .builder import Workflow as Workflow
-    from .builder_formats import csv as csv
-    from .builder_formats import fixed as fixed
-    from .builder_formats import items as items
-    from .builder_formats import jsonl as jsonl
-    from .builder_formats import npy as npy
-    from .builder_formats import parquet as parquet
-    from .builder_formats import range_ as range_
-    from .builder_formats import text as text
-    from .builder_parts import expr as expr
-    from .handles import has as has
-    from .handles import run as run
-    from .handles import size as size
+    from .builder.decorator import task as task
+    from .builder.formats import csv as csv
+    from .builder.formats import fixed as fixed
+    from .builder.formats import items as items
+    from .builder.formats import jsonl as jsonl
+    from .builder.formats import npy as npy
+    from .builder.formats import parquet as parquet
+    from .builder.formats import range_ as range_
+    from .builder.formats import text as text
+    from .builder.handles import has as has
+    from .builder.handles import run as run
+    from .builder.handles import size as size
+    from .builder.parts import expr as expr
+    from .builder.workflow import Loop as Loop
+    from .builder.workflow import Workflow as Workflow
     from .model import Spec as Spec
-    from .task_decorator import task as task
 
 _FORMATS = ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
 _HOMES = {
     "Result": "treadle.primitives.result",
-    "Workflow": "treadle.dsl.builder",
-    "Loop": "treadle.dsl.builder",
-    **dict.fromkeys(_FORMATS, "treadle.dsl.builder_formats"),
-    "expr": "treadle.dsl.builder_parts",
-    "has": "treadle.dsl.handles",
-    "run": "treadle.dsl.handles",
-    "size": "treadle.dsl.handles",
+    "Workflow": "treadle.dsl.builder.workflow",
+    "Loop": "treadle.dsl.builder.workflow",
+    **dict.fromkeys(_FORMATS, "treadle.dsl.builder.formats"),
+    "expr": "treadle.dsl.builder.parts",
+    "has": "treadle.dsl.builder.handles",
+    "run": "treadle.dsl.builder.handles",
+    "size": "treadle.dsl.builder.handles",
     "Spec": "treadle.dsl.model",
-    "task": "treadle.dsl.task_decorator",
+    "task": "treadle.dsl.builder.decorator",
 }
 
 __all__ = [

@@ -7,8 +7,8 @@ from treadle.primitives.result import Result as Result
 from .context import Context as Context
 
 if TYPE_CHECKING:
-    from .isolated import IsolatedExecutor as IsolatedExecutor
-    from .local import LocalExecutor as LocalExecutor
+    from .isolated.executor import IsolatedExecutor as IsolatedExecutor
+    from .local.executor import LocalExecutor as LocalExecutor
 
 _EXECUTORS = {"LocalExecutor": "local", "IsolatedExecutor": "isolated"}
 

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from ..expressions import Path
-from ..graph import Graph, Node, StageTarget, StateTarget, bare, is_broadcast, next_references, references_of
+from ..graph.graph import (
+    Graph,
+    Node,
+    StageTarget,
+    StateTarget,
+    bare,
+    is_broadcast,
+    next_references,
+    references_of,
+)
 from ..model import BarrierStage, LoopStage, MapStage, ReduceStage
 from ..templates import expressions_in
 

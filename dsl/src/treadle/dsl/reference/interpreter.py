@@ -11,7 +11,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.files import absolute_uri
 
 from ..expressions import ExpressionError, evaluate, parse
-from ..graph import Graph, Node
+from ..graph.graph import Graph, Node
 from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec
 from ..templates import render
 from .calls import ReferenceFailure

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
 
-from ..graph import Node, bare
+from ..graph.graph import Node, bare
 from ..model import LoopStage
 from ..templates import render
 from .calls import ReferenceFailure

@@ -13,8 +13,8 @@ from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.functions import describe
 
 from ..expressions import Path
-from ..graph import InputTarget, Node, StageTarget, StateTarget
-from ..graph_kinds import grouped_by
+from ..graph.graph import InputTarget, Node, StageTarget, StateTarget
+from ..graph.kinds import grouped_by
 from ..model import (
     BarrierStage,
     BroadcastStage,

@@ -28,7 +28,7 @@ from ..program import (
     Task,
     Value,
 )
-from ..runtime import Runtime
+from ..runtime.runtime import Runtime
 
 RUN = "run-1"
 KEY = trust.run_key(bytes(32), RUN)

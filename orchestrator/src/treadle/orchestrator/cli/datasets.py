@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def records(env: Environment, run: str, stage: str) -> Iterator[str]:
     """Each record as a line of JSON. Raises UsageError for a stage without data, LookupError for one not done yet."""
-    from treadle.executors.bundle_open import prepare
+    from treadle.executors.bundle.open import prepare
     from treadle.primitives.blocks import Blocks
     from treadle.primitives.host import HostFolder
 
@@ -55,7 +55,7 @@ def _reference(plan: Plan, stage: str) -> DataRef:
 
 
 def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
-    from ..scope import Scope, loop_chains, partition_inputs
+    from ..dispatcher.scope import Scope, loop_chains, partition_inputs
 
     def manifest(segment: str) -> Manifest:
         found = files.manifest(segment)

@@ -151,8 +151,8 @@ def _temporal(env: Environment) -> Iterator[Check]:
 
 
 async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
-    from ..client import Runs
-    from ..profile import connect
+    from ..client.client import Runs
+    from ..environment.profile import connect
 
     silence_core()
     client = await connect(env.profile, env.home)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treadle.dsl.document import Document, InvalidDocument, from_spec, load
+from treadle.dsl.document.document import Document, InvalidDocument, from_spec, load
 from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
 
 if TYPE_CHECKING:
-    from treadle.dsl.diagnostics import Diagnostic
+    from treadle.dsl.diagnostics.diagnostics import Diagnostic
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
 
 def findings(document: Document, base: Path, *, functions: bool = True) -> list[Diagnostic]:
     """Everything wrong with a document; its functions are imported only when the rest has no errors."""
-    from treadle.dsl.diagnostics import has_errors
-    from treadle.dsl.validate import validate
-    from treadle.dsl.validate_functions import check_functions
+    from treadle.dsl.diagnostics.diagnostics import has_errors
+    from treadle.dsl.validation.functions import check_functions
+    from treadle.dsl.validation.validate import validate
 
     found = validate(document)
     if functions and not has_errors(found):
@@ -50,7 +50,7 @@ def findings(document: Document, base: Path, *, functions: bool = True) -> list[
 
 def load_checked(path: Path) -> Loaded:
     """The document, valid, with importable functions. Raises InvalidDocument with every finding."""
-    from treadle.dsl.diagnostics import has_errors
+    from treadle.dsl.diagnostics.diagnostics import has_errors
 
     document, captured = read_document(path)
     base = path.absolute().parent
@@ -74,7 +74,7 @@ def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
 
 
 def _inputs_file(file: Path) -> dict[str, Any]:
-    from treadle.dsl.yaml_loader import load_yaml
+    from treadle.dsl.document.loader import load_yaml
 
     try:
         loaded = load_yaml(file.read_text("utf-8"))

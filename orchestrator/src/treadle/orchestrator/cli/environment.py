@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..home import Home
+from ..environment.home import Home
 
 if TYPE_CHECKING:
     from treadle.primitives.store import Store
 
-    from ..client import Runs
+    from ..client.client import Runs
+    from ..environment.profile import Profile
     from ..planner import Site
-    from ..profile import Profile
     from ..runfiles import RunFiles
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Environment:
 
     @cached_property
     def profile(self) -> Profile:
-        from ..profile import load_profile
+        from ..environment.profile import load_profile
 
         return load_profile(self.home, self._profile)
 
@@ -73,8 +73,8 @@ class Environment:
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
         """Connect and do `work`. An embedded server that was started only to look ends again."""
-        from ..client import Runs
-        from ..profile import connect
+        from ..client.client import Runs
+        from ..environment.profile import connect
 
         silence_core()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ..attempts import AttemptRecord
+from ..dispatcher.attempts import AttemptRecord
 
 if TYPE_CHECKING:
     from ..plan import Graph, Plan

@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from treadle.primitives.errors import MissingError
 
-from ..history import replay
-from ..ledger import Iterated, read
+from ..client.views import NodeView, RunEnd, RunView
+from ..dispatcher.history import replay
+from ..dispatcher.ledger import Iterated, read
+from ..dispatcher.segment import Progress
 from ..plan import Barrier, Loop, Node, Plan, Segment
 from ..runfiles import LoopResult, Manifest, RunFiles
-from ..segment import Progress
-from ..views import NodeView, RunEnd, RunView
 
 NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
 
@@ -208,7 +208,7 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
 
 
 def _finally_failed(records: Iterable[object], segment: str, committed: set[int]) -> set[int]:
-    from ..ledger import Epoch, Failed
+    from ..dispatcher.ledger import Epoch, Failed
 
     failed: set[int] = set()
     resumption = 0

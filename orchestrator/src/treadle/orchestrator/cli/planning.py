@@ -15,7 +15,7 @@ from .exits import Exit, complain, reported
 from .options import FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
-    from treadle.dsl.diagnostics import Diagnostic
+    from treadle.dsl.diagnostics.diagnostics import Diagnostic
 
     from ..plan import Plan
     from ..planner.explain import NodeView
@@ -31,7 +31,7 @@ def validate(
 ) -> None:
     """Check documents without running anything: keys, types, references, expressions, functions."""
     with reported():
-        from treadle.dsl.diagnostics_formats import format_diagnostics
+        from treadle.dsl.diagnostics.formats import format_diagnostics
 
         found: list[Diagnostic] = []
         for file in files:

@@ -15,8 +15,8 @@ from .options import ProfileOption, RunArgument, StageOption, TextOrJson
 from .watching import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:
-    from ..client import Runs
-    from ..views import RunView
+    from ..client.client import Runs
+    from ..client.views import RunView
 
 FOLLOW = 0.5
 """Seconds between two looks."""

@@ -26,8 +26,8 @@ from .options import (
 from .watching import INTERVAL, Watching, print_outputs, watch_run, watching
 
 if TYPE_CHECKING:
-    from ..client import Runs
-    from ..views import RunView
+    from ..client.client import Runs
+    from ..client.views import RunView
     from .picture import StageView
 
 AssumeOption = Annotated[
@@ -113,8 +113,8 @@ async def _check_same(
     inputs: Path | None,
 ) -> None:
     """Raises RunConflict, naming what changed."""
-    from ..client import RunConflict
-    from ..submission import same_workflow
+    from ..client.client import RunConflict
+    from ..client.submission import same_workflow
     from .starting import prepare_file
 
     if file is None:

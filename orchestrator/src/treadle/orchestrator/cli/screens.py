@@ -17,8 +17,8 @@ from .picture import StageView
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..segment import Progress
-    from ..views import RunView
+    from ..client.views import RunView
+    from ..dispatcher.segment import Progress
 
 BAR = 16
 """Characters."""

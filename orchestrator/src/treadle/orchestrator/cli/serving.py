@@ -24,7 +24,7 @@ def worker(
     profile: ProfileOption = None,
 ) -> None:
     """Interpret runs and run their tasks until told to stop."""
-    from ..driver import serve
+    from ..temporal.driver import serve
 
     with reported():
         env = Environment(profile)

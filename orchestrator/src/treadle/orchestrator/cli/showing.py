@@ -18,8 +18,8 @@ from .options import ProfileOption, RunArgument, TextOrJson
 from .watching import driver_command, duration
 
 if TYPE_CHECKING:
-    from ..client import Runs
-    from ..views import RunEnd, RunView
+    from ..client.client import Runs
+    from ..client.views import RunEnd, RunView
     from .following import ErrorGroup
     from .picture import StageView
 

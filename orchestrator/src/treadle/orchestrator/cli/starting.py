@@ -33,8 +33,8 @@ from .options import (
 from .watching import INTERVAL, Watching, duration, watch_run, watching
 
 if TYPE_CHECKING:
-    from ..client import Runs
-    from ..submission import Prepared
+    from ..client.client import Runs
+    from ..client.submission import Prepared
 
 IfExists = Literal["fail", "use", "terminate"]
 EXECUTORS = ("local",)
@@ -50,9 +50,9 @@ def prepare_file(
     executor: str | None = None,
 ) -> Prepared:
     """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError."""
-    from treadle.dsl.validate_inputs import resolve_inputs
+    from treadle.dsl.validation.inputs import resolve_inputs
 
-    from ..submission import new_run_id, prepare
+    from ..client.submission import new_run_id, prepare
     from .documents import load_checked, read_inputs
 
     loaded = load_checked(file)

@@ -13,7 +13,7 @@ from .exits import CommandFailed, Exit, complain, reported
 from .options import ProfileOption, ReasonOption, RunArgument, YesOption
 
 if TYPE_CHECKING:
-    from ..client import Runs
+    from ..client.client import Runs
 
 Ask = Callable[["Runs", str], Awaitable[None]]
 

@@ -32,7 +32,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..client import RunEnd, Runs, RunView
+    from ..client.client import RunEnd, Runs, RunView
     from .picture import StageView
     from .screens import Screen
 
@@ -103,7 +103,7 @@ def watch(
 
 async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Exit:
     """Watch to the end, or to what `how` says; the code of the run."""
-    from ..profile_errors import Unreachable
+    from ..environment.errors import Unreachable
 
     watcher = Watcher(env, runs, run, how)
     try:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..home import Home
-from ..profile import Profile
+from ..environment.home import Home
+from ..environment.profile import Profile
 from .driver import DRIVER_MODULE, DriverFailed, DriverState, end_driver, ensure_driver, running_driver
 from .process import wait_lock
 from .server import ServerState, end_server, ensure_server, running_server

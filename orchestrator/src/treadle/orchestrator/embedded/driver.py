@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError, UsageError
 
-from ..home import Home
-from ..profile import Profile
+from ..environment.home import Home
+from ..environment.profile import Profile
 from .process import POLL, end_process, has_open, is_held, locked, log_size, log_tail, read_state, spawn
 
-DRIVER_MODULE = "treadle.orchestrator.driver"
+DRIVER_MODULE = "treadle.orchestrator.temporal.driver"
 START_TIMEOUT = 30.0
 END_GRACE = 15.0
 """Seconds a driver has to hand back its tasks before it is killed; what is committed is safe either way."""

@@ -24,8 +24,8 @@ from typing import Literal, Self
 from treadle.dsl.quantities import parse_duration
 from treadle.primitives.errors import TreadleError, UsageError
 
-from ..home import Home
-from ..profile import load_profile
+from ..environment.home import Home
+from ..environment.profile import load_profile
 from .driver import DriverFiles, code_fingerprint, own_state, profile_settings
 from .process import bound_log, try_lock, wait_lock, write_state
 from .server import end_server, ensure_server, server_alive, server_log

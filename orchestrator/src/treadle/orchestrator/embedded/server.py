@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from treadle.primitives.errors import UsageError
 
-from ..home import Home
-from ..profile_errors import Unreachable
+from ..environment.errors import Unreachable
+from ..environment.home import Home
 from .process import (
     POLL,
     end_process,

@@ -31,7 +31,18 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.files import absolute_uri
 from treadle.primitives.formats import WriteOptions
 
-from ..plan import Barrier, DataRef, Graph, LoopData, NarrowFeed, Node, NodeData, OutputSpec, Policy, StateData
+from ..plan import (
+    Barrier,
+    DataRef,
+    Graph,
+    LoopData,
+    NarrowFeed,
+    Node,
+    NodeData,
+    OutputSpec,
+    Policy,
+    StateData,
+)
 from . import exchanges, loops, maps
 from .flow import Dataset, Decorators, Flow, nested_paths, why_not_fused
 from .references import (

@@ -8,14 +8,14 @@ from typing import Any
 
 from treadle.dsl.model import Batch, Items, Range, Source
 from treadle.dsl.templates import render
-from treadle.dsl.validate_inputs import source_of
+from treadle.dsl.validation.inputs import source_of
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import FileInfo, list_files
 from treadle.primitives.formats import ReadOptions, plan_splits
 from treadle.primitives.partitioning import split_evenly
 
+from ..dispatcher.scope import cut_runs
 from ..plan import Feed, FilesFeed, ItemsFeed, RangeFeed
-from ..scope import cut_runs
 
 DEFAULT_PARTITIONS = 256
 """Most partitions of items, ranges and shuffles when nobody says."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.dsl.reference import ReferenceFailure, ReferenceResult, run_reference
-from treadle.dsl.validate_inputs import resolve_inputs
+from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.functions import load
 

@@ -16,17 +16,17 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Kind
 from treadle.primitives.store import Store
 
-from ..activities import plan_site
-from ..execute import Desk, Orders, run_segment
-from ..loop import drive, run_loop
+from ..client.submission import new_run_id, prepare
+from ..dispatcher.execute import Desk, Orders, run_segment
+from ..dispatcher.loop import drive, run_loop
+from ..dispatcher.pool import SlotPool
+from ..dispatcher.run import Run, Site
+from ..dispatcher.scope import partition_inputs
+from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..plan import Loop
-from ..pool import SlotPool
-from ..run import Run, Site
 from ..scheduler import Event, NodeDone, NodeFailed, NodeLost, Problem, Scheduler
 from ..scheduler import Run as RunNode
-from ..scope import partition_inputs
-from ..segment import BlocksLost, SegmentFailed
-from ..submission import new_run_id, prepare
+from ..temporal.activities import plan_site
 
 
 class EngineFailure(Exception):

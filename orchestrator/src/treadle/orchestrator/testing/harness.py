@@ -9,10 +9,10 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from treadle.dsl.validate_inputs import resolve_inputs
+from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors.interface import Executor
-from treadle.executors.isolated import IsolatedExecutor
-from treadle.executors.local import LocalExecutor
+from treadle.executors.isolated.executor import IsolatedExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.primitives import trust
 from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.store import Store

@@ -14,13 +14,13 @@ from temporalio.client import Client, WorkflowHistory
 from treadle.dsl.model import Spec
 
 from .. import embedded
-from ..activities import plan_site
-from ..client import Runs
-from ..driver import Driver, open_site
-from ..home import Home
-from ..profile import connect, load_profile
-from ..run import Site
-from ..submission import prepare
+from ..client.client import Runs
+from ..client.submission import prepare
+from ..dispatcher.run import Site
+from ..environment.home import Home
+from ..environment.profile import connect, load_profile
+from ..temporal.activities import plan_site
+from ..temporal.driver import Driver, open_site
 
 
 @dataclass

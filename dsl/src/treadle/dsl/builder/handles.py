@@ -1,0 +1,143 @@
+"""What the builder hands out: stages, inputs and values, whose operators record expressions instead of computing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, TypeVar
+
+from treadle.primitives.errors import UsageError
+
+from ..expressions import Binary, Call, Expr, Literal, Path, Unary, unparse
+
+
+def to_expression(value: Any) -> Expr:
+    """The expression behind a handle, a number, a string, a boolean or None. Raises UsageError."""
+    if isinstance(value, Value):
+        return value.expression
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
+        return Unary("-", Literal(-value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return Literal(value)
+    hint = "Use a handle's `.metrics.x`, `.output.uri` or `.state.x`, an input, or a literal."
+    raise UsageError(f"a {type(value).__name__} cannot be part of an expression", hint)
+
+
+def _binary(operator: str, swapped: bool = False) -> Callable[[Any, Any], Value]:
+    def record(self: Value, other: Any) -> Value:
+        left, right = (to_expression(other), self.expression) if swapped else (self.expression, to_expression(other))
+        return Scalar(Binary(operator, left, right))
+
+    return record
+
+
+class Value:
+    """A scalar known only when the workflow runs. `str()` gives its template, so it may stand in an f-string."""
+
+    def __init__(self, expression: Expr) -> None:
+        self.expression = expression
+
+    __add__, __radd__ = _binary("+"), _binary("+", swapped=True)
+    __sub__, __rsub__ = _binary("-"), _binary("-", swapped=True)
+    __mul__, __rmul__ = _binary("*"), _binary("*", swapped=True)
+    __truediv__, __rtruediv__ = _binary("/"), _binary("/", swapped=True)
+    __and__, __rand__ = _binary("&&"), _binary("&&", swapped=True)
+    __or__, __ror__ = _binary("||"), _binary("||", swapped=True)
+    __lt__, __le__, __gt__, __ge__ = _binary("<"), _binary("<="), _binary(">"), _binary(">=")
+    __hash__ = None  # type: ignore[assignment]  # == records an expression
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return _binary("==")(self, other)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return _binary("!=")(self, other)
+
+    def __neg__(self) -> Value:
+        return Scalar(Unary("-", self.expression))
+
+    def __invert__(self) -> Value:
+        return Scalar(Unary("!", self.expression))
+
+    def __bool__(self) -> NoReturn:
+        raise UsageError(
+            f"{unparse(self.expression)} has no value yet: it is known only when the workflow runs",
+            "Write &, | and ~ (with parentheses) instead of and, or and not; use `when=` or `until` instead of if.",
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise UsageError(f"{unparse(self.expression)} has no items yet", "Pass it to a stage whole.")
+
+    def __str__(self) -> str:
+        return "${{ " + unparse(self.expression) + " }}"
+
+    def __repr__(self) -> str:
+        return f"<{unparse(self.expression)}>"
+
+
+class Scalar(Value):
+    """Any other value. Beside DataValue, not above it: Python would ask a subclass first and turn `a < b` around."""
+
+
+class DataValue(Value):
+    """An input or a state: data where a dataset is wanted, a scalar in expressions."""
+
+    def __init__(self, names: tuple[str, ...], reference: str, is_data: bool) -> None:
+        super().__init__(Path(names))
+        self.reference = reference
+        """As the `input` of a stage."""
+        self.is_data = is_data
+        """Whether a place that takes both (`state`, `next`) takes it as data."""
+
+
+V = TypeVar("V", bound=Value)
+
+
+class Names(Generic[V]):
+    """`.metrics` and such: every attribute is a value."""
+
+    def __init__(self, make: Callable[[str], V]) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> V:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._make(name)
+
+
+class StageHandle:
+    """A stage of the workflow: the `input` of later ones, the source of `.metrics.x` and `.output.uri`."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self.metrics = Names(lambda name: Scalar(Path(("stages", id, "metrics", name))))
+        self.output = Names(lambda name: Scalar(Path(("stages", id, "output", name))))
+
+    @property
+    def reference(self) -> str:
+        return self.id
+
+    def __str__(self) -> str:
+        return "${{ stages." + self.id + " }}"
+
+    def __repr__(self) -> str:
+        return f"<stage {self.id}>"
+
+
+class RunHandle:
+    """The run itself."""
+
+    id = Scalar(Path(("run", "id")))
+    start_time = Scalar(Path(("run", "startTime")))
+    """First start, RFC 3339, UTC; kept on resume."""
+
+
+run = RunHandle()
+
+
+def has(value: Value) -> Value:
+    """Whether a value is there: false for what a skipped stage would have given."""
+    return Scalar(Call("has", (value.expression,)))
+
+
+def size(value: Value) -> Value:
+    """Characters of a string, items of a list."""
+    return Scalar(Call("size", (value.expression,)))

@@ -1,0 +1,116 @@
+"""From what a builder is given to what the model takes: handles to references and templates, callables to names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.functions import CAPTURED, capture, reference
+
+from ..expressions import parse, unparse
+from .formats import Files, LiteralData
+from .handles import DataValue, StageHandle, Value
+
+M = TypeVar("M", bound=BaseModel)
+
+_BRACES = re.compile(r"""\{\{|\}\}|\{((?:[^{}'"]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")*)\}|[{}]""")
+
+
+def expr(text: str) -> str:
+    """A template: `expr("out/{run.id}/counts")` is `out/${{ run.id }}/counts`; `{{` and `}}` are braces.
+
+    Raises ExpressionError for what stands between the braces and is no expression.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        if match.group() in ("{{", "}}"):
+            return match.group()[0]
+        if match.group(1) is None:
+            raise UsageError(f"a lone brace at {match.start()} of {text!r}", "Double it: {{ or }}.")
+        return "${{ " + unparse(parse(match.group(1))) + " }}"
+
+    return _BRACES.sub(replace, text)
+
+
+def template(value: Any) -> Any:
+    """JSON with every handle replaced by its template."""
+    if isinstance(value, (Value, StageHandle)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): template(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [template(item) for item in value]
+    return value
+
+
+def data(value: Any) -> Any:
+    """The `input` of a stage: a reference, files or literal data."""
+    if isinstance(value, (StageHandle, DataValue)):
+        return value.reference
+    if isinstance(value, (Files, LiteralData)):
+        return template(value.options)
+    if isinstance(value, (list, tuple)):
+        return [data(item) for item in value]
+    if isinstance(value, str):
+        return value
+    raise UsageError(
+        f"a {type(value).__name__} is no input of a stage",
+        "Give a stage, an input, text(...), parquet(...), items([...]) or range_(n).",
+    )
+
+
+def state(value: Any) -> Any:
+    """A value of a loop's `state` or `next`: a reference to data, or a scalar."""
+    if isinstance(value, StageHandle) or (isinstance(value, DataValue) and value.is_data):
+        return value.reference
+    if isinstance(value, str) and "${{" not in value:
+        hint = "A bare text would be read as the name of a dataset: pass the handle, or expr(\"{'text'}\") for a text."
+        raise UsageError(f"{value!r} is no state", hint)
+    return template(value)
+
+
+def is_data(value: Any) -> bool:
+    return isinstance(value, StageHandle) or (isinstance(value, DataValue) and value.is_data)
+
+
+def condition(value: Any) -> Any:
+    """`when` and `until`."""
+    return unparse(value.expression) if isinstance(value, Value) else value
+
+
+def function(value: Any, captured: dict[str, bytes]) -> Any:
+    """A callable as a reference; one that cannot be imported goes by value into `captured`."""
+    if not callable(value):
+        return value
+    name = reference(value)
+    if not name.startswith(CAPTURED):
+        return name
+    code = capture(value)
+    name = CAPTURED + hashlib.sha256(code).hexdigest()[:32]
+    captured[name] = code
+    return name
+
+
+def boundaries(value: Any) -> Any:
+    """A partitioner with the broadcast of its boundaries as a reference."""
+    if isinstance(value, str):
+        return {"type": value}
+    if isinstance(value, Mapping) and isinstance(value.get("boundaries"), StageHandle):
+        return {**value, "boundaries": value["boundaries"].reference}
+    return value
+
+
+def validated(model: Callable[[Any], M], value: Any, where: str) -> M:
+    """The model of a value; UsageError that names the argument instead of pydantic's own error."""
+    try:
+        return model(value)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"] if not str(step).startswith("<"))
+        message = "is not an option here" if first["type"] == "extra_forbidden" else first["msg"]
+        raise UsageError(f"{where}: {place}: {message}", "`treadle schema` lists what can stand where.") from error

@@ -1,0 +1,326 @@
+"""Workflows in Python: the same document as in YAML, made by calls.
+
+wf = Workflow("wordcount")
+corpus = wf.input("corpus", "uri", default="books/*.txt")
+words = wf.map("tokenize", text(corpus), uses=tokenize, flat=True)
+groups = wf.shuffle("group", words, by="key", combine=add)
+counts = wf.reduce("count", groups, per="key", combine=add, output=parquet(expr("out/{run.id}")))
+wf.output("counts", counts.output.uri)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, Unpack
+
+from pydantic import TypeAdapter
+
+from treadle.primitives.errors import UsageError
+
+from ..expressions import Path
+from ..model import API_VERSION, Settings, Spec, Stage
+from ..model import Input as InputModel
+from .formats import Files, LiteralData, given
+from .handles import DataValue, Names, Scalar, StageHandle, Value
+from .parts import boundaries, condition, data, function, is_data, state, template, validated
+
+Function = Callable[..., Any] | str
+"""A callable, or `module:name`."""
+Data = StageHandle | DataValue | Files | LiteralData
+Condition = Value | str
+_INPUT_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "list"}
+_UNSET: Any = object()
+_stage: TypeAdapter[Any] = TypeAdapter(Stage)
+
+
+class StageSettings(TypedDict, total=False):
+    """What every stage that works may be given."""
+
+    description: str
+    needs: Iterable[StageHandle]
+    when: Condition
+    output: Files
+    idempotent: bool
+    retry: Mapping[str, Any]
+    timeout: str
+    deadline: str
+    max_concurrency: int | Value
+    memory: str | Mapping[str, str]
+    executor: str
+    exchange: Literal["auto", "storage", "direct"]
+
+
+class Body:
+    """A place for stages: the workflow, or a loop."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow = workflow
+        self._stages: dict[str, Any] = {}
+
+    def map(
+        self,
+        id: str,
+        input: Data,
+        *,
+        uses: Function,
+        per: Literal["record", "partition"] | None = None,
+        flat: bool | None = None,
+        whole: bool | None = None,
+        with_: Mapping[str, Any] | None = None,
+        batch: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Literal["sum", "min", "max"]] | None = None,
+        tolerated_failures: int | str | None = None,
+        failed_items: str | Value | None = None,
+        **settings: Unpack[StageSettings],
+    ) -> StageHandle:
+        """Call `uses` for every record, or once for every partition."""
+        failed = None if failed_items is None else {"uri": failed_items}
+        shape = given(per=per, flat=flat, whole=whole, with_=with_, batch=batch, metrics=metrics)
+        failures = given(tolerated_failures=tolerated_failures, failed_items=failed)
+        return self._add(id, "map", settings, input=input, uses=uses, **shape, **failures)
+
+    def shuffle(
+        self,
+        id: str,
+        input: Data | list[Data],
+        *,
+        by: Function | list[str],
+        partitions: int | Value | None = None,
+        partitioner: Literal["hash", "range"] | Mapping[str, Any] | None = None,
+        sort: bool | None = None,
+        combine: Function | None = None,
+        **settings: Unpack[StageSettings],
+    ) -> StageHandle:
+        """Bring records with equal or near keys together."""
+        shape = given(partitions=partitions, partitioner=partitioner, sort=sort, combine=combine)
+        return self._add(id, "shuffle", settings, input=input, by=by, **shape)
+
+    def reduce(
+        self,
+        id: str,
+        input: Data,
+        *,
+        per: Literal["key", "partition", "all"],
+        uses: Function | None = None,
+        combine: Function | None = None,
+        initial: Any = _UNSET,
+        finish: Function | None = None,
+        fan_in: int | Value | None = None,
+        with_: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, str] | None = None,
+        **settings: Unpack[StageSettings],
+    ) -> StageHandle:
+        """Fold values per key, per partition, or all of them."""
+        shape = given(uses=uses, combine=combine, finish=finish, fan_in=fan_in, with_=with_, metrics=metrics)
+        if initial is not _UNSET:
+            shape["initial"] = initial
+        return self._add(id, "reduce", settings, input=input, per=per, **shape)
+
+    def broadcast(
+        self, id: str, input: Data, *, limit: str | None = None, **settings: Unpack[StageSettings]
+    ) -> StageHandle:
+        """Make a whole dataset one read-only value: pass the handle in `with_`."""
+        return self._add(id, "broadcast", settings, input=input, **given(limit=limit))
+
+    def barrier(
+        self, id: str, input: StageHandle, *, quorum: str | None = None, **settings: Unpack[StageSettings]
+    ) -> StageHandle:
+        """Let nothing through until the input is committed."""
+        return self._add(id, "barrier", settings, input=input, **given(quorum=quorum))
+
+    def loop(
+        self,
+        id: str,
+        *,
+        state: Mapping[str, Any],
+        max_iterations: int | Value,
+        on_exhausted: Literal["fail", "succeed"] | None = None,
+        **settings: Unpack[StageSettings],
+    ) -> Loop:
+        """Repeat the stages added inside `with wf.loop(...) as it:`."""
+        fields = {"state": state, "max_iterations": max_iterations, **given(on_exhausted=on_exhausted), **settings}
+        return Loop(self, id, fields)
+
+    def _add(self, id: str, type: str, settings: Mapping[str, Any], **fields: Any) -> StageHandle:
+        self._workflow.claim(id)
+        stage = self._workflow.stage_fields({**fields, **settings})
+        self._put(id, {"type": type, **stage})
+        return StageHandle(id)
+
+    def _put(self, id: str, stage: dict[str, Any]) -> None:
+        self._open()
+        validated(_stage.validate_python, stage, f"stage {id!r}")
+        self._stages[id] = stage
+
+    def _open(self) -> None:
+        """Raise UsageError when no stage may be added any more."""
+
+
+class Loop(Body, StageHandle):
+    """A loop under construction: its stages, its `state`, then `next` and `until`. Afterwards, a stage."""
+
+    def __init__(self, outer: Body, id: str, fields: dict[str, Any]) -> None:
+        Body.__init__(self, outer._workflow)
+        StageHandle.__init__(self, id)
+        self._workflow.claim(id)
+        self._outer, self._fields = outer, fields
+        self._next: dict[str, Any] = {}
+        self._until: Any = None
+        self._phase = "new"
+        self.state = Names(self._state)
+
+    def _state(self, name: str) -> DataValue:
+        """Inside the loop the state of this iteration, after it the last one."""
+        given_state: Mapping[str, Any] = self._fields["state"]
+        if name not in given_state:
+            known = ", ".join(given_state)
+            raise UsageError(f"the loop {self.id!r} has no state {name!r}", f"Its state: {known}.")
+        if self._phase == "open":
+            return DataValue(("state", name), f"state.{name}", is_data(given_state[name]))
+        return DataValue(("stages", self.id, "state", name), f"{self.id}.state.{name}", is_data(given_state[name]))
+
+    def next(self, **values: Any) -> None:
+        """What the state is in the next iteration; names not given keep their value."""
+        self._open()
+        self._next.update(values)
+
+    def until(self, condition: Condition) -> None:
+        """Judged after the body with the new state; true ends the loop."""
+        self._open()
+        self._until = condition
+
+    def _open(self) -> None:
+        if self._phase != "open":
+            raise UsageError(f"the loop {self.id!r} is {self._phase}", "Add its stages inside `with ... as it:`.")
+
+    def __enter__(self) -> Self:
+        if self._phase != "new":
+            raise UsageError(f"the loop {self.id!r} was already built", "Make another loop.")
+        self._phase = "open"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._phase = "closed"
+        if kind is None:
+            self._outer._put(self.id, {"type": "loop", **self._built()})
+
+    def _built(self) -> dict[str, Any]:
+        fields = {name: value for name, value in self._fields.items() if name != "state"}
+        built = {
+            "state": {name: state(value) for name, value in self._fields["state"].items()},
+            **self._workflow.stage_fields(fields),
+            "stages": self._stages,
+        }
+        if self._until is not None:
+            built["until"] = condition(self._until)
+        if self._next:
+            built["next"] = {name: state(value) for name, value in self._next.items()}
+        return built
+
+
+class Workflow(Body):
+    """A workflow under construction."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        seed: int | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(self)
+        self.captured: dict[str, bytes] = {}
+        """Functions taken by value (lambdas, closures, those of `__main__`): reference -> their pickle."""
+        if defaults is not None:
+            validated(Settings.model_validate, template(defaults), "defaults")
+        self._head = {"name": name, **given(description=description, labels=labels, seed=seed)}
+        self._head |= given(defaults=None if defaults is None else template(defaults))
+        self._ids: set[str] = set()
+        self._inputs: dict[str, Any] = {}
+        self._secrets: list[str] = []
+        self._outputs: dict[str, Any] = {}
+
+    def input(
+        self,
+        name: str,
+        type: type | str,
+        *,
+        required: bool | None = None,
+        default: Any = None,
+        description: str | None = None,
+        minimum: float | None = None,
+        maximum: float | None = None,
+        enum: list[Any] | None = None,
+    ) -> DataValue:
+        """Declare a value given when a run is submitted."""
+        kind = _INPUT_TYPES.get(type, type) if not isinstance(type, str) else type
+        bounds = given(minimum=minimum, maximum=maximum, enum=enum, required=required)
+        declared = {"type": kind, **given(default=default, description=description), **bounds}
+        validated(InputModel.model_validate, declared, f"input {name!r}")
+        self._inputs[name] = declared
+        return DataValue(("inputs", name), f"inputs.{name}", kind == "dataset")
+
+    def secret(self, name: str) -> Value:
+        """Declare a secret: legal only as a whole value of `with_`."""
+        self._secrets.append(name)
+        return Scalar(Path(("secrets", name)))
+
+    def output(self, name: str, value: Any) -> None:
+        """Declare a result of the run."""
+        self._outputs[name] = template(value)
+
+    def spec(self) -> Spec:
+        """The document. Raises UsageError for what can be in none."""
+        document: dict[str, Any] = {"api_version": API_VERSION, **self._head}
+        document |= {name: value for name, value in self._parts().items() if value}
+        return validated(Spec.model_validate, {"stages": self._stages, **document}, f"workflow {self._head['name']!r}")
+
+    def to_yaml(self) -> str:
+        """The document as YAML. Raises UsageError when a function of it was captured by value."""
+        if self.captured:
+            raise UsageError(
+                f"{len(self.captured)} functions of this workflow have no name that YAML could hold",
+                "Move lambdas, closures and functions of __main__ into a module that can be imported.",
+            )
+        import yaml
+
+        dumped = self.spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return yaml.safe_dump(dumped, sort_keys=False, allow_unicode=True, width=120)
+
+    def _parts(self) -> dict[str, Any]:
+        return {"inputs": self._inputs, "secrets": self._secrets, "outputs": self._outputs}
+
+    # -- used by Body
+
+    def claim(self, id: str) -> None:
+        """Note a stage's id; UsageError when it is taken: ids are unique across nesting."""
+        if id in self._ids:
+            raise UsageError(f"there is already a stage {id!r}", "Give every stage its own id.")
+        self._ids.add(id)
+
+    def stage_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys of a stage as the model takes them."""
+        return {name: self._field(name, value) for name, value in fields.items()}
+
+    def _field(self, name: str, value: Any) -> Any:
+        if name in ("uses", "combine", "finish", "by"):
+            return function(value, self.captured)
+        match name:
+            case "input":
+                return data(value)
+            case "needs":
+                return [data(item) for item in value]
+            case "when":
+                return condition(value)
+            case "output":
+                return template(value.options) if isinstance(value, Files) else value
+            case "partitioner":
+                return boundaries(value)
+            case "initial":
+                return value
+        return template(value)

@@ -1,0 +1,1 @@
+"""Findings about a document, and how they are shown."""

@@ -1,0 +1,126 @@
+"""A workflow document: its text, the position of everything in it, and the spec it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from treadle.primitives.errors import UsageError
+
+from ..diagnostics.diagnostics import NOWHERE, Diagnostic, Path, Span, has_errors
+from ..diagnostics.formats import render
+from ..model import Spec
+from .errors import shape_problems
+from .loader import MAX_CHARACTERS, Place, load_yaml
+from .shape import empty_keys
+from .syntax import Problem
+
+
+class InvalidDocument(UsageError):
+    """The document has errors; the author must change it. `diagnostics` has all findings, warnings too."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], source: str) -> None:
+        self.diagnostics = tuple(diagnostics)
+        errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error"]
+        super().__init__(render(errors, source).rstrip("\n"))
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file or a text says. Without a `spec` there is at least one error among `problems`."""
+
+    file: str
+    source: str = ""
+    data: Any = None
+    """The document as JSON, without its top-level `x-*` keys."""
+    places: Mapping[Path, Place] = field(default_factory=dict)
+    problems: tuple[Diagnostic, ...] = ()
+    spec: Spec | None = None
+
+    def span(self, path: Path, *, key: bool = False) -> Span:
+        """Where the value (or its key) stands; the nearest enclosing place when the document does not say it."""
+        for length in range(len(path), -1, -1):
+            place = self.places.get(path[:length])
+            if place is not None:
+                wants_key = key or length < len(path)
+                return place.key if wants_key and place.key is not None else place.value
+        return NOWHERE
+
+    def within(self, path: Path, text: str, start: int, stop: int) -> Span:
+        """Where characters start..stop of the string at `path` stand."""
+        place = self.places.get(path)
+        return place.inside(text, start, stop) if place is not None else self.span(path)
+
+    def require(self) -> Spec:
+        """The spec, when it has one; raises InvalidDocument otherwise. Meaning is judged by `validate`."""
+        if self.spec is None or has_errors(self.problems):
+            raise InvalidDocument(self.problems, self.source)
+        return self.spec
+
+
+def load(source: FilePath | str, file: str = "") -> Document:
+    """Read a file (a Path) or a text (a str, named `file`): YAML 1.2 or JSON. Never raises for its contents."""
+    if isinstance(source, FilePath):
+        return _load_file(source, file or str(source))
+    return _load_text(source, file or "<document>")
+
+
+def from_spec(spec: Spec, file: str = "<workflow>") -> Document:
+    """A document without text, for a spec made by the builder or read back from a run."""
+    return Document(file, data=spec.model_dump(mode="json", by_alias=True, exclude_unset=True), spec=spec)
+
+
+def _load_file(path: FilePath, file: str) -> Document:
+    try:
+        if path.stat().st_size > 4 * MAX_CHARACTERS:
+            problem = Diagnostic("T004", f"the file is larger than {4 * MAX_CHARACTERS:,} bytes", "", file)
+            return Document(file, problems=(problem,))
+        return _load_text(path.read_bytes().decode("utf-8"), file)
+    except OSError as error:
+        hint = "check the name and its permissions"
+        problem = Diagnostic("T009", f"cannot read the file: {error.strerror}", hint, file)
+    except UnicodeDecodeError as error:
+        problem = Diagnostic("T009", f"byte {error.start} is not UTF-8", "save the file as UTF-8", file)
+    return Document(file, problems=(problem,))
+
+
+def _load_text(text: str, file: str) -> Document:
+    loaded = load_yaml(text)
+    data = loaded.data
+    if isinstance(data, dict):
+        data = {key: value for key, value in data.items() if not key.startswith("x-")}
+    document = Document(file, text.removeprefix("\ufeff"), data, loaded.places)
+    if loaded.problems:
+        return replace(document, problems=tuple(_positioned(document, problem) for problem in loaded.problems))
+    return _shaped(document)
+
+
+def _shaped(document: Document) -> Document:
+    if not isinstance(document.data, dict):
+        hint = "start with `apiVersion: treadle/v1`, `name:` and `stages:`"
+        problem = Problem("T013", "a workflow is a mapping of keys", hint, document.span(()))
+        return replace(document, problems=(_positioned(document, problem),))
+    try:
+        spec = Spec.model_validate(document.data, by_alias=True, by_name=False)
+        return replace(document, spec=spec, problems=tuple(_empty_keys(document)))
+    except ValidationError as error:
+        found = shape_problems(error, document.data)
+        return replace(document, problems=tuple(_at_path(document, problem, on_key) for problem, on_key in found))
+
+
+def _empty_keys(document: Document) -> Iterator[Diagnostic]:
+    for path in empty_keys(document.data):
+        problem = Problem("T013", f"'{path[-1]}' has no value", "give it one, or remove the key", path=path)
+        yield _at_path(document, problem, on_key=True)
+
+
+def _at_path(document: Document, problem: Problem, on_key: bool) -> Diagnostic:
+    return _positioned(document, replace(problem, span=document.span(problem.path, key=on_key)))
+
+
+def _positioned(document: Document, problem: Problem) -> Diagnostic:
+    return Diagnostic(problem.code, problem.message, problem.hint, document.file, problem.span, problem.path)

@@ -1,0 +1,239 @@
+"""YAML 1.2 (core schema) and JSON as plain data with the position of every key and value.
+
+PyYAML's parser is used for its events only: its own schema is YAML 1.1, where `on` is true, `22:30` is 1350 and
+`1e-4` is text. Anchors and aliases work; merge keys (`<<`) are kept as an extension.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import yaml
+
+from ..diagnostics.diagnostics import Path, Span
+from .scalars import UnsupportedTag, resolve
+from .syntax import Problem, YamlProblem, explain
+
+MAX_CHARACTERS = 2 * 2**20
+MAX_DEPTH = 64
+MAX_ALIASES = 1000
+MAX_EXPANDED = 50_000
+"""Nodes that aliases may add."""
+_PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands, its key, and the value as written."""
+
+    value: Span
+    key: Span | None = None
+    raw: str = ""
+
+    def inside(self, text: str, start: int, stop: int) -> Span:
+        """The span of `text[start:stop]` of a string value; all of it when it is written with escapes or folds."""
+        body, shift = self.raw, 0
+        if body[:1] in ("'", '"'):
+            body, shift = body[1:-1], 1
+        if body != text or "\n" in body:
+            return self.value
+        line, col = self.value.line, self.value.col + shift
+        return Span(line, col + start, line, col + max(stop, start + 1))
+
+
+@dataclass(slots=True)
+class _Node:
+    kind: Literal["scalar", "list", "map"]
+    span: Span
+    value: Any
+    """A scalar's value, a list of nodes, or a list of (key node, value node)."""
+    raw: str = ""
+    size: int = 1
+    """Nodes below and including this one, aliases expanded."""
+    depth: int = 1
+    alias: bool = False
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The data, the place of every path in it, and what is wrong."""
+
+    data: Any = None
+    places: dict[Path, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def load_yaml(text: str) -> Loaded:
+    """Data and places of one document; problems instead of exceptions. A byte order mark is ignored."""
+    text = text.removeprefix("\ufeff")
+    loaded = Loaded()
+    try:
+        if len(text) > MAX_CHARACTERS:
+            raise YamlProblem(Problem("T004", f"the document is longer than {MAX_CHARACTERS:,} characters"))
+        root = _Composer(_joined_surrogates(text) if text.lstrip()[:1] == "{" else text).compose()
+        loaded.data = _construct(root, (), loaded)
+    except YamlProblem as problem:
+        loaded.problems.append(problem.problem)
+    return loaded
+
+
+def _joined_surrogates(text: str) -> str:
+    """JSON writes characters beyond U+FFFF as two escapes, which YAML does not join."""
+    pairs = r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+    return re.sub(
+        pairs, lambda m: f"{m[1]}\\U{0x10000 + ((int(m[2], 16) & 0x3FF) << 10) + (int(m[3], 16) & 0x3FF):08X}", text
+    )
+
+
+def _span(event: Any) -> Span:
+    start, end = event.start_mark, event.end_mark
+    return Span(start.line + 1, start.column + 1, end.line + 1, end.column + 1)
+
+
+class _Composer:
+    """Events to nodes, with limits, without recursion."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._anchors: dict[str, _Node] = {}
+        self._stack: list[tuple[_Node, list[_Node]]] = []
+        self._roots: list[_Node] = []
+        self._aliases = 0
+        self._expanded = 0
+
+    def compose(self) -> _Node:
+        for event in self._events():
+            self._take(event)
+        if not self._roots:
+            raise YamlProblem(Problem("T005", "the document is empty", "start with `apiVersion: treadle/v1`"))
+        return self._roots[0]
+
+    def _events(self) -> Iterator[Any]:
+        try:
+            yield from yaml.parse(self._text, Loader=_PARSER)
+        except yaml.YAMLError as error:
+            raise YamlProblem(explain(error, self._text)) from error
+
+    def _take(self, event: Any) -> None:
+        match event:
+            case yaml.DocumentStartEvent() if self._roots:
+                hint = "put every workflow in a file of its own"
+                raise YamlProblem(Problem("T005", "a second document begins here", hint, _span(event)))
+            case yaml.ScalarEvent():
+                self._close(self._scalar(event), [], event.anchor)
+            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                self._open(event)
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                self._end(event)
+            case yaml.AliasEvent():
+                self._close(self._alias(event), [], None)
+
+    def _scalar(self, event: Any) -> _Node:
+        span = _span(event)
+        plain = event.style in (None, "")
+        try:
+            value = resolve(event.value, event.tag, plain)
+        except UnsupportedTag as error:
+            raise YamlProblem(Problem("T007", str(error), error.hint, span)) from error
+        except ValueError as error:
+            raise YamlProblem(Problem("T010", str(error), "quote it when it is text", span)) from error
+        return _Node("scalar", span, value, self._text[event.start_mark.index : event.end_mark.index])
+
+    def _open(self, event: Any) -> None:
+        span = _span(event)
+        if len(self._stack) >= MAX_DEPTH:
+            raise YamlProblem(Problem("T004", f"more than {MAX_DEPTH} levels of nesting", "", span))
+        kind: Literal["list", "map"] = "list" if isinstance(event, yaml.SequenceStartEvent) else "map"
+        if event.tag not in (None, "!", f"tag:yaml.org,2002:{'seq' if kind == 'list' else 'map'}"):
+            raise YamlProblem(Problem("T007", f"the tag {event.tag} means nothing here", "remove it", span))
+        self._stack.append((_Node(kind, span, event.anchor), []))
+
+    def _end(self, event: Any) -> None:
+        node, children = self._stack.pop()
+        anchor, end = node.value, _span(event)
+        node.span = Span(node.span.line, node.span.col, end.end_line, end.end_col)
+        node.value = children if node.kind == "list" else list(zip(children[::2], children[1::2], strict=True))
+        self._close(node, children, anchor)
+
+    def _close(self, node: _Node, children: list[_Node], anchor: str | None) -> None:
+        if children:
+            node.size = 1 + sum(child.size for child in children)
+            node.depth = 1 + max(child.depth for child in children)
+        if node.depth > MAX_DEPTH:
+            raise YamlProblem(Problem("T004", f"more than {MAX_DEPTH} levels of nesting", "", node.span))
+        if anchor:
+            self._anchors[anchor] = node
+        (self._stack[-1][1] if self._stack else self._roots).append(node)
+
+    def _alias(self, event: Any) -> _Node:
+        target = self._anchors.get(event.anchor)
+        if target is None:
+            hint = f"write &{event.anchor} before the value it stands for, or quote the text"
+            raise YamlProblem(Problem("T008", f"*{event.anchor} has no anchor above it", hint, _span(event)))
+        self._aliases += 1
+        self._expanded += target.size
+        if self._aliases > MAX_ALIASES or self._expanded > MAX_EXPANDED:
+            message = f"aliases expand to more than {MAX_EXPANDED:,} values, or there are more than {MAX_ALIASES:,}"
+            raise YamlProblem(Problem("T004", message, "write the values out", _span(event)))
+        return _Node(target.kind, _span(event), target.value, "", target.size, target.depth, alias=True)
+
+
+def _construct(node: _Node, path: Path, loaded: Loaded, key: Span | None = None) -> Any:
+    loaded.places[path] = Place(node.span, key, node.raw)
+    if node.kind == "list":
+        return [_construct(child, (*path, index), loaded) for index, child in enumerate(node.value)]
+    if node.kind == "map":
+        return _construct_map(node, path, loaded)
+    return node.value
+
+
+def _construct_map(node: _Node, path: Path, loaded: Loaded) -> dict[str, Any]:
+    entries: dict[str, tuple[_Node, _Node]] = {}
+    merges: list[_Node] = []
+    for key, value in node.value:
+        if key.value == "<<" and key.raw == "<<":
+            merges.append(value)
+        elif (name := _key_text(key, loaded)) is not None:
+            _enter(entries, name, key, value, path, loaded)
+    for name, pair in _merged(merges, loaded):
+        entries.setdefault(name, pair)
+    data: dict[str, Any] = {}
+    for name, (key, value) in entries.items():
+        data[name] = _construct(value, (*path, name), loaded, key.span)
+    return data
+
+
+def _key_text(key: _Node, loaded: Loaded) -> str | None:
+    if key.kind == "scalar" and isinstance(key.value, str):
+        return key.value
+    shown = key.raw or {"list": "a list", "map": "a mapping"}.get(key.kind, "nothing")
+    hint = f'write it as "{key.raw}"' if key.raw else 'an expression is written "${{ ... }}", in quotes'
+    loaded.problems.append(Problem("T006", f"a key must be text; this one is {shown}", hint, key.span))
+    return None
+
+
+def _enter(
+    entries: dict[str, tuple[_Node, _Node]], name: str, key: _Node, value: _Node, path: Path, loaded: Loaded
+) -> None:
+    if name not in entries:
+        entries[name] = (key, value)
+        return
+    first = entries[name][0].span
+    message = f"key '{name}' is given twice; the first is at line {first.line}, column {first.col}"
+    loaded.problems.append(Problem("T003", message, "keep one of the two", key.span, (*path, name)))
+
+
+def _merged(merges: list[_Node], loaded: Loaded) -> Iterator[tuple[str, tuple[_Node, _Node]]]:
+    """Entries of `<<: *a` and `<<: [*a, *b]`; of two, the first counts."""
+    for merge in merges:
+        for node in merge.value if merge.kind == "list" else [merge]:
+            if node.kind != "map":
+                loaded.problems.append(Problem("T008", "`<<` merges mappings only", "write `<<: *name`", node.span))
+                continue
+            nested = [value for key, value in node.value if key.raw == "<<"]
+            own = ((key, value) for key, value in node.value if key.raw != "<<")
+            yield from ((key.value, (key, value)) for key, value in own if isinstance(key.value, str))
+            yield from _merged(nested, loaded)

@@ -1,0 +1,1 @@
+"""Stages and the references between them."""

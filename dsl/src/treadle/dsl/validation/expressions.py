@@ -1,0 +1,278 @@
+"""Expressions of a document: what each place may use, and of what type the result must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import JsonValue
+
+from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
+from ..expressions import Expr, ExpressionError, Type, check, parse
+from ..expressions import Path as Name
+from ..expressions.nodes import walk
+from ..graph.graph import Graph, Node, ReferenceProblem, StageTarget, is_broadcast
+from ..model import LoopStage, MapStage, ReduceStage, Stage
+from ..templates import OPEN, parse_template
+from .report import Report
+
+RUN: Mapping[str, Type] = {"id": Type.STRING, "startTime": Type.STRING}
+INPUT_TYPES = {
+    "string": Type.STRING,
+    "uri": Type.STRING,
+    "boolean": Type.BOOL,
+    "integer": Type.INT,
+    "number": Type.FLOAT,
+    "list": Type.LIST,
+}
+METRIC_TYPES = {"integer": Type.INT, "string": Type.STRING, "boolean": Type.BOOL}
+PLAN_ROOTS = frozenset({"inputs", "run"})
+RUN_ROOTS = frozenset({"inputs", "run", "stages", "state"})
+OUTPUT_ROOTS = frozenset({"inputs", "run", "stages"})
+_TRIGGER_HINT = "triggers are not part of this version; declare an input"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place of the document where an expression may stand."""
+
+    path: Path
+    roots: frozenset[str]
+    """First words of paths that have a value here."""
+    when: str
+    """Said of this place in messages, such as `when the run is planned`."""
+    loops: tuple[str, ...] = ()
+    whole_values: bool = False
+    """Whether `${{ stages.B }}` and `${{ secrets.S }}` may be the value: top level of `with`."""
+
+    def below(self, *parts: str | int) -> Site:
+        return replace(self, path=(*self.path, *parts))
+
+
+class Expressions:
+    """Checks of expressions over one graph; findings go to the report."""
+
+    def __init__(self, graph: Graph, report: Report) -> None:
+        self._graph = graph
+        self._report = report
+        self.used_inputs: set[str] = set()
+        self.used_secrets: set[str] = set()
+
+    def condition(self, site: Site, text: str) -> None:
+        """`when` and `until`: an expression without delimiters that is true or false."""
+        if OPEN in text:
+            bare = text.replace(OPEN, "").replace("}}", "").strip()
+            name = site.path[-1]
+            self._report.add("T303", site.path, f"'{name}' is always an expression", f"write `{name}: {bare}`")
+            return
+        try:
+            expr = parse(text)
+        except ExpressionError as error:
+            self._report.expression("T301", site.path, text, error)
+            return
+        found = self._type(site, text, expr)
+        if found not in (None, Type.BOOL, Type.UNKNOWN):
+            self._report.add("T304", site.path, f"a condition must be true or false; this is {a(found)}")
+
+    def count(self, site: Site, value: object) -> None:
+        """A number or one whole expression that gives a whole number."""
+        if isinstance(value, str):
+            self._typed(site, value, {Type.INT}, "a whole number")
+
+    def uri(self, site: Site, text: str) -> None:
+        """Text with expressions in it."""
+        self._typed(site, text, {Type.STRING}, "text", embedded=True)
+
+    def value(self, site: Site, value: JsonValue) -> None:
+        """A JSON value with expressions anywhere in it; only the outermost text may be a broadcast or a secret."""
+        if isinstance(value, str):
+            self._typed(site, value, None, "", embedded=True)
+        inner = replace(site, whole_values=False)
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self.value(inner.below(key), item)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                self.value(inner.below(index), item)
+
+    def literal(self, path: Path, value: object, reason: str) -> None:
+        """A value in which `${{ }}` would not be evaluated."""
+        if isinstance(value, str) and OPEN in value:
+            self._report.add("T303", path, "an expression here would not be evaluated", reason)
+        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, item in pairs:
+            self.literal((*path, key), item, reason)
+
+    def _typed(self, site: Site, text: str, wanted: set[Type] | None, words: str, *, embedded: bool = False) -> None:
+        try:
+            pieces = parse_template(text)
+        except ExpressionError as error:
+            self._report.expression("T301", site.path, text, error)
+            return
+        if len(pieces) == 1 and not isinstance(pieces[0], str):
+            found = self._type(site, text, pieces[0])
+            if wanted is not None and found is not None and found not in {*wanted, Type.UNKNOWN}:
+                self._report.add(
+                    "T304", site.path, f"this must be {words}; the expression gives {a(found)}", _division(text, found)
+                )
+            return
+        if not embedded:
+            self._report.add("T304", site.path, f"this must be {words} or one expression, without other text around it")
+        for piece in pieces:
+            if not isinstance(piece, str):
+                self._embedded(replace(site, whole_values=False), text, piece)
+
+    def _embedded(self, site: Site, text: str, expr: Expr) -> None:
+        found = self._type(site, text, expr)
+        if found in (Type.LIST, Type.NULL):
+            self._report.add("T304", site.path, f"{a(found)} cannot stand inside a longer text")
+
+    def _type(self, site: Site, text: str, expr: Expr) -> Type | None:
+        """The type of an expression; None when one of its names is already reported."""
+        scope: dict[str, Any] = {}
+        for node, _ in walk(expr):
+            if isinstance(node, Name):
+                try:
+                    _insert(scope, node.names, self._name(site, node, whole=node is expr))
+                except ReferenceProblem as problem:
+                    at = (node.offset, node.offset + len(str(node)))
+                    self._report.inside(problem.code, site.path, text, at, problem.message, problem.hint)
+                    return None
+        try:
+            return check(expr, scope)
+        except ExpressionError as error:
+            self._report.expression("T304", site.path, text, error)
+            return None
+
+    def _name(self, site: Site, name: Name, *, whole: bool) -> Type:
+        root, *rest = name.names
+        if root == "secrets":
+            return self._secret(site, rest, whole=whole)
+        if root in ("trigger", "event"):
+            raise ReferenceProblem("T302", f"'{root}' has no value here", _TRIGGER_HINT)
+        if root not in site.roots:
+            known = sorted(site.roots)
+            if root in RUN_ROOTS:
+                hint = "write `stages.LOOP.state.NAME`" if root == "state" else f"usable here: {one_of(known)}"
+                raise ReferenceProblem("T302", f"'{root}' has no value {site.when}", hint)
+            hint = did_you_mean(root, known) or f"paths begin with {one_of(known)}"
+            raise ReferenceProblem("T302", f"there is nothing called '{root}'", hint)
+        if root == "run":
+            return _run(rest)
+        if root == "inputs":
+            return self._input(rest)
+        if root == "state":
+            return self._state(site, rest)
+        return self._stage(site, rest, whole=whole)
+
+    def _secret(self, site: Site, rest: list[str], *, whole: bool) -> Type:
+        declared = self._graph.spec.secrets
+        if len(rest) != 1:
+            raise ReferenceProblem("T109", "a secret is `secrets.NAME`", "")
+        self.used_secrets.add(rest[0])
+        if not (whole and site.whole_values):
+            hint = f"a secret can only be a whole `with` value: `name: ${{{{ secrets.{rest[0]} }}}}`"
+            raise ReferenceProblem("T109", f"the secret '{rest[0]}' cannot be used here", hint)
+        if rest[0] not in declared:
+            hint = did_you_mean(rest[0], declared) or f"declare it: `secrets: [{rest[0]}]`"
+            raise ReferenceProblem("T109", f"the secret '{rest[0]}' is not declared", hint)
+        return Type.STRING
+
+    def _input(self, rest: list[str]) -> Type:
+        if len(rest) != 1:
+            raise ReferenceProblem("T101", "an input is `inputs.NAME`", f"declared: {one_of(self._graph.spec.inputs)}")
+        target = self._graph.input(rest[0])
+        self.used_inputs.add(rest[0])
+        if target.input.type == "dataset":
+            hint = f"read it with `input: inputs.{rest[0]}`"
+            raise ReferenceProblem("T106", f"the dataset '{rest[0]}' has no value in an expression", hint)
+        return INPUT_TYPES[target.input.type]
+
+    def _state(self, site: Site, rest: list[str]) -> Type:
+        if len(rest) != 1:
+            raise ReferenceProblem("T101", "a state is `state.NAME`", "")
+        target = self._graph.state(rest[0], site.loops)
+        return _scalar_state(target.loop, rest[0])
+
+    def _stage(self, site: Site, rest: list[str], *, whole: bool) -> Type:
+        if not rest:
+            raise ReferenceProblem("T101", "`stages` alone is not a value", "write `stages.ID.metrics.NAME`")
+        node = self._graph.stage(rest[0], site.loops)
+        if node.id in site.loops:
+            hint = "inside a loop read `state.NAME`"
+            raise ReferenceProblem("T102", f"the loop '{node.id}' is not over here", hint)
+        match rest[1:]:
+            case []:
+                return _broadcast(site, node, whole=whole)
+            case ["metrics", name]:
+                return _metric(node, name)
+            case ["output", "uri"]:
+                return _output(node)
+            case ["state", name]:
+                target = self._graph.loop_state(node.id, name, site.loops)
+                return _scalar_state(target.loop, name)
+        hint = f"write `stages.{node.id}.metrics.NAME`, `.output.uri`, or for a loop `.state.NAME`"
+        raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
+
+
+def _division(text: str, found: Type) -> str:
+    return "`/` gives a float, whatever its operands" if found is Type.FLOAT and "/" in text else ""
+
+
+def _insert(scope: dict[str, Any], names: tuple[str, ...], found: Type) -> None:
+    for name in names[:-1]:
+        scope = scope.setdefault(name, {})
+    scope[names[-1]] = found
+
+
+def _run(rest: list[str]) -> Type:
+    if len(rest) != 1 or rest[0] not in RUN:
+        hint = did_you_mean(rest[0] if rest else "", RUN) or f"there is {one_of(f'run.{name}' for name in RUN)}"
+        raise ReferenceProblem("T101", f"there is no `{'.'.join(['run', *rest])}`", hint)
+    return RUN[rest[0]]
+
+
+def _broadcast(site: Site, node: Node, *, whole: bool) -> Type:
+    if not is_broadcast(StageTarget(node)):
+        hint = f"only a broadcast is a value: add a stage `{{type: broadcast, input: {node.id}}}`, or name a metric"
+        raise ReferenceProblem("T106", f"stage '{node.id}' is a {node.stage.type}, not a value", hint)
+    if not (whole and site.whole_values):
+        hint = f"it can only be a whole `with` value: `name: ${{{{ stages.{node.id} }}}}`"
+        raise ReferenceProblem("T106", f"the broadcast '{node.id}' cannot be part of an expression", hint)
+    return Type.UNKNOWN
+
+
+def _metric(node: Node, name: str) -> Type:
+    declared = metrics_of(node.stage)
+    if name not in declared:
+        hint = did_you_mean(name, declared) or (
+            f"declared: {one_of(declared)}" if declared else f"declare it on the stage: `metrics: {{{name}: ...}}`"
+        )
+        raise ReferenceProblem("T108", f"stage '{node.id}' declares no metric '{name}'", hint)
+    return METRIC_TYPES.get(declared[name], Type.FLOAT)
+
+
+def metrics_of(stage: Stage) -> dict[str, str]:
+    """Name -> how it is declared; a loop always has `iterations`."""
+    if isinstance(stage, LoopStage):
+        return {"iterations": "integer"}
+    return {**stage.metrics} if isinstance(stage, (MapStage, ReduceStage)) else {}
+
+
+def _output(node: Node) -> Type:
+    if getattr(node.stage, "output", None) is None:
+        hint = "give the stage an `output: {uri: ..., format: ...}`"
+        raise ReferenceProblem("T106", f"stage '{node.id}' writes no output", hint)
+    return Type.STRING
+
+
+def _scalar_state(loop: Node, name: str) -> Type:
+    assert isinstance(loop.stage, LoopStage)
+    initial = loop.stage.state[name]
+    if isinstance(initial, str) and OPEN not in initial:
+        hint = f"as data it is read with `input: state.{name}`, as a value through a broadcast"
+        raise ReferenceProblem("T106", f"the state '{name}' is a dataset, not a value", hint)
+    if isinstance(initial, bool):
+        return Type.BOOL
+    return Type.FLOAT if isinstance(initial, (int, float)) else Type.UNKNOWN

@@ -1,0 +1,190 @@
+"""Whether the functions a document names can be imported and called the way their stages call them.
+
+Modules are imported in this process with the document's folder first on the path; what came from there is forgotten
+afterwards, so that two documents may each have a `tasks.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from types import ModuleType
+from typing import Any
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.functions import CAPTURED, FunctionInfo, describe, load
+
+from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean, in_order
+from ..document.document import Document
+from ..graph.graph import Graph, Node
+from ..model import MapStage, ReduceStage, ShuffleStage
+from .report import Report
+
+
+@dataclass(frozen=True)
+class _Use:
+    """One place that names a function, and the call it stands for."""
+
+    path: Path
+    function: str
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...] = ()
+    context: bool = False
+    """Whether `context=` is given to a function that asks for it."""
+    flat: bool | None = None
+    is_map: bool = False
+
+
+def check_functions(document: Document, search_path: Sequence[FilePath]) -> list[Diagnostic]:
+    """Findings about every named function; none for functions taken by value, or when the document did not load."""
+    if document.spec is None:
+        return []
+    report = Report(document)
+    uses = [use for node in Graph(document.spec).nodes.values() for use in _uses(node)]
+    with _importing(search_path, {use.function.partition(":")[0] for use in uses}):
+        for use in uses:
+            if not use.function.startswith(CAPTURED):
+                _check(report, use)
+    return in_order(report.found)
+
+
+def _uses(node: Node) -> Iterator[_Use]:
+    stage, path = node.stage, node.path
+    match stage:
+        case MapStage():
+            yield _Use((*path, "uses"), stage.uses, (stage.per,), tuple(stage.with_), True, stage.flat, True)
+        case ShuffleStage():
+            if isinstance(stage.by, str) and stage.by != "key":
+                yield _Use((*path, "by"), stage.by, ("record",))
+        case ReduceStage():
+            if stage.uses is not None:
+                given = ("key", "values") if stage.per == "key" else ("values",)
+                yield _Use((*path, "uses"), stage.uses, given, tuple(stage.with_), True)
+            if stage.finish is not None:
+                yield _Use((*path, "finish"), stage.finish, ("accumulator",), tuple(stage.with_), True)
+    if isinstance(stage, (ShuffleStage, ReduceStage)) and stage.combine is not None:
+        yield _Use((*path, "combine"), stage.combine, ("a", "b"))
+
+
+def _check(report: Report, use: _Use) -> None:
+    function = _load(report, use)
+    if function is None:
+        return
+    _check_call(report, use, function)
+    if use.is_map:
+        _check_flat(report, use, function, describe(function))
+
+
+def _load(report: Report, use: _Use) -> Callable[..., Any] | None:
+    try:
+        return load(use.function)
+    except UsageError as error:
+        report.add(*_not_loaded(use, error.__cause__))
+    except SystemExit as error:
+        module = use.function.partition(":")[0]
+        hint = 'move what it runs below `if __name__ == "__main__":`'
+        report.add("T402", use.path, f"importing '{module}' ends the program (exit {error.code})", hint)
+    return None
+
+
+def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str, str]:
+    module, _, name = use.function.partition(":")
+    if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
+        hint = "put it beside the document, run from the folder that holds it, or install its package"
+        return "T401", use.path, f"there is no module '{cause.name}'", hint
+    if cause is not None or module not in sys.modules:
+        message = f"importing '{module}' fails: {type(cause).__name__}: {cause}"
+        return "T402", use.path, message, f"`python -c 'import {module}'` shows the traceback"
+    found: object = sys.modules[module]
+    for part in name.split("."):
+        if not hasattr(found, part):
+            holder = getattr(found, "__name__", module)
+            return "T403", use.path, f"'{holder}' has no '{part}'", did_you_mean(part, _public(found))
+        found = getattr(found, part)
+    return "T404", use.path, f"'{name}' is {a(type(found).__name__)}, not a function", "name something to be called"
+
+
+def _public(holder: object) -> list[str]:
+    return [name for name in dir(holder) if not name.startswith("_")]
+
+
+def _check_call(report: Report, use: _Use, function: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return
+    names = list(signature.parameters)
+    keywords = [*use.keywords, *(["context"] if use.context and "context" in names else [])]
+    shown = ", ".join([*use.positional, *(f"{name}=" for name in use.keywords)])
+    try:
+        signature.bind(*use.positional, **dict.fromkeys(keywords))
+    except TypeError as error:
+        known = names[len(use.positional) :]
+        near = [did_you_mean(name, known) for name in use.keywords if name not in names]
+        hint = next(filter(None, near), f"the stage calls {use.function.rpartition(':')[2]}({shown})")
+        message = f"{use.function}{signature} does not fit its stage: {error}"
+        report.add("T405", use.path, message, hint)
+
+
+_NOT_SPLICED: tuple[type, ...] = (int, float, complex, bool, str, bytes, dict)
+
+
+def _check_flat(report: Report, use: _Use, function: Callable[..., Any], info: FunctionInfo) -> None:
+    path = (*use.path[:-1], "flat")
+    if use.flat is False and info.flat:
+        hint = "remove `flat: false`, or annotate what one record is"
+        report.add("T406", path, f"{use.function} says that it returns an iterable of records", hint, key=True)
+    elif use.flat is None and info.is_generator and not info.flat:
+        hint = "write `flat: true`, or annotate it with `Iterator[...]`"
+        report.add("T406", use.path, f"{use.function} is a generator, and a generator is not a record", hint)
+    elif use.flat and (kind := _single(function)):
+        message = f"{use.function} says that it returns one {kind}, which is not spliced"
+        report.add("T406", path, message, "remove `flat: true`, or annotate it with `Iterator[...]`", key=True)
+
+
+def _single(function: Callable[..., Any]) -> str:
+    """The name of the return annotation when no value of it can be records; else nothing."""
+    try:
+        annotation: Any = inspect.signature(function).return_annotation
+    except (TypeError, ValueError):
+        return ""
+    head = annotation.partition("[")[0].strip() if isinstance(annotation, str) else annotation
+    for kind in _NOT_SPLICED:
+        if head in (kind, kind.__name__) or typing.get_origin(head) is kind:
+            return kind.__name__
+    return ""
+
+
+@contextmanager
+def _importing(folders: Sequence[FilePath], modules: set[str]) -> Iterator[None]:
+    """The folders first on the path; afterwards the path and the modules of before. Prints go to stderr."""
+    roots = [str(folder.resolve()) for folder in folders]
+    tops = {module.partition(".")[0] for module in modules if _is_local(roots, module.partition(".")[0])}
+    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in tops}
+    path, before = list(sys.path), set(sys.modules)
+    sys.path[:0] = roots
+    importlib.invalidate_caches()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.path[:] = path
+        for name in set(sys.modules) - before:
+            if _is_from(roots, sys.modules[name]):
+                del sys.modules[name]
+        sys.modules.update(hidden)
+
+
+def _is_local(roots: Sequence[str], top: str) -> bool:
+    return any(FilePath(root, f"{top}.py").exists() or FilePath(root, top).is_dir() for root in roots)
+
+
+def _is_from(roots: Sequence[str], module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    return any(str(file).startswith(root + "/") for root in roots)

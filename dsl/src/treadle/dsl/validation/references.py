@@ -1,0 +1,223 @@
+"""Ids, references and order: every name leads somewhere, is visible, and nothing waits for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
+from ..expressions import ExpressionError, parse, paths
+from ..graph.graph import (
+    RESERVED,
+    Edge,
+    EdgeKind,
+    Graph,
+    InputTarget,
+    Node,
+    ReferenceProblem,
+    StageTarget,
+    StateTarget,
+    Target,
+    next_references,
+    references_of,
+)
+from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage
+from ..templates import OPEN, template_paths
+from .report import Report
+
+
+def check_ids(graph: Graph, report: Report) -> None:
+    """Ids are unique across nesting, and none is a word of the reference language."""
+    for node in graph.repeated:
+        first = report.document.span(graph.nodes[node.id].path, key=True)
+        where = f" (line {first.line})" if first.line else ""
+        message = f"there is already a stage '{node.id}'{where}"
+        report.add("T104", node.path, message, "ids are unique across all loops of a workflow", key=True)
+    for node in graph.nodes.values():
+        if node.id in RESERVED:
+            message = f"'{node.id}' cannot be the id of a stage"
+            report.add("T105", node.path, message, f"it begins references such as `{node.id}.x`", key=True)
+
+
+def check_references(graph: Graph, report: Report) -> None:
+    """Every bare reference leads to data (or, for boundaries, to a broadcast)."""
+    for node in graph.nodes.values():
+        for below, reference in references_of(node.stage):
+            _check_data(graph, report, (*node.path, *below), reference, node.loops)
+        if isinstance(node.stage, LoopStage):
+            for below, reference in next_references(node.stage):
+                _check_data(graph, report, (*node.path, *below), reference, (*node.loops, node.id))
+        _check_needs(graph, report, node)
+
+
+def _check_data(graph: Graph, report: Report, path: Path, reference: str, loops: tuple[str, ...]) -> None:
+    try:
+        target = graph.resolve(reference, loops)
+    except ReferenceProblem as problem:
+        report.add(problem.code, path, problem.message, _or_text(path, reference) or problem.hint)
+        return
+    if path[-1] == "boundaries":
+        _check_boundaries(report, path, reference, target)
+    elif complaint := _not_data(target):
+        report.add("T106", path, *complaint)
+
+
+def _or_text(path: Path, reference: str) -> str:
+    """A state that was perhaps meant to be a text, since a bare word names a stage."""
+    if path[-2] in ("state", "next") and "." not in reference:
+        return f"name a stage, or write the text as \"${{{{ '{reference}' }}}}\""
+    return ""
+
+
+def _not_data(target: Target) -> tuple[str, str] | None:
+    match target:
+        case StageTarget(Node(name, LoopStage(state=state))):
+            hint = f"write {one_of(f'{name}.state.{each}' for each in state)}" if state else "it has no state"
+            return f"'{name}' is a loop, its results are its state", hint
+        case StageTarget(Node(name, BroadcastStage(input=source))):
+            inner = f"`{source}`" if isinstance(source, str) else "what it broadcasts"
+            return f"'{name}' is a broadcast, a value and not a dataset", f"read {inner}, or use it inside `with`"
+        case InputTarget(name, declared) if declared.type not in ("dataset", "list"):
+            hint = f'for files write `input: {{uri: "${{{{ inputs.{name} }}}}", format: ...}}`'
+            named = declared.type in ("uri", "string")
+            return f"the input '{name}' is {a(declared.type)}, not a dataset", hint if named else ""
+        case StateTarget(Node(_, LoopStage(state=state)), name) if not _is_dataset(state[name]):
+            return f"the state '{name}' is a value, not a dataset", f"write `${{{{ state.{name} }}}}` inside `with`"
+    return None
+
+
+def _is_dataset(initial: object) -> bool:
+    return isinstance(initial, str) and OPEN not in initial
+
+
+def _check_boundaries(report: Report, path: Path, reference: str, target: Target) -> None:
+    if not (isinstance(target, StageTarget) and isinstance(target.node.stage, BroadcastStage)):
+        hint = f"add a stage `{{type: broadcast, input: {reference}}}` and name that"
+        report.add("T207", path, f"boundaries come from a broadcast, '{reference}' is none", hint)
+
+
+def _check_needs(graph: Graph, report: Report, node: Node) -> None:
+    for index, name in enumerate(node.stage.needs):
+        path: Path = (*node.path, "needs", index)
+        if "." in name:
+            first = name.partition(".")[0]
+            hint = f"write `{first}`" if first in graph.nodes else ""
+            report.add("T106", path, f"`needs` names stages, '{name}' is none", hint)
+            continue
+        if name in node.loops:
+            report.add("T106", path, f"'{node.id}' is inside the loop '{name}' and cannot wait for its end")
+            continue
+        try:
+            graph.stage(name, node.loops)
+        except ReferenceProblem as problem:
+            report.reference(path, problem)
+
+
+def check_loops(graph: Graph, report: Report) -> None:
+    """`next` gives states the loop has, each of its own sort."""
+    for node in graph.nodes.values():
+        if not isinstance(node.stage, LoopStage):
+            continue
+        for name, value in node.stage.next.items():
+            path: Path = (*node.path, "next", name)
+            if name not in node.stage.state:
+                hint = did_you_mean(name, node.stage.state) or f"declare it: `state: {{{name}: ...}}`"
+                report.add("T107", path, f"the loop '{node.id}' has no state '{name}'", hint, key=True)
+            elif _is_dataset(value) != _is_dataset(node.stage.state[name]):
+                was, now = ("dataset", "value") if _is_dataset(node.stage.state[name]) else ("value", "dataset")
+                hint = "name a stage" if was == "dataset" else "write `${{ stages.X.metrics.NAME }}`"
+                report.add("T107", path, f"the state '{name}' begins as a {was} and cannot become a {now}", hint)
+
+
+# -- order -------------------------------------------------------------------------------------------------------
+
+
+def edges(graph: Graph) -> Iterator[Edge]:
+    """What must be over before what, between stages that stand side by side; names that lead nowhere are left out."""
+    for node in graph.nodes.values():
+        for kind, path, target in _sources(graph, node):
+            pair = graph.sibling(node, target)
+            if pair is not None:
+                yield Edge(pair[0], pair[1], kind, path)
+
+
+def _sources(graph: Graph, node: Node) -> Iterator[tuple[EdgeKind, Path, Node]]:
+    stage, inner = node.stage, (*node.loops, node.id)
+    for below, reference in references_of(stage):
+        yield from _target(graph, "data", (*node.path, *below), reference, node.loops)
+    for index, name in enumerate(stage.needs):
+        yield from _target(graph, "order", (*node.path, "needs", index), name, node.loops)
+    if isinstance(stage, LoopStage):
+        for below, reference in next_references(stage):
+            yield from _target(graph, "data", (*node.path, *below), reference, inner)
+        yield from _values(graph, (*node.path, "until"), _condition(stage.until), inner)
+        yield from _values(graph, (*node.path, "next"), _template(stage.next), inner)
+        yield from _values(graph, (*node.path, "state"), _template(stage.state), node.loops)
+    elif isinstance(stage, (MapStage, ReduceStage)):
+        yield from _values(graph, (*node.path, "with"), _template(stage.with_), node.loops)
+    yield from _values(graph, (*node.path, "when"), _condition(stage.when), node.loops)
+
+
+def _target(
+    graph: Graph, kind: EdgeKind, path: Path, reference: str, loops: tuple[str, ...]
+) -> Iterator[tuple[EdgeKind, Path, Node]]:
+    try:
+        node = graph.node_of(graph.resolve(reference, loops))
+    except ReferenceProblem:
+        return
+    if node is not None:
+        yield kind, path, node
+
+
+def _values(
+    graph: Graph, path: Path, names: set[tuple[str, ...]], loops: tuple[str, ...]
+) -> Iterator[tuple[EdgeKind, Path, Node]]:
+    for name in sorted(names):
+        if name[0] == "stages" and len(name) > 1:
+            yield from _target(graph, "data" if len(name) == 2 else "value", path, name[1], loops)
+
+
+def _condition(text: str | None) -> set[tuple[str, ...]]:
+    try:
+        return paths(parse(text)) if text else set()
+    except ExpressionError:
+        return set()
+
+
+def _template(value: object) -> set[tuple[str, ...]]:
+    try:
+        return template_paths(value)
+    except ExpressionError:
+        return set()
+
+
+def check_cycles(graph: Graph, report: Report) -> None:
+    """Every circle of waiting once, with its stages in order."""
+    waits: dict[str, dict[str, Path]] = {}
+    for edge in edges(graph):
+        waits.setdefault(edge.consumer, {}).setdefault(edge.source, edge.path)
+    done: set[str] = set()
+    for start in waits:
+        cycle = _cycle_from(start, waits, done)
+        if cycle:
+            path = waits[cycle[0]][cycle[1]] if len(cycle) > 1 else waits[cycle[0]][cycle[0]]
+            shown = " → ".join([*cycle, cycle[0]])
+            hint = "carry a value from one iteration to the next with a loop" if len(cycle) > 1 else ""
+            report.add("T103", path, f"stages wait for each other: {shown}", hint)
+
+
+def _cycle_from(start: str, waits: dict[str, dict[str, Path]], done: set[str]) -> list[str]:
+    """Depth first, without recursion; names in `done` lie on no circle that is not yet told."""
+    trail: list[str] = []
+    stack = [(start, False)]
+    while stack:
+        name, leaving = stack.pop()
+        if leaving:
+            trail.pop()
+        elif name in trail:
+            done.update(trail)
+            return trail[trail.index(name) :]
+        elif name not in done:
+            done.add(name)
+            trail.append(name)
+            stack += [(name, True), *((source, False) for source in waits.get(name, {}))]
+    return []

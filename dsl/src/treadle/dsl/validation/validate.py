@@ -1,0 +1,165 @@
+"""Everything that can be known of a document before it runs, at the place where it is written."""
+
+from __future__ import annotations
+
+from ..diagnostics.diagnostics import Diagnostic, has_errors, in_order
+from ..document.document import Document, InvalidDocument
+from ..graph.graph import Graph, Node, inputs_of, next_references, references_of
+from ..model import (
+    BarrierStage,
+    BroadcastStage,
+    Items,
+    LoopStage,
+    MapStage,
+    Range,
+    RangePartitioner,
+    ReduceStage,
+    ShuffleStage,
+    Source,
+    Spec,
+)
+from .expressions import PLAN_ROOTS, RUN_ROOTS, Expressions, Site
+from .formats import check_files, check_places
+from .inputs import check_inputs
+from .references import check_cycles, check_ids, check_loops, check_references, edges
+from .report import Report
+from .stages import check_settings, check_stage
+
+
+def validate(document: Document) -> list[Diagnostic]:
+    """All findings, in the order of the text; what stopped the document from loading comes alone."""
+    if document.spec is None:
+        return in_order(document.problems)
+    report = Report(document, list(document.problems))
+    graph = Graph(document.spec)
+    check_ids(graph, report)
+    check_references(graph, report)
+    check_loops(graph, report)
+    check_cycles(graph, report)
+    check_inputs(document.spec, report)
+    check_settings(report, ("defaults",), document.spec.defaults)
+    for node in graph.nodes.values():
+        check_stage(graph, report, node)
+        check_files(graph, report, node)
+    check_places(graph, report)
+    expressions = Expressions(graph, report)
+    _check_expressions(graph, expressions)
+    if not has_errors(report.found):
+        _check_unused(graph, report, expressions)
+    return in_order(report.found)
+
+
+def valid_spec(document: Document) -> Spec:
+    """The spec of a document without errors; raises InvalidDocument with all findings otherwise."""
+    found = validate(document)
+    if document.spec is None or has_errors(found):
+        raise InvalidDocument(found, document.source)
+    return document.spec
+
+
+# -- expressions, place by place ---------------------------------------------------------------------------------
+
+
+def _check_expressions(graph: Graph, expressions: Expressions) -> None:
+    spec = graph.spec
+    for node in graph.nodes.values():
+        _stage(expressions, node)
+    expressions.count(_plan("defaults", "maxConcurrency"), spec.defaults.max_concurrency)
+    for name, value in spec.outputs.items():
+        expressions.value(Site(("outputs", name), _OUTPUT_ROOTS, "after the run"), value)
+
+
+_OUTPUT_ROOTS = RUN_ROOTS - {"state"}
+
+
+def _plan(*path: str | int) -> Site:
+    return Site(path, PLAN_ROOTS, "when the run is planned")
+
+
+def _stage(expressions: Expressions, node: Node) -> None:
+    stage = node.stage
+    run = Site(node.path, RUN_ROOTS, "while the run goes on", node.loops)
+    if stage.when is not None:
+        expressions.condition(run.below("when"), stage.when)
+    for below, item in inputs_of(stage):
+        _input(expressions, _plan(*node.path, *below), item)
+    if isinstance(stage, LoopStage):
+        _loop(expressions, node, stage)
+    elif not isinstance(stage, BarrierStage):
+        _work(expressions, node, stage)
+
+
+def _input(expressions: Expressions, site: Site, item: str | Source | Items | Range) -> None:
+    if isinstance(item, Source):
+        expressions.uri(site.below("uri"), item.uri)
+        expressions.count(site.below("recordBytes"), item.record_bytes)
+    elif isinstance(item, Items):
+        reason = "records are literal; give values through `with`"
+        expressions.literal((*site.path, "items"), item.items, reason)
+        expressions.count(site.below("partitions"), item.partitions)
+    elif isinstance(item, Range):
+        expressions.count(site.below("range"), item.range)
+        expressions.count(site.below("partitions"), item.partitions)
+
+
+def _work(expressions: Expressions, node: Node, stage: MapStage | ShuffleStage | BroadcastStage | ReduceStage) -> None:
+    plan = _plan(*node.path)
+    expressions.count(plan.below("maxConcurrency"), stage.max_concurrency)
+    if stage.output is not None:
+        expressions.uri(plan.below("output", "uri"), stage.output.uri)
+    if isinstance(stage, MapStage):
+        if stage.batch is not None:
+            expressions.count(plan.below("batch", "maxItems"), stage.batch.max_items)
+        if stage.failed_items is not None:
+            expressions.uri(plan.below("failedItems", "uri"), stage.failed_items.uri)
+    if isinstance(stage, ShuffleStage):
+        expressions.count(plan.below("partitions"), stage.partitions)
+        if isinstance(stage.partitioner, RangePartitioner):
+            path = (*node.path, "partitioner", "boundaries")
+            expressions.literal(path, stage.partitioner.boundaries, "compute boundaries in a stage and broadcast them")
+    if isinstance(stage, ReduceStage):
+        expressions.count(plan.below("fanIn"), stage.fan_in)
+        expressions.literal((*node.path, "initial"), stage.initial, "give values to `finish` through `with`")
+    if isinstance(stage, (MapStage, ReduceStage)):
+        site = Site((*node.path, "with"), RUN_ROOTS, "while the run goes on", node.loops)
+        for name, value in stage.with_.items():
+            expressions.value(Site((*site.path, name), site.roots, site.when, site.loops, whole_values=True), value)
+
+
+def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
+    expressions.count(_plan(*node.path, "maxIterations"), stage.max_iterations)
+    outer = Site(node.path, RUN_ROOTS, "before the loop", node.loops)
+    inner = Site(node.path, RUN_ROOTS, "after an iteration", (*node.loops, node.id))
+    if stage.until is not None:
+        expressions.condition(inner.below("until"), stage.until)
+    for site, key, values in ((outer, "state", stage.state), (inner, "next", stage.next)):
+        for name, value in values.items():
+            if isinstance(value, str) and "${{" in value:
+                expressions.value(site.below(key, name), value)
+
+
+# -- what nothing uses -------------------------------------------------------------------------------------------
+
+
+def _check_unused(graph: Graph, report: Report, expressions: Expressions) -> None:
+    spec: Spec = graph.spec
+    named = {reference for node in graph.nodes.values() for reference in _references(node)}
+    for name in spec.inputs:
+        if name not in expressions.used_inputs and f"inputs.{name}" not in named:
+            report.add("T601", ("inputs", name), f"nothing uses the input '{name}'", "remove it", key=True)
+    for index, name in enumerate(spec.secrets):
+        if name not in expressions.used_secrets:
+            report.add("T603", ("secrets", index), f"nothing uses the secret '{name}'", "remove it")
+    read = {edge.source for edge in edges(graph)} | {name.split(".")[0] for name in named}
+    for node in graph.nodes.values():
+        moves = isinstance(node.stage, (ShuffleStage, BroadcastStage, BarrierStage))
+        if moves and node.id not in read and getattr(node.stage, "output", None) is None:
+            message = f"nothing reads '{node.id}', and a {node.stage.type} alone has no effect"
+            report.add("T602", node.path, message, "remove it", key=True)
+
+
+def _references(node: Node) -> list[str]:
+    found = [reference for _, reference in references_of(node.stage)]
+    if isinstance(node.stage, LoopStage):
+        found += [reference for _, reference in next_references(node.stage)]
+    return found

@@ -1,0 +1,1 @@
+"""The project's code, content-addressed: built at submit, opened by workers."""

@@ -1,0 +1,1 @@
+"""Attempts that share nothing with the driver but the store."""

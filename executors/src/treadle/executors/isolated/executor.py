@@ -1,0 +1,139 @@
+"""Attempts that share nothing with the driver but the store: the local stand-in for functions of a provider.
+
+Every attempt is a fresh process with its own empty folder and an environment of its own; it gets a payload of bounded
+size and answers with one. Reports are seen when it ends. What runs here needs nothing of the driver's host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+
+from treadle.primitives import trust
+from treadle.primitives.errors import InternalError, UsageError
+
+from ..interface import Capabilities
+from ..local.child import ChildProcess, Death
+from ..local.failures import TIMED_OUT, failure_at_death
+from ..local.guard import Guard
+from ..program import Report, Task
+from ..worker.environment import worker_environment
+from .payload import KEY_VARIABLE, MEMORY_VARIABLE, PAYLOAD_LIMIT, decode_response, encode_request, secrets_of
+
+STOPPED = "the executor was stopped"
+CANCELLED = "the attempt was cancelled"
+
+
+class IsolatedExecutor:
+    """Fresh processes, at most `slots` at a time.
+
+    `key_file` holds the deployment key; `memory` is what an attempt may allocate when its task does not say (0: no
+    limit); `start_seconds` is granted on top of a task's own time; `environment` is all that workers find in theirs,
+    apart from treadle's settings.
+    """
+
+    def __init__(
+        self,
+        *,
+        key_file: str,
+        slots: int = 2,
+        memory: int = 0,
+        start_seconds: float = 10.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if slots < 1:
+            raise UsageError(f"the isolated executor needs at least one slot, not {slots}", "Give slots=1 or more.")
+        self.capabilities = Capabilities(
+            "isolated", slots, shares_host=False, payload_limit=PAYLOAD_LIMIT, memory_limit=memory
+        )
+        settings = {KEY_VARIABLE: key_file, MEMORY_VARIABLE: str(memory)}
+        own = worker_environment({}) | dict(environment or {}) | settings
+        deployment_key = trust.load_or_create_key(key_file)
+        self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, start_seconds, deployment_key) for i in range(slots)]
+
+    @property
+    def slots(self) -> Sequence[IsolatedSlot]:
+        return self._slots
+
+    async def start(self) -> None:
+        """Nothing is kept running between attempts."""
+
+    async def stop(self) -> None:
+        """Kill every attempt; returns when they are gone."""
+        await asyncio.gather(*(slot.stop() for slot in self._slots))
+
+
+class IsolatedSlot:
+    """Starts one process after the other."""
+
+    def __init__(
+        self, name: str, environment: Mapping[str, str], memory: int, start_seconds: float, deployment_key: bytes
+    ) -> None:
+        self.name = name
+        self._environment = environment
+        self._memory = memory
+        self._start_seconds = start_seconds
+        self._deployment_key = deployment_key
+        self._child: ChildProcess | None = None
+        self._busy = False
+
+    async def stop(self) -> None:
+        if self._child is not None:
+            await self._child.end(STOPPED)
+
+    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
+        """See `Slot.run`. Raises UsageError, before anything is started, when the task is too long for a payload."""
+        if self._busy:
+            raise InternalError(f"slot {self.name} runs a task already")
+        self._busy = True
+        try:
+            for each in await self._run(task):
+                report(each)
+        finally:
+            self._busy = False
+
+    async def _run(self, task: Task) -> list[Report]:
+        key = trust.run_key(self._deployment_key, task.job.run)
+        request = encode_request(task, key)
+        death, response = await self._invoke(task, request)
+        return await asyncio.to_thread(self._reports, task, death, response, key)
+
+    async def _invoke(self, task: Task, request: bytes) -> tuple[Death, bytes]:
+        with (
+            contextlib.closing(Guard()) as guard,
+            tempfile.TemporaryDirectory(prefix="treadle-attempt-") as folder,
+            tempfile.TemporaryFile() as stdin,
+            tempfile.TemporaryFile() as stdout,
+        ):
+            stdin.write(request)
+            stdin.seek(0)
+            self._child = ChildProcess(
+                [sys.executable, "-P", "-m", "treadle.executors.isolated.worker"],
+                self._environment,
+                guard,
+                stdin=stdin.fileno(),
+                stdout=stdout.fileno(),
+                folder=folder,
+            )
+            try:
+                await asyncio.wait({self._child.death}, timeout=self._patience(task))
+                self._child.kill(TIMED_OUT)
+            finally:
+                await self._child.end(CANCELLED)
+            stdout.seek(0)
+            return self._child.death.result(), stdout.read()
+
+    def _reports(self, task: Task, death: Death, response: bytes, key: bytes) -> list[Report]:
+        """What the attempt came to. Where a process ended is known only if it had one partition."""
+        if death.code == 0 and response:
+            return decode_response(task, response, key)
+        partition = task.partitions[0] if len(task.partitions) == 1 else None
+        secrets = secrets_of(task, self._environment)
+        return [failure_at_death(task, partition, death, task.memory or self._memory, secrets)]
+
+    def _patience(self, task: Task) -> float | None:
+        """Seconds for the whole attempt, should it not keep time itself."""
+        return task.timeout * len(task.partitions) + self._start_seconds if task.timeout else None

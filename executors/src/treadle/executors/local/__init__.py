@@ -1,0 +1,1 @@
+"""Processes on this machine."""

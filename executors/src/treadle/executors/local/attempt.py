@@ -1,0 +1,95 @@
+"""One task in one worker process: its reports, its time, and what its end means."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+
+from treadle.primitives.errors import FailureClass
+
+from ..program import Failure, Report
+from ..worker.messages import Done, Run
+from .child import Death
+from .failures import TIMED_OUT, failure_at_death
+from .process import Event, WorkerProcess
+
+_DUMP_SECONDS = 0.5
+"""How long a late worker gets to write its stacks down."""
+_DUMP_POLL = 0.02
+
+
+class LocalAttempt:
+    """One task in one worker, from its sending to its end."""
+
+    def __init__(self, worker: WorkerProcess, message: Run, report: Callable[[Report], None]) -> None:
+        self._worker = worker
+        self._message = message
+        self._task = message.task
+        self._report = report
+        self._reported = 0
+        self._loop = asyncio.get_running_loop()
+        self._progress = self._loop.time()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self.clean = False
+        """The worker may run another task."""
+        self._starved = False
+
+    async def run(self) -> None:
+        self._worker.listener = self._hear
+        if self._worker.child.death.done():  # stopped while it started
+            self._hear(self._worker.child.death.result())
+        self._worker.ahead = len(self._task.partitions)
+        self._worker.send(self._message)
+        if self._task.timeout:
+            await self._keep_time()
+        await self._over
+
+    async def _keep_time(self) -> None:
+        """Until the attempt is over: kill it when a partition takes longer than the task allows."""
+        while not self._over.done():
+            left = self._progress + self._task.timeout - self._loop.time()
+            if left > 0:
+                await asyncio.wait({self._over}, timeout=left)
+            else:
+                await self._time_out()
+
+    def _hear(self, event: Event) -> None:
+        if self._over.done():
+            return
+        try:
+            self._take(event)
+        except Exception as error:  # noqa: BLE001 (it is the caller's, and goes there)
+            self._over.set_exception(error)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Done):
+            self.clean = not self._starved
+            self._over.set_result(None)
+        elif isinstance(event, Death):
+            if self._reported < len(self._task.partitions):
+                self._report(self._failure(event))
+            self._over.set_result(None)
+        else:
+            self._reported += 1
+            self._progress = self._loop.time()
+            self._starved |= isinstance(event, Failure) and event.failure is FailureClass.OUT_OF_MEMORY
+            self._report(event)
+
+    def _failure(self, death: Death) -> Failure:
+        partition = self._task.partitions[self._reported]
+        return failure_at_death(self._task, partition, death, self._message.memory, self._message.secrets)
+
+    async def _time_out(self) -> None:
+        """Write down where it was, then kill; a report that comes meanwhile saves it."""
+        late, seen = self._reported, -1
+        self._worker.child.signal(signal.SIGUSR1)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DUMP_SECONDS):
+                while (size := len(self._worker.child.read_log())) != seen or seen == 0:
+                    seen = size
+                    await asyncio.sleep(_DUMP_POLL)
+        if self._reported == late and not self._over.done():
+            self._worker.child.kill(TIMED_OUT)
+            await asyncio.wait({self._over})

@@ -1,0 +1,163 @@
+"""Processes on this machine: one warm worker process for each slot."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from treadle.primitives.errors import InternalError, UsageError
+
+from .. import limits
+from ..interface import Capabilities
+from ..program import Report, Task
+from ..worker.environment import worker_environment
+from ..worker.messages import Run, Setup
+from .attempt import LocalAttempt
+from .guard import Guard
+from .process import WorkerProcess
+
+STOPPED = "the executor was stopped"
+CANCELLED = "the attempt was cancelled"
+OTHER_BUNDLE = "another bundle was needed"
+
+
+def _no_secret(name: str) -> str:
+    raise UsageError(f"there is no secret {name!r}", "This executor was made without secrets.")
+
+
+class LocalExecutor:
+    """Slots that are processes of this machine and share its memory with the driver.
+
+    `memory` is what one attempt may allocate when its task does not say (None: what the machine has); `host_root` is
+    the folder of host blocks, None for none; `run_key` gives the key of a run by its id, `secrets` a secret by its
+    name; `path` goes before the workers' `sys.path`; `environment` takes the place of the driver's.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_key: Callable[[str], bytes],
+        slots: int | None = None,
+        memory: int | None = None,
+        host_root: str | None = None,
+        cache_bytes: int = 256 << 20,
+        secrets: Callable[[str], str] = _no_secret,
+        path: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        count = len(os.sched_getaffinity(0)) if slots is None else slots
+        if count < 1:
+            raise UsageError(f"the local executor needs at least one slot, not {count}", "Give slots=1 or more.")
+        bound = limits.host_memory() if memory is None else memory
+        setup = Setup(os.getpid(), host_root, cache_bytes, tuple(path))
+        self._workers = _Workers(setup, worker_environment(os.environ if environment is None else environment))
+        key = functools.lru_cache(maxsize=1000)(run_key)
+        self.capabilities = Capabilities("local", count, shares_host=host_root is not None, memory_limit=bound)
+        self._slots = [LocalSlot(f"local-{i}", self._workers, bound, key, secrets) for i in range(count)]
+
+    @property
+    def slots(self) -> Sequence[LocalSlot]:
+        return self._slots
+
+    async def start(self) -> None:
+        """Start every worker that is not running, all at once. Raises InternalError when one does not come up."""
+        await asyncio.gather(*(slot.start() for slot in self._slots))
+
+    async def stop(self) -> None:
+        """Kill every worker and what it started; returns when they are gone. Attempts under way are reported lost."""
+        await asyncio.gather(*(slot.stop() for slot in self._slots))
+        self._workers.close()
+
+
+class _Workers:
+    """Starts worker processes of one kind, and guards them while there are any."""
+
+    def __init__(self, setup: Setup, environment: Mapping[str, str]) -> None:
+        self._setup = setup
+        self._environment = environment
+        self._guard: Guard | None = None
+
+    def start_one(self) -> WorkerProcess:
+        try:
+            self._guard = self._guard or Guard()
+            return WorkerProcess(self._setup, self._environment, self._guard)
+        except OSError as error:
+            hint = "Use fewer slots, or raise the limits of processes and open files (ulimit -u, ulimit -n)."
+            raise UsageError(f"a worker process cannot be started: {error}", hint) from error
+
+    def close(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+
+
+class LocalSlot:
+    """One warm worker process, replaced when it died, ran out of memory or imported another bundle."""
+
+    def __init__(
+        self,
+        name: str,
+        workers: _Workers,
+        memory: int,
+        run_key: Callable[[str], bytes],
+        secrets: Callable[[str], str],
+    ) -> None:
+        self.name = name
+        self._workers = workers
+        self._memory = memory
+        self._run_key = run_key
+        self._secrets = secrets
+        self._worker: WorkerProcess | None = None
+        self._busy = False
+
+    async def start(self) -> None:
+        """Have a worker that takes tasks."""
+        await self._ready_worker()
+
+    async def stop(self) -> None:
+        """Kill its worker, and the next one if a task is just about to start it."""
+        while self._busy or (self._worker is not None and self._worker.child.alive):
+            if self._worker is not None:
+                await self._worker.child.end(STOPPED)
+            await asyncio.sleep(0.001)
+
+    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
+        """See `Slot.run`. What `report` raises ends the attempt and is raised here."""
+        if self._busy:
+            raise InternalError(f"slot {self.name} runs a task already")
+        self._busy = True
+        try:
+            await self._run(task, report)
+        finally:
+            self._busy = False
+
+    async def _run(self, task: Task, report: Callable[[Report], None]) -> None:
+        secrets = {name: self._secrets(name) for name in task.program.secrets}
+        message = Run(task, self._run_key(task.job.run), task.memory or self._memory, secrets)
+        worker = await self._worker_for(task.job.bundle)
+        attempt = LocalAttempt(worker, message, report)
+        try:
+            await attempt.run()
+        finally:
+            if not attempt.clean:
+                await worker.child.end(CANCELLED)
+
+    async def _worker_for(self, bundle: str) -> WorkerProcess:
+        """One that has imported from no other bundle."""
+        if self._worker is not None and self._worker.bundle not in (None, bundle):
+            await self._worker.child.end(OTHER_BUNDLE)
+        worker = await self._ready_worker()
+        worker.bundle = bundle
+        return worker
+
+    async def _ready_worker(self) -> WorkerProcess:
+        worker = self._worker
+        if worker is None or not worker.child.alive:
+            worker = self._worker = self._workers.start_one()
+        death = await worker.wait_ready()
+        if death is not None and not death.killed:
+            log = death.log.decode(errors="replace")
+            raise InternalError(f"a worker process did not start: {limits.exit_words(death.code)}", log)
+        return worker

@@ -1,0 +1,1 @@
+"""One small function for each operation of a program."""

@@ -1,0 +1,251 @@
+"""What the operations of one attempt at one partition share: functions bound to arguments, metrics, failed records."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.frozen import sealed
+from treadle.primitives.functions import matches_type
+from treadle.primitives.references import BlockRef, Slice
+from treadle.primitives.result import Result
+
+from ..context import Context
+from ..program import (
+    Arg,
+    Broadcast,
+    Call,
+    MapPartition,
+    MapRecords,
+    Partition,
+    Program,
+    Secret,
+    StageCount,
+    Value,
+)
+from ..runtime.failures import InputFailed, Redactor, StageFailed, error_name, is_loss, message_of, plain_json
+
+
+class Function(NamedTuple):
+    """A user function and what its signature says of it."""
+
+    call: Callable[..., Any]
+    takes_context: bool
+    vectorized: bool
+    """As a key function it takes the whole of a table or array."""
+
+
+class Services(NamedTuple):
+    """What an attempt needs from the runtime; the same for every partition of a task."""
+
+    program: Program
+    inputs_apart: bool
+    """The first reduce wants the inputs of the shuffle one by one."""
+    whole_text: bool
+    """The first function wants its file split as one str."""
+    seed: int
+    function: Callable[[str], Function]
+    load: Callable[[Slice], Any]
+    """Slice -> its decoded value, which this partition may change the records of; raises what Blocks.get does."""
+    put: Callable[..., BlockRef]
+    """Blocks.put."""
+    secrets: Mapping[str, str]
+    redactor: Redactor
+    context: Callable[[str, Partition], Context]
+
+
+class Attempt:
+    """One attempt at one partition."""
+
+    def __init__(self, services: Services, partition: Partition) -> None:
+        self.services = services
+        self.partition = partition
+        self.stage = ""
+        """Stage whose operation was started last."""
+        self.metrics: dict[str, Metrics] = {}
+        self.counts: dict[str, StageCount] = {}
+        self.failed_items: list[dict[str, Any]] = []
+        self.error: StageFailed | InputFailed | None = None
+        """What failed first: it counts, even when a later user function swallowed it."""
+        self.bytes_in = 0
+        self._contexts: dict[str, Context] = {}
+        self._lazy: list[Iterator[Any]] = []
+
+    # -- user functions
+
+    def bind(self, stage: str, call: Call) -> Callable[..., Any]:
+        """The function, to be called with its positional arguments only."""
+        function, takes_context, _ = self.services.function(call.function)
+        if not (call.args or takes_context):
+            return function
+        keywords = {name: self.argument(arg) for name, arg in call.args.items()}
+        if takes_context:
+            keywords["context"] = self._context(stage)
+        return partial(function, **keywords)
+
+    def argument(self, arg: Arg) -> Any:
+        """The value of an argument, for this partition alone."""
+        match arg:
+            case Value(value):
+                return copy.deepcopy(value)
+            case Broadcast(slice):
+                self.bytes_in += slice.part.length
+                value = self.read(slice)
+                (value,) = sealed(value) if slice.kind == "objects" else value
+                return value
+            case Secret(name):
+                return self.services.secrets[name]
+
+    def function(self, reference: str) -> Callable[..., Any]:
+        """A function that takes no arguments of its own."""
+        return self.services.function(reference).call
+
+    def _context(self, stage: str) -> Context:
+        if stage not in self._contexts:
+            self._contexts[stage] = self.services.context(self.path(stage), self.partition)
+        return self._contexts[stage]
+
+    def path(self, stage: str) -> str:
+        """The stage with its iterations."""
+        return stage_path(self.services.program.segment, stage)
+
+    def close(self) -> None:
+        """Remove what the contexts of this attempt made."""
+        for context in self._contexts.values():
+            context.close()
+
+    # -- inputs
+
+    def read(self, slice: Slice, rest: Sequence[Slice] = ()) -> Any:
+        """The value of a slice; when it is lost, so are those of `rest` that turn out to be lost too."""
+        try:
+            return self.services.load(slice)
+        except (TreadleError, MemoryError) as error:
+            lost = [one.name for one in (slice, *rest) if self._is_lost(one)] if is_loss(error) else []
+            raise self._first(InputFailed(error, tuple(dict.fromkeys(lost)))) from error
+
+    def _is_lost(self, slice: Slice) -> bool:
+        try:
+            self.services.load(slice)
+        except TreadleError as error:
+            return is_loss(error)
+        return False
+
+    # -- results
+
+    def taker(self, stage: str, declared: Mapping[str, str]) -> Metrics:
+        """What turns a function's result into its value, and keeps its metrics."""
+        return self.metrics.setdefault(stage, Metrics(declared))
+
+    # -- failures
+
+    def fail(
+        self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = ()
+    ) -> BaseException:
+        """What to raise because user code raised `error`: the failure that was first."""
+        return self._first(StageFailed(stage, position, error, not matches_type(error, names)))
+
+    def _first(self, error: StageFailed | InputFailed) -> StageFailed | InputFailed:
+        if self.error is None:
+            self.error = error
+        return self.error
+
+    def set_aside(self, op: MapRecords | MapPartition, position: int | None, record: Any, error: BaseException) -> None:
+        """Note a failed record of a tolerant stage, or raise what fails the attempt instead."""
+        tolerable = self.partition.final or matches_type(error, op.non_retryable)
+        if self.error is not None or isinstance(error, MemoryError) or not tolerable:
+            raise self.fail(op.stage, position, error, op.non_retryable) from error
+        redactor = self.services.redactor
+        self.failed_items.append(
+            {
+                "stage": self.path(op.stage),
+                "partition": self.partition.index,
+                "position": position,
+                "error": error_name(error),
+                "message": redactor.text(message_of(error)),
+                "record": redactor.record(plain_json(record)),
+            }
+        )
+
+    # -- lazy chains
+
+    def lazily(self, parts: Iterator[Any]) -> Iterator[Any]:
+        """`parts`, which will be used up in any case: a later function that stops early changes nothing before it."""
+        self._lazy.append(parts)
+        return parts
+
+    def finish(self) -> None:
+        """Use up what later operations left, then raise the first failure, if there was one."""
+        for parts in reversed(self._lazy):
+            if self.error is None:
+                deque(parts, maxlen=0)
+        if self.error is not None:
+            raise self.error
+
+
+def stage_path(segment: str, stage: str) -> str:
+    """The stage with the iterations of the loops around it: `lloyd[3].assign` in the segment `lloyd-3/assign`."""
+    loops = segment.rpartition("/")[0]
+    return "".join(f"{loop}[{iteration}]." for loop, iteration in re.findall(r"([^/]+)-(\d+)", loops)) + stage
+
+
+_MERGE: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "number": (int, float),
+    "string": (str,),
+    "boolean": (bool,),
+}
+
+
+class Metrics:
+    """The metrics of one stage in one partition; called with each result, gives its value."""
+
+    def __init__(self, declared: Mapping[str, str]) -> None:
+        self.declared = declared
+        self.values: dict[str, Any] = {}
+
+    def __call__(self, result: Any) -> Any:
+        """The value of a result. Raises UsageError unless its metrics are just the declared ones, of their types."""
+        metrics = result.metrics if isinstance(result, Result) else {}
+        if metrics.keys() != self.declared.keys():
+            self._refuse(metrics)
+        scalars = [(name, kind, _scalar(name, kind, metrics[name])) for name, kind in self.declared.items()]
+        for name, kind, value in scalars:
+            self._add(name, kind, value)
+        return result.value if isinstance(result, Result) else result
+
+    def _add(self, name: str, kind: str, value: Any) -> None:
+        if name in self.values and kind in _MERGE:
+            value = _MERGE[kind](self.values[name], value)
+        self.values[name] = value
+
+    def _refuse(self, metrics: Mapping[str, Any]) -> NoReturn:
+        for name in self.declared:
+            if name not in metrics:
+                raise UsageError(
+                    f"the function did not report the metric {name!r}, which its stage declares",
+                    f"Return Result(value, metrics={{{name!r}: ...}}) from every call.",
+                )
+        name = next(name for name in metrics if name not in self.declared)
+        raise UsageError(f"the metric {name!r} is not declared", f"Add it to `metrics` of the stage, as {name}: sum.")
+
+
+def _scalar(name: str, kind: str, value: Any) -> Any:
+    """A metric as a plain finite JSON scalar of its declared type."""
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    types = _JSON_TYPES.get(kind, (int, float))
+    wrong_bool = isinstance(value, bool) and kind != "boolean"
+    if wrong_bool or not isinstance(value, types):
+        wanted = kind if kind in _JSON_TYPES else "number"
+        raise UsageError(f"the metric {name!r} is a {type(value).__name__}, not a {wanted}", "Convert it.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UsageError(f"the metric {name!r} is {value}", "Report finite numbers only; leave out what has none.")
+    return value

@@ -1,0 +1,189 @@
+"""`map`: a user function on every record, or on a partition as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
+from operator import length_hint
+from types import GeneratorType
+from typing import Any
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.frozen import read_only
+from treadle.primitives.references import Kind
+from treadle.primitives.result import Result
+
+from ..program import MapPartition, MapRecords, StageCount
+from .attempt import Attempt, Metrics
+from .flow import Flow, batches, next_size, objects, records, whole
+
+Function = Callable[[Any], Any]
+
+
+def map_records(op: MapRecords, flow: Flow, attempt: Attempt) -> Flow:
+    """`per: record`."""
+    function = attempt.bind(op.stage, op.call)
+    take = attempt.taker(op.stage, op.metrics)
+    run = _tolerant if op.tolerate else _flat if op.flat else _mapped
+    return Flow("objects", attempt.lazily(run(op, function, take, flow, attempt)))
+
+
+def _mapped(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
+    """One result for each record, a batch at a time: the loop over a batch is what a record costs."""
+    position = 0
+    is_last = attempt.services.program.ops[-1:] == (op,)
+    for batch in batches(flow) if is_last else _pieces(batches(flow)):  # the last one's results are all held anyway
+        rest = iter(batch)
+        try:
+            results = [function(record) for record in rest]
+            if op.metrics or not _SPECIAL.isdisjoint(set(map(type, results))):
+                rest = iter(results)
+                results = [take(_refuse_generator(result)) for result in rest]
+        except BaseException as error:
+            raise attempt.fail(op.stage, _failed_at(position, batch, rest), error, op.non_retryable) from error
+        position += len(batch)
+        yield results
+
+
+_SPECIAL = {Result, GeneratorType}
+
+
+def _refuse_generator(result: Any) -> Any:
+    """A result that is not flat, unless it can only have been meant to be."""
+    if isinstance(result.value if isinstance(result, Result) else result, GeneratorType):
+        raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
+    return result
+
+
+def _failed_at(position: int, batch: list[Any], rest: Iterator[Any]) -> int:
+    """Position of the record taken last."""
+    return position + len(batch) - length_hint(rest) - 1
+
+
+def _pieces(parts: Iterable[list[Any]]) -> Iterator[list[Any]]:
+    """The lists cut so that what is made of a piece stays small beside the whole."""
+    size = 1
+    for part in parts:
+        start = 0
+        while start < len(part):
+            piece = part[start : start + size] if start or size < len(part) else part
+            start += len(piece)
+            yield piece
+            size = next_size(piece, size)
+
+
+def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
+    """The items of the results, a batch at a time: one record may have more than memory holds."""
+    position, size = 0, 1
+    for batch in batches(flow):
+        rest = iter(batch)
+        results = (function(record) for record in rest)
+        taken = (take(result) if op.metrics or type(result) is Result else result for result in results)
+        items = chain.from_iterable(taken)
+        while True:
+            try:
+                piece = list(islice(items, size))
+            except BaseException as error:
+                raise attempt.fail(op.stage, _failed_at(position, batch, rest), error, op.non_retryable) from error
+            if not piece:
+                break
+            size = next_size(piece, size)
+            yield piece
+        position += len(batch)
+
+
+def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
+    """Like the others, but a failed record emits nothing, not even what its generator had yielded before."""
+    entered, failed = 0, 0
+    for batch in _pieces(batches(flow)):
+        results: list[Any] = []
+        for position, record in enumerate(batch, start=entered):
+            try:
+                result = function(record)
+                results += take(_listed(result)) if op.flat else (take(_refuse_generator(result)),)
+            except BaseException as error:  # noqa: BLE001  set_aside raises what is not to be tolerated
+                attempt.set_aside(op, position, record, error)
+                failed += 1
+        entered += len(batch)
+        yield results
+    attempt.counts[op.stage] = StageCount(entered, failed)
+
+
+# -- per: partition ------------------------------------------------------------------------------------------------
+
+
+def map_partition(op: MapPartition, flow: Flow, attempt: Attempt) -> Flow:
+    """`per: partition`."""
+    function = attempt.bind(op.stage, op.call)
+    take = attempt.taker(op.stage, op.metrics)
+    failed = 0
+    try:
+        result = function(_argument(op, flow))
+        output = _partition(take(_listed(result) if op.flat and op.tolerate else result), op, attempt)
+    except BaseException as error:
+        if not op.tolerate:
+            raise attempt.fail(op.stage, None, error, op.non_retryable) from error
+        attempt.set_aside(op, None, None, error)
+        output, failed = objects([]), 1
+    if op.tolerate:
+        attempt.counts[op.stage] = StageCount(1, failed)
+    return output
+
+
+def _argument(op: MapPartition, flow: Flow) -> Any:
+    """The partition as the function sees it: its text, an iterator of records, a table or an array."""
+    if op.whole:
+        ((text,),) = flow.parts
+        return text
+    return records(flow) if flow.kind == "objects" else whole(flow)
+
+
+def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
+    kind = table_or_array(result)
+    if kind == "array":
+        return Flow(kind, (read_only(result),))
+    if kind == "table":
+        return Flow(kind, (_as_table(result),))
+    if not op.flat:
+        return objects([_refuse_generator(result)])
+    if isinstance(result, list):
+        return objects(result)
+    return Flow("objects", attempt.lazily(_spliced(op, result, attempt)))
+
+
+def _spliced(op: MapPartition, result: Any, attempt: Attempt) -> Iterator[list[Any]]:
+    """The items of a flat result, in batches."""
+    size = 1
+    try:
+        items = iter(result)
+        while batch := list(islice(items, size)):
+            size = next_size(batch, size)
+            yield batch
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raise attempt.fail(op.stage, None, error, op.non_retryable) from error
+
+
+def _listed(result: Any) -> Any:
+    """A flat result with its items taken out, so that it has failed by now if it does."""
+    if table_or_array(result):
+        return result
+    return Result(list(result.value), result.metrics) if isinstance(result, Result) else list(result)
+
+
+def table_or_array(value: Any) -> Kind | None:
+    """The kind of a value that is a partition by itself. Its library is loaded, or it is no such value."""
+    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
+    if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim:
+        return "array"
+    if arrow is not None and isinstance(value, arrow.Table | arrow.RecordBatch):
+        return "table"
+    return None
+
+
+def _as_table(value: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.Table.from_batches([value]) if isinstance(value, pyarrow.RecordBatch) else value

@@ -1,0 +1,148 @@
+"""`reduce`: a fold, or a function of all values, per key or over the whole partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from treadle.primitives.errors import InternalError
+from treadle.primitives.order import argsort
+
+from ..program import Call, Reduce
+from .attempt import Attempt, Metrics
+from .flow import Flow, Values, objects, records, whole
+from .groups import fold, group, joint_groups, plain
+from .keys import keys_of, seconds
+
+_NOTHING: Any = object()
+Binary = Callable[[Any, Any], Any]
+
+
+def reduce(op: Reduce, flow: Flow, attempt: Attempt) -> Flow:
+    take = attempt.taker(op.stage, op.metrics)
+    return _per_key(op, flow, take, attempt) if op.per == "key" else _per_partition(op, flow, take, attempt)
+
+
+class _Finish:
+    """What is done to an accumulator at the root: `initial` to its left, `finish`, its metrics."""
+
+    def __init__(self, op: Reduce, take: Metrics, attempt: Attempt) -> None:
+        self._op, self._take, self._attempt = op, take, attempt
+        self._combine = attempt.function(op.combine)
+        self._finish = attempt.bind(op.stage, op.finish) if op.finish else None
+
+    def __call__(self, value: Any) -> Any:
+        """Raises what the functions raise."""
+        if self._op.initial is not None:
+            initial = self._attempt.argument(self._op.initial)
+            value = initial if value is _NOTHING else self._combine(initial, value)
+        return self._take(self._finish(value) if self._finish else value)
+
+
+# -- the whole partition ---------------------------------------------------------------------------------------------
+
+
+def _per_partition(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
+    try:
+        if op.uses:
+            return objects([take(attempt.bind(op.stage, op.uses)(_values(op, flow)))])
+        finish = _Finish(op, take, attempt)
+        combine = attempt.function(op.combine)
+        folded = fold_tree(records(flow), combine, op.fan_in)
+        return objects([] if folded is _NOTHING and op.initial is None else [finish(folded)])
+    except BaseException as error:
+        raise attempt.fail(op.stage, None, error) from error
+
+
+def _values(op: Reduce, flow: Flow) -> Values | dict[str, Values]:
+    return dict(zip(op.names, map(Values, flow.inputs), strict=True)) if op.names else Values(flow)
+
+
+def fold_tree(values: Iterable[Any], combine: Binary, fan_in: int) -> Any:
+    """A left fold, or one of groups of `fan_in` consecutive values, again and again until one is left.
+
+    Holds one accumulator for each level. `_NOTHING` without values.
+    """
+    values = iter(values)
+    if fan_in < 2:
+        accumulator = next(values, _NOTHING)
+        for value in values:
+            accumulator = combine(accumulator, value)
+        return accumulator
+    levels: list[list[Any]] = []
+    for value in values:
+        _push(levels, 0, value, combine, fan_in)
+    return _close(levels, combine, fan_in)
+
+
+def _push(levels: list[list[Any]], level: int, value: Any, combine: Binary, fan_in: int) -> None:
+    """Fold `value` into the group under way at `level`; a full group moves up. A group is [accumulator, count]."""
+    if level == len(levels):
+        levels.append([value, 1])
+        return
+    group = levels[level]
+    if group[1] == fan_in:
+        _push(levels, level + 1, group[0], combine, fan_in)
+        group[:] = [value, 1]
+    else:
+        group[:] = [combine(group[0], value) if group[1] else value, group[1] + 1]
+
+
+def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
+    if not levels:
+        return _NOTHING
+    level = 0
+    while level < len(levels) - 1:
+        _push(levels, level + 1, levels[level][0], combine, fan_in)
+        level += 1
+    return levels[-1][0]
+
+
+# -- per key -------------------------------------------------------------------------------------------------------
+
+
+def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
+    if op.uses:
+        return Flow("objects", attempt.lazily(_used(op, op.uses, flow, take, attempt)))
+    keys, values = _keys_and_values(op, flow, attempt)
+    try:
+        finish = _Finish(op, take, attempt)
+        folded = fold(keys, values, attempt.function(op.combine))
+        return objects([(key, finish(value)) for key, value in folded])
+    except BaseException as error:
+        raise attempt.fail(op.stage, None, error) from error
+
+
+def _keys_and_values(op: Reduce, flow: Flow, attempt: Attempt) -> tuple[Sequence[Any], Sequence[Any]]:
+    """`by: key` reduces the seconds of pairs, any other key the records themselves."""
+    if op.by is None:
+        raise InternalError(f"{op.stage}: a reduce per key has no `by`")
+    value = whole(flow)
+    keys = plain(keys_of(op.by, op.stage, flow.kind, value, attempt))
+    if op.by.first:
+        return keys, seconds(flow.kind, value)
+    return keys, value if flow.kind == "objects" else list(records(Flow(flow.kind, (value,))))
+
+
+def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -> Iterator[list[Any]]:
+    function = attempt.bind(op.stage, uses)
+    for key, values in _joint_groups(op, flow, attempt) if op.names else _groups(op, flow, attempt):
+        try:
+            result = take(function(key, values))
+        except BaseException as error:
+            raise attempt.fail(op.stage, None, error) from error
+        yield [(key, result)]
+
+
+def _groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Values]]:
+    for key, values in group(*_keys_and_values(op, flow, attempt)):
+        yield key, Values(objects(values))
+
+
+def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, dict[str, Values]]]:
+    """A key's values apart by input."""
+    groups = joint_groups([_keys_and_values(op, one, attempt) for one in flow.inputs])
+    if op.sorted:
+        groups = [groups[index] for index in argsort([key for key, _ in groups])]
+    for key, apart in groups:
+        yield key, {name: Values(objects(values)) for name, values in zip(op.names, apart, strict=True)}

@@ -1,0 +1,1 @@
+"""The task runtime: the same code wherever a task runs."""

@@ -1,0 +1,129 @@
+"""What a partition reads: blocks, kept decoded between partitions where nobody can change them, files and literals."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from treadle.primitives import formats
+from treadle.primitives.errors import DataError, MissingError, UsageError
+from treadle.primitives.formats import FileSplit
+from treadle.primitives.frozen import is_frozen
+from treadle.primitives.references import Kind, Slice
+
+from ..operations.attempt import Attempt
+from ..operations.flow import Flow, objects
+from ..program import BlockInput, ItemSplit, PartitionInput, RangeSplit
+
+_RANGE_CHUNK = 1 << 16
+_Entry = tuple[Any, int, Literal["shared", "list"]]
+
+
+class Cache:
+    """The decoded values of slices, least recently used out first, within `limit` encoded bytes.
+
+    Only what is frozen is kept. A block that holds one list of frozen records (a broadcast list) is kept too: every
+    caller gets a list of its own.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._entries: OrderedDict[tuple[str, int], _Entry] = OrderedDict()
+
+    def load(self, slice: Slice, get: Callable[[Slice], Any]) -> Any:
+        """The value of the slice: kept, or from `get`, whose errors pass."""
+        name = (slice.name, slice.part.offset)
+        entry = self._entries.get(name)
+        if entry is not None:
+            self._entries.move_to_end(name)
+            return _given(entry)
+        value = get(slice)
+        sharing = _sharing(slice.kind, value)
+        if sharing is None or slice.part.length > self._limit:
+            return value
+        self._keep(name, (value, slice.part.length, sharing))
+        return _given(self._entries[name])
+
+    def _keep(self, name: tuple[str, int], entry: _Entry) -> None:
+        self._entries[name] = entry
+        self._size += entry[1]
+        while self._size > self._limit:
+            self._size -= self._entries.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._size = 0
+
+
+def _sharing(kind: Kind, value: Any) -> Literal["shared", "list"] | None:
+    if is_frozen(kind, value):
+        return "shared"
+    is_list = kind == "objects" and len(value) == 1 and type(value[0]) is list
+    return "list" if is_list and is_frozen("objects", value[0]) else None
+
+
+def _given(entry: _Entry) -> Any:
+    value, _, sharing = entry
+    return value if sharing == "shared" else [list(value[0])]
+
+
+def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
+    """The partition's records, as the services of the attempt say; blocks are read when they are needed.
+
+    Raises DataError for files that are not what they should be, StoreError.
+    """
+    match source:
+        case BlockInput(inputs, pieces):
+            flows = tuple(_blocks(slices, attempt, pieces) for slices in inputs)
+            if attempt.services.inputs_apart:
+                return Flow("objects", (), inputs=flows)
+            together = tuple(one for row in inputs for one in row)
+            return flows[0] if len(flows) == 1 else _blocks(together, attempt, pieces)
+        case FileSplit():
+            return _file(source, attempt)
+        case ItemSplit(items):
+            return objects(list(items) if is_frozen("objects", items) else copy.deepcopy(list(items)))
+        case RangeSplit(start, stop):
+            short = stop - start <= _RANGE_CHUNK
+            return Flow("objects", (list(range(start, stop)),) if short else _integers(start, stop))
+
+
+def _integers(start: int, stop: int) -> Iterator[list[int]]:
+    for first in range(start, stop, _RANGE_CHUNK):
+        yield list(range(first, min(first + _RANGE_CHUNK, stop)))
+
+
+def _file(split: FileSplit, attempt: Attempt) -> Flow:
+    attempt.bytes_in += split.size if split.options.format in ("parquet", "npy") else split.stop - split.start
+    try:
+        if attempt.services.whole_text:
+            return objects([formats.read_text(split)])
+        kind, value = formats.read_split(split)
+    except MissingError as error:
+        raise DataError(
+            f"the input file {split.uri} is gone", "Put it back and resume, or start a new run without it."
+        ) from error
+    return Flow(kind, (value,), sources=True)
+
+
+def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
+    attempt.bytes_in += sum(one.part.length for one in slices)
+    full = tuple(one for one in slices if one.part.rows) or slices[:1]
+    kinds = {one.kind for one in full}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
+            "Return the same kind (records, table or array) from every partition of the stage before.",
+        )
+    return Flow(kinds.pop() if kinds else "objects", _parts(slices, full, attempt), sources=not pieces)
+
+
+def _parts(slices: tuple[Slice, ...], full: tuple[Slice, ...], attempt: Attempt) -> Iterator[Any]:
+    """The values of all slices; those without rows only where they have the kind of the others."""
+    kind = full[0].kind if full else None
+    for index, one in enumerate(slices):
+        if one.kind == kind:
+            yield attempt.read(one, slices[index + 1 :])

@@ -1,0 +1,166 @@
+"""From an exception to what the dispatcher needs to know of it: one table, one traceback format, secrets taken out."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from treadle import primitives
+from treadle.primitives.errors import (
+    CorruptError,
+    DataError,
+    FailureClass,
+    MissingError,
+    StoreError,
+    TreadleError,
+    UsageError,
+)
+
+_OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(primitives.__file__))
+_MESSAGE_LIMIT = 4096
+"""Characters of a message; the traceback has all of it."""
+
+
+class StageFailed(BaseException):
+    """User code of a stage failed; `__cause__` is what it raised.
+
+    Not an Exception: it may pass through the user function of a fused later stage, which must not handle it.
+    """
+
+    def __init__(self, stage: str, position: int | None, error: BaseException, retryable: bool) -> None:
+        super().__init__(stage, position)
+        self.stage = stage
+        self.position = position
+        """Index of the record in the stage's input; None: the partition as a whole."""
+        self.error = error
+        self.retryable = retryable
+
+
+class InputFailed(BaseException):
+    """What the partition reads could not be read; not an Exception for the same reason."""
+
+    def __init__(self, error: TreadleError | MemoryError, lost: tuple[str, ...] = ()) -> None:
+        super().__init__(lost)
+        self.error = error
+        self.lost = lost
+        """Names of the blocks that are corrupt or gone."""
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether the block must be made again."""
+    return isinstance(error, CorruptError | MissingError)
+
+
+_TABLE: tuple[tuple[type[BaseException], FailureClass, bool], ...] = (
+    (MemoryError, FailureClass.OUT_OF_MEMORY, True),
+    (CorruptError, FailureClass.CORRUPT, True),
+    (MissingError, FailureClass.UNREACHABLE, True),
+    (DataError, FailureClass.USER_ERROR, True),
+    (UsageError, FailureClass.USER_ERROR, False),
+    (BaseException, FailureClass.INTERNAL, True),
+)
+
+
+def classify(error: BaseException) -> tuple[FailureClass, str, bool]:
+    """(class, how it was determined, whether another attempt may help) of what ended an attempt.
+
+    What user code raises is wrapped in StageFailed: whatever its type, running out of memory apart, it is a user
+    error. Unwrapped errors come from treadle or from under it.
+    """
+    if isinstance(error, StageFailed):
+        memory = isinstance(error.error, MemoryError)
+        failure = FailureClass.OUT_OF_MEMORY if memory else FailureClass.USER_ERROR
+        return failure, f"exception {error_name(error.error)}", memory or error.retryable
+    if isinstance(error, InputFailed):
+        return classify(error.error)
+    how = f"exception {error_name(error)}"
+    if isinstance(error, StoreError):
+        return FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE, how, error.retryable
+    return next((failure, how, retryable) for kind, failure, retryable in _TABLE if isinstance(error, kind))
+
+
+def error_name(error: BaseException) -> str:
+    """`module.Name`; builtins without the module."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def full_traceback(error: BaseException) -> str:
+    """As Python prints it, causes included, without treadle's own frames above the user's."""
+    return "".join(traceback.format_exception(type(error), error, _users(error.__traceback__)))
+
+
+def _users(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is not treadle's; all of it when every frame is."""
+    frame = frames
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.tb_next
+    return frame or frames
+
+
+def message_of(error: BaseException) -> str:
+    """The text of an error, cut to a length that fits everywhere."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001  a user's __str__ may raise anything
+        text = f"<the error's __str__ raised {error_name(broken)}>"
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        text = f"the function ended the interpreter ({error_name(error)}: {text})"
+    return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 3] + "..."
+
+
+def plain_json(record: Any) -> Any:
+    """A record as what JSON can hold, so that whoever lists it needs none of its classes; else its repr."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(msgspec.json.encode(record))
+    except Exception:  # noqa: BLE001  a user's object may raise anything
+        return _shown(record)
+
+
+def _shown(record: Any) -> str:
+    try:
+        return repr(record)
+    except Exception as error:  # noqa: BLE001  likewise
+        return f"<a {type(record).__name__} whose __repr__ raised {error_name(error)}>"
+
+
+class Redactor:
+    """Replaces the values of secrets by `***NAME***`, also where they were quoted by repr or escaped as JSON."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        forms = {form: f"***{name}***" for name, value in secrets.items() for form in _forms(value)}
+        self._forms = sorted(forms.items(), key=lambda item: -len(item[0]))
+
+    def text(self, text: str) -> str:
+        for form, name in self._forms:
+            text = text.replace(form, name)
+        return text
+
+    def log(self, data: bytes) -> bytes:
+        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def record(self, record: Any) -> Any:
+        """A record with every str and bytes in its plain containers redacted."""
+        return self._value(record) if self._forms else record
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, bytes):
+            return self.log(value)
+        if type(value) is dict:
+            return {self._value(key): self._value(item) for key, item in value.items()}
+        if type(value) in (list, tuple, set, frozenset):
+            return type(value)(map(self._value, value))
+        return value
+
+
+def _forms(value: str) -> set[str]:
+    import json
+
+    return {value, repr(value)[1:-1], json.dumps(value)[1:-1]} - {""}

@@ -1,0 +1,242 @@
+"""The task runtime: the same code in a local process, a Lambda and an OpenWhisk action.
+
+For each partition of a task: read its input, run the program's operations on it, put what they made as a block (and
+an output part), report the Outcome; or report the Failure, and go on with the next partition.
+
+General layout: `cache` reads inputs, `operations` run the program on a flow of records (`operations_flow`), sharing
+the state of one attempt (`operations_attempt`), `tail` makes parts of the result; `runtime_failures` classifies what
+was raised, `runtime_process` measures; `context` is what user functions may ask; `bundle` and `bundle_open` bring
+their code.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from treadle.primitives import codec, formats, functions
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.errors import FailureClass, UsageError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.references import BlockRef, Kind
+from treadle.primitives.store import Store
+
+from ..context import Context
+from ..operations.apply import apply, keeps_inputs_apart
+from ..operations.attempt import Attempt, Function, Services
+from ..program import (
+    Discard,
+    Failure,
+    Job,
+    MapPartition,
+    Outcome,
+    Partition,
+    PartOutput,
+    PartRef,
+    Program,
+    Report,
+    Task,
+)
+from .cache import Cache, read_input
+from .failures import InputFailed, Redactor, StageFailed, classify, error_name, full_traceback, message_of
+from .process import Meter, prepare_process
+from .tail import parts_of
+
+__all__ = ["Runtime", "prepare_process"]
+
+
+class _Run(NamedTuple):
+    """What the tasks of one run share in this process."""
+
+    job: Job
+    key: bytes
+    store: Store
+    blocks: Blocks
+
+
+class Runtime:
+    """Kept for the life of a worker process, which serves one bundle; not to be shared by threads."""
+
+    def __init__(self, host_root: str | None, cache_bytes: int, secrets: Callable[[str], str]) -> None:
+        """`host_root`: folder for blocks of this host, if it has one; `secrets`: name -> value."""
+        self._host = HostFolder(host_root) if host_root else None
+        self._cache = Cache(cache_bytes)
+        self._secrets = secrets
+        self._meter = Meter()
+        self._run: _Run | None = None
+        self._functions: dict[str, Function] = {}
+        self._captured: dict[str, bytes] = {}
+
+    def run(self, task: Task, key: bytes, report: Callable[[Report], None]) -> None:
+        """Run the partitions in order, and `report` each as it ends. `key` is the run's.
+
+        Raises what `report` raises, and nothing else.
+        """
+        try:
+            services = self._services(task, key)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with the task is wrong with each partition
+            for partition in task.partitions:
+                report(_failure(partition, error, "", Redactor({})))
+            return
+        self._meter.start_task()
+        for partition in task.partitions:
+            report(self._partition(services, partition))
+
+    # -- the task
+
+    def _services(self, task: Task, key: bytes) -> Services:
+        run = self._open(task.job, key)
+        secrets = {name: self._secret(name) for name in task.program.secrets}
+
+        def context(stage: str, partition: Partition) -> Context:
+            return Context(task.job, stage, partition.index, partition.attempt, run.store, key)
+
+        first = task.program.ops[0] if task.program.ops else None
+        return Services(
+            program=task.program,
+            inputs_apart=keeps_inputs_apart(task.program.ops),
+            whole_text=isinstance(first, MapPartition) and first.whole,
+            seed=task.job.seed,
+            function=self._function,
+            load=lambda slice: self._cache.load(slice, run.blocks.get),
+            put=run.blocks.put,
+            secrets=secrets,
+            redactor=Redactor(secrets),
+            context=context,
+        )
+
+    def _open(self, job: Job, key: bytes) -> _Run:
+        run = self._run
+        if run is None or run.job != job or run.key != key:
+            store = Store.open(job.store)
+            self._cache.clear()
+            self._functions.clear()
+            self._captured = _prepare_bundle(store, job, key)
+            run = self._run = _Run(job, key, store, Blocks(store, job.run, self._host))
+        return run
+
+    def _secret(self, name: str) -> str:
+        try:
+            return self._secrets(name)
+        except LookupError as error:
+            raise UsageError(f"the secret {name!r} is not given", "Set it where the driver runs.") from error
+
+    def _function(self, reference: str) -> Function:
+        known = self._functions.get(reference)
+        if known is None:
+            known = self._functions[reference] = _load(reference, self._captured)
+        return known
+
+    # -- a partition
+
+    def _partition(self, services: Services, partition: Partition) -> Report:
+        self._meter.start()
+        attempt = Attempt(services, partition)
+        try:
+            return self._outcome(attempt)
+        except (Exception, StageFailed, InputFailed) as error:  # noqa: BLE001  a failed partition ends no task
+            return self._failed(attempt, attempt.error or error)
+        finally:
+            attempt.close()
+
+    def _outcome(self, attempt: Attempt) -> Outcome:
+        program, partition = attempt.services.program, attempt.partition
+        kind, parts, value = _run_program(program, attempt)
+        part = _write_part(program.output, partition.index, kind, value) if program.output else None
+        block = None if isinstance(program.tail, Discard) else _put(attempt, "", kind, parts)
+        failed = _put(attempt, ".failed", "objects", [attempt.failed_items]) if attempt.failed_items else None
+        return Outcome(
+            partition=partition.index,
+            attempt=partition.attempt,
+            kind=kind,
+            rows=block.rows if block else codec.rows(kind, value),
+            block=block,
+            part=part,
+            metrics={stage: metrics.values for stage, metrics in attempt.metrics.items() if metrics.values},
+            counts=attempt.counts,
+            failed_items=failed,
+            seconds=self._meter.seconds(),
+            cpu_seconds=self._meter.cpu_seconds(),
+            peak_memory=self._meter.peak_memory(),
+            bytes_in=attempt.bytes_in,
+        )
+
+    def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
+        peak = self._meter.peak_memory()
+        failure = _failure(attempt.partition, error, attempt.stage, attempt.services.redactor, peak)
+        attempt.error = None
+        for one in (error, error.__cause__):
+            traceback.clear_frames(one.__traceback__ if one else None)  # they hold the partition
+        if failure.failure is FailureClass.OUT_OF_MEMORY:
+            self._cache.clear()
+            gc.collect()
+        return failure
+
+
+def _prepare_bundle(store: Store, job: Job, key: bytes) -> dict[str, bytes]:
+    if not job.bundle:
+        return {}
+    from ..bundle.open import prepare
+
+    return prepare(store, job.run, job.bundle, key)
+
+
+def _load(reference: str, captured: dict[str, bytes]) -> Function:
+    try:
+        function = functions.load(reference, captured)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise UsageError(
+            f"importing {reference} ended the interpreter ({error_name(error)})",
+            "Keep what a script does under `if __name__ == '__main__':`.",
+        ) from error
+    info = functions.describe(function)
+    return Function(function, info.takes_context, info.vectorized)
+
+
+def _run_program(program: Program, attempt: Attempt) -> tuple[Kind, list[Any], Any]:
+    """(kind of the parts, the parts, the partition before it was cut up)."""
+    attempt.stage = program.ops[0].stage if program.ops else ""
+    flow = read_input(attempt.partition.input, attempt)
+    for op in program.ops:
+        flow = apply(op, flow, attempt)
+    return parts_of(program.tail, flow, attempt)
+
+
+def _put(attempt: Attempt, suffix: str, kind: Kind, parts: list[Any]) -> BlockRef:
+    program, partition = attempt.services.program, attempt.partition
+    name = f"{program.segment}/{partition.index}.{partition.attempt}{suffix}"
+    return attempt.services.put(name, kind, parts, program.put, program.inline_limit)
+
+
+def _write_part(output: PartOutput, index: int, kind: Kind, value: Any) -> PartRef:
+    buffers = formats.encode_part(kind, value, output.options)
+    part = formats.write_part(output.uri, index, buffers, formats.suffix(output.options.format))
+    return PartRef(part.name, part.size, codec.rows(kind, value), part.digest)
+
+
+def _failure(
+    partition: Partition, error: BaseException, stage: str, redactor: Redactor, peak_memory: int = 0
+) -> Failure:
+    failure, how, retryable = classify(error)
+    cause = error.error if isinstance(error, StageFailed | InputFailed) else error
+    return Failure(
+        partition=partition.index,
+        attempt=partition.attempt,
+        failure=failure,
+        how=how,
+        stage=error.stage if isinstance(error, StageFailed) else stage,
+        error=error_name(cause),
+        message=redactor.text(message_of(cause)),
+        traceback=redactor.text(_where(error) + full_traceback(cause)),
+        retryable=retryable,
+        lost=error.lost if isinstance(error, InputFailed) else (),
+        peak_memory=peak_memory,
+    )
+
+
+def _where(error: BaseException) -> str:
+    if not isinstance(error, StageFailed) or error.position is None:
+        return ""
+    return f"At record {error.position} of the input of {error.stage}:\n"

@@ -1,0 +1,81 @@
+"""The end of a program: the partition as the parts of one block."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from treadle.primitives.frozen import sealed
+from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets
+from treadle.primitives.references import Kind
+
+from ..operations.attempt import Attempt
+from ..operations.flow import Flow, whole
+from ..operations.groups import fold, plain
+from ..operations.keys import firsts, keys_of, seconds
+from ..program import Cut, Scatter, Tail
+
+
+def parts_of(tail: Tail, flow: Flow, attempt: Attempt) -> tuple[Kind, list[Any], Any]:
+    """(kind of the parts, the parts, the whole partition before it was cut up)."""
+    value = whole(flow)
+    attempt.finish()
+    match tail:
+        case Scatter():
+            attempt.stage = tail.stage
+            given = sealed(value) if flow.kind == "objects" else value
+            kind, parts = scatter(tail, flow.kind, given, attempt)
+            return kind, parts, value
+        case Cut(max_items, max_bytes):
+            return flow.kind, cut(flow.kind, value, max_items, max_bytes), value
+        case _:
+            return flow.kind, [value], value
+
+
+def scatter(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind, list[Any]]:
+    """The records of each target partition, in their order; with `combine`, folded by key first."""
+    if tail.combine:
+        kind, value = "objects", _combined(tail, kind, value, attempt)
+    keys = keys_of(tail.by, tail.stage, kind, value, attempt)
+    targets = _targets(tail, keys, attempt)
+    if kind == "objects":
+        return kind, _distribute(value, targets, tail.partitions)
+    return kind, _distribute_rows(kind, value, targets, tail.partitions)
+
+
+def _combined(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> list[tuple[Any, Any]]:
+    """A fold per key is one per (target, key): the key decides the target."""
+    keys = plain(firsts(kind, value))
+    try:
+        return fold(keys, seconds(kind, value), attempt.function(tail.combine))
+    except BaseException as error:
+        raise attempt.fail(tail.stage, None, error) from error
+
+
+def _targets(tail: Scatter, keys: Any, attempt: Attempt) -> Any:
+    if tail.boundaries is None:
+        return hash_targets(keys, tail.partitions)
+    boundaries = check_boundaries(attempt.argument(tail.boundaries), tail.partitions)
+    return range_targets(keys, boundaries)
+
+
+def _distribute(records: list[Any], targets: Any, partitions: int) -> list[list[Any]]:
+    parts: list[list[Any]] = [[] for _ in range(partitions)]
+    appends = [part.append for part in parts]
+    for target, record in zip(targets, records, strict=True):
+        appends[target](record)
+    return parts
+
+
+def _distribute_rows(kind: Kind, value: Any, targets: Any, partitions: int) -> list[Any]:
+    """One stable sort by target and one gather; the parts are slices of the result."""
+    import numpy as np
+
+    targets = np.asarray(targets, dtype=np.int64)
+    order = np.argsort(targets.astype(np.uint16) if partitions <= 1 << 16 else targets, kind="stable")
+    gathered = value.take(order) if kind == "table" else value.take(order, axis=0)
+    bounds = np.searchsorted(targets[order], np.arange(partitions + 1)).tolist()
+    if kind == "table":
+        gathered = gathered.combine_chunks()
+        return [gathered.slice(start, stop - start) for start, stop in pairwise(bounds)]
+    return [gathered[start:stop] for start, stop in pairwise(bounds)]

@@ -1,0 +1,171 @@
+"""A warm worker process: `python -m treadle.executors.worker.main FD`, started by the local executor.
+
+It serves tasks from the socket FD until that ends. A report is in the kernel's hands before the next partition
+begins, so it outlives whatever that does to the process. Nothing here imports asyncio: a worker must be ready in
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+from treadle.primitives.errors import FailureClass
+
+from .. import limits
+from ..program import Failure, Report, Task
+from ..runtime.failures import Redactor, error_name, full_traceback, message_of
+from ..runtime.runtime import Runtime, prepare_process
+from .environment import Surroundings
+from .log import WorkerLog, publish
+from .messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Channel:
+    """The worker's end of the socket, blocking."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._fd = fd
+        self._frames = FrameBuffer()
+        self._encoder = FrameEncoder()
+
+    def receive(self) -> bytes | None:
+        """The next message; None when the driver has closed its end. One message is under way at a time."""
+        while data := os.read(self._fd, 1 << 18):
+            if bodies := self._frames.feed(data):
+                return bodies[0]
+        return None
+
+    def send(self, *messages: Any) -> None:
+        left = memoryview(self._encoder.encode(*messages))
+        while left:
+            left = left[os.write(self._fd, left) :]
+
+
+class Worker:
+    """Runs tasks one after the other and sends each report as it comes."""
+
+    def __init__(self, channel: Channel, log: WorkerLog, setup: Setup) -> None:
+        self._channel = channel
+        self._log = log
+        self._secrets: dict[str, str] = {}
+        self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret)
+        self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
+        self._redactor = Redactor({})
+        self._reported = self._expected = 0
+        self._last: tuple[Report, ...] = ()
+        """The task's last report waits for the end of the task, to spare the driver a wake-up."""
+
+    def _secret(self, name: str) -> str:
+        return self._secrets[name]
+
+    def serve(self) -> None:
+        """Until the driver closes the socket."""
+        decoder = msgspec.msgpack.Decoder(Run)
+        self._channel.send(Ready())
+        while (body := self._channel.receive()) is not None:
+            self._run(decoder.decode(body))
+            self._channel.send(*self._last, Done())
+
+    def _run(self, message: Run) -> None:
+        self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
+        self._reported, self._expected, self._last = 0, len(message.task.partitions), ()
+        self._limit(message.memory)
+        before = Surroundings()
+        try:
+            self._runtime.run(message.task, message.key, self._report)
+        except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
+            limits.limit_allocation(0)
+            self._send(self._defect(message.task, error))
+        finally:
+            limits.limit_allocation(0)
+            before.restore()
+
+    def _limit(self, memory: int) -> None:
+        """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""
+        limits.limit_allocation(memory and min(limits.allocated_bytes(), self._kept_at_most) + memory)
+
+    def _report(self, report: Report) -> None:
+        try:
+            self._send(report)
+        except MemoryError:
+            limits.limit_allocation(0)
+            self._send(report)
+        self._reported += 1
+
+    def _send(self, report: Report) -> None:
+        if log := self._log.cut():
+            report = msgspec.structs.replace(report, log=publish(log, self._redactor))
+        if self._reported + 1 < self._expected:
+            self._channel.send(report)
+        else:
+            self._last = (report,)
+
+    def _defect(self, task: Task, error: Exception) -> Failure:
+        """The failure of the partition under way when the runtime itself raised."""
+        partition = task.partitions[min(self._reported, len(task.partitions) - 1)]
+        memory = isinstance(error, MemoryError)
+        return Failure(
+            partition.index,
+            partition.attempt,
+            FailureClass.OUT_OF_MEMORY if memory else FailureClass.INTERNAL,
+            how="exception in the task runtime",
+            error=error_name(error),
+            message=self._redactor.text(message_of(error)),
+            traceback=self._redactor.text(full_traceback(error)),
+        )
+
+
+def _die_with(driver: int) -> None:
+    """Have the kernel kill this process when its driver dies, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != driver:  # it died before the line above
+        os._exit(1)
+
+
+def _volunteer_for_the_oom_killer() -> None:
+    """A host without memory must lose a worker, which is replaced, and not the driver."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+    except OSError:
+        return
+
+
+def _line_by_line(streams: tuple[Any, ...]) -> None:
+    """So that the last words of a process that is killed are in its log."""
+    for stream in streams:
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+def main(fd: int) -> None:
+    """Serve the socket `fd`; ends the whole process group when the driver is gone."""
+    channel, log = Channel(fd), WorkerLog()
+    body = channel.receive()
+    if body is None:
+        return
+    setup = msgspec.msgpack.decode(body, type=Setup)
+    _die_with(setup.driver)
+    _volunteer_for_the_oom_killer()
+    faulthandler.enable(log.fd)
+    faulthandler.register(signal.SIGUSR1, log.fd, all_threads=True)
+    _line_by_line((sys.stdout, sys.stderr))
+    sys.path[:0] = setup.path
+    prepare_process()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        Worker(channel, log, setup).serve()
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,88 @@
+"""What a driver and its worker process say to each other, and how it is framed on their socket.
+
+Down: one `Setup`, then a `Run` for each task. Up: `Ready`, then for each task its reports and `Done`. A frame is four
+bytes of length, big-endian, and a MessagePack body.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..program import Failure, Outcome, Task
+
+
+class Setup(Struct, frozen=True):
+    """The first message; holds for the life of the process."""
+
+    driver: int
+    """Process id: a worker whose parent is another has already lost its driver."""
+    host_root: str | None
+    cache_bytes: int
+    path: tuple[str, ...] = ()
+    """Entries put before the worker's own `sys.path`."""
+
+
+class Run(Struct, frozen=True):
+    task: Task
+    key: bytes
+    """The run's key."""
+    memory: int = 0
+    """Bytes the attempt may allocate; 0: no limit."""
+    secrets: dict[str, str] = {}
+    """Values of the program's secrets, resolved by the driver."""
+
+
+class Ready(Struct, frozen=True, tag="ready"):
+    """The worker is set up."""
+
+
+class Done(Struct, frozen=True, tag="done"):
+    """Every partition of the task has been reported."""
+
+
+Reply = Outcome | Failure | Ready | Done
+
+HEADER = 4
+
+
+class FrameBuffer:
+    """Cuts a byte stream into frame bodies."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies that are complete now, in order."""
+        buffer = self._bytes
+        buffer += data
+        bodies = []
+        start = 0
+        while len(buffer) - start >= HEADER:
+            end = start + HEADER + int.from_bytes(buffer[start : start + HEADER], "big")
+            if end > len(buffer):
+                break
+            bodies.append(bytes(buffer[start + HEADER : end]))
+            start = end
+        del buffer[:start]
+        return bodies
+
+
+class FrameEncoder:
+    """Encodes messages into one reused buffer."""
+
+    def __init__(self) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._buffer = bytearray(65536)
+
+    def encode(self, *messages: Any) -> bytearray:
+        """Their frames; valid until the next call."""
+        buffer = self._buffer
+        start = 0
+        for message in messages:
+            self._encoder.encode_into(message, buffer, start + HEADER)
+            buffer[start : start + HEADER] = (len(buffer) - start - HEADER).to_bytes(HEADER, "big")
+            start = len(buffer)
+        return buffer

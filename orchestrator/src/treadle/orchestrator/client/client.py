@@ -1,0 +1,310 @@
+"""What people and programs do with runs: start, look, wait, resume, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from treadle.primitives import trust
+from treadle.primitives.errors import MissingError, TreadleError, UsageError
+from treadle.primitives.store import Store
+
+from ..environment.errors import Unreachable
+from ..runfiles import RunFiles, Submission
+from ..temporal import messages
+from ..temporal.activities import digest
+from ..temporal.messages import RunStart
+from .submission import Prepared, same_workflow
+from .views import NodeView, RunEnd, RunFailure, RunView, State, failure_of, listed, view_of
+
+_ALL = f"WorkflowType = '{messages.WORKFLOW}'"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_ANSWER = timedelta(seconds=10)
+_POLLS = 70.0
+"""Seconds: a driver's poll lasts up to a minute, so one that polled longer ago is gone."""
+
+
+class NoSuchRun(TreadleError):
+    """There is no run of that id."""
+
+
+class RunConflict(TreadleError):
+    """The id belongs to a run of another workflow, other inputs or other code."""
+
+
+class Runs:
+    """The runs of one environment."""
+
+    def __init__(self, client: Client, store: Store, key: bytes, queue: str) -> None:
+        self._client, self._store, self._key, self._queue = client, store, key, queue
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def files(self, run: str) -> RunFiles:
+        return RunFiles(self._store, run, trust.run_key(self._key, run))
+
+    # -- starting
+
+    async def submit(
+        self,
+        prepared: Prepared,
+        *,
+        if_exists: Literal["fail", "use", "terminate"] = "fail",
+        start_delay: timedelta | None = None,
+    ) -> bool:
+        """Start the run; False when `use` found it there. Raises RunConflict, Unreachable."""
+        run = prepared.submission.run
+        if not await self._claim_id(prepared, if_exists):
+            return False
+        start = RunStart(run, digest(prepared.submission))
+        conflict = WorkflowIDConflictPolicy.FAIL
+        if if_exists == "terminate":
+            conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING
+        try:
+            await self._start(start, prepared.submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE, conflict, start_delay)
+        except WorkflowAlreadyStartedError as error:
+            if if_exists == "use":
+                return False
+            raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.") from error
+        return True
+
+    async def _claim_id(self, prepared: Prepared, if_exists: str) -> bool:
+        """Write what the run is made of. False: it is there, running or over, and shall be used."""
+        run = prepared.submission.run
+        files = self.files(run)
+        known = await asyncio.to_thread(files.find, Submission, "spec")
+        if known is not None and await self._exists(run):
+            difference = same_workflow(known, prepared.submission)
+            if difference and if_exists != "terminate":
+                raise RunConflict(
+                    f"run {run} exists, and {difference} differ{'' if ' and ' in difference else 's'}",
+                    "Choose another --id; or resume the run as it was submitted.",
+                )
+            if if_exists == "fail":
+                raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.")
+            if if_exists == "use":
+                return False
+        if known is not None:
+            await self._wipe(files)
+        await asyncio.to_thread(_write, files, prepared)
+        return True
+
+    async def _wipe(self, files: RunFiles) -> None:
+        await asyncio.to_thread(self._store.delete_prefix, f"{files.prefix}/")
+
+    async def _exists(self, run: str) -> bool:
+        try:
+            await self._describe(run)
+        except NoSuchRun:
+            return False
+        return True
+
+    async def _start(
+        self,
+        start: RunStart,
+        submission: Submission,
+        reuse: WorkflowIDReusePolicy,
+        conflict: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.FAIL,
+        delay: timedelta | None = None,
+    ) -> None:
+        about = {"workflow": submission.spec["name"], "resumption": start.resumption}
+        with _translated():
+            await self._client.start_workflow(
+                messages.WORKFLOW,
+                start,
+                id=start.run,
+                task_queue=self._queue,
+                id_reuse_policy=reuse,
+                id_conflict_policy=conflict,
+                start_delay=delay,
+                memo=about,
+                static_summary=submission.spec["name"],
+            )
+
+    async def resume(self, run: str, *, assume: str = "") -> bool:
+        """Go on with a run that failed, was cancelled or timed out: same id, next resumption.
+
+        False when it needs none: it is open (and only needs a driver), or it has succeeded.
+        """
+        view = await self.view(run)
+        if view.state in ("running", "paused", "succeeded"):
+            return False
+        submission = await self.submission(run)
+        start = RunStart(run, digest(submission), view.resumption + 1, assume)
+        await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+        return True
+
+    # -- looking
+
+    async def submission(self, run: str) -> Submission:
+        """Raises NoSuchRun; CorruptError for one that this deployment did not write."""
+        try:
+            return await asyncio.to_thread(self.files(run).load, Submission, "spec")
+        except MissingError as error:
+            raise NoSuchRun(f"there is no run {run} in this store", "See: treadle list") from error
+
+    async def view(self, run: str) -> RunView:
+        description = await self._describe(run)
+        return await view_of(description, await self._paused(run, description))
+
+    async def list_runs(
+        self, limit: int = 50, *, states: tuple[State, ...] = (), since: datetime | None = None
+    ) -> AsyncIterator[RunView]:
+        """Newest first, each run once, as its last resumption left it."""
+        query = f"{_ALL} AND StartTime >= '{since.isoformat()}'" if since else _ALL
+        seen: set[str] = set()
+        async for view in self._executions(query):
+            if view.run in seen or len(seen) > 100_000:
+                continue
+            seen.add(view.run)
+            if not states or view.state in states:
+                yield view
+                limit -= 1
+            if not limit:
+                return
+
+    async def find(self, text: str) -> str:
+        """The run that a person means: its id, a unique beginning of it, `@last`, or what Temporal's UI shows.
+
+        Raises NoSuchRun, and UsageError when several runs begin so.
+        """
+        if text == "@last":
+            async for view in self.list_runs(1):
+                return view.run
+            raise NoSuchRun("there is no run yet", "Start one: treadle run FILE")
+        if match := _UI.match(text):
+            text = match[1]
+        if await self._exists(text):
+            return text
+        query = f"RunId = '{text}'" if _UUID.fullmatch(text) else f"{_ALL} AND WorkflowId STARTS_WITH '{text}'"
+        found = {view.run async for view in self._executions(query)} if RUN_ID.fullmatch(text) else set()
+        if not found:
+            raise NoSuchRun(f"there is no run {text}", "See: treadle list")
+        if len(found) > 1:
+            shown = ", ".join(sorted(found)[:5]) + (", ..." if len(found) > 5 else "")
+            raise UsageError(f"{len(found)} runs begin with {text}: {shown}", "Give more of the id.")
+        return found.pop()
+
+    async def _executions(self, query: str) -> AsyncIterator[RunView]:
+        with _translated():
+            async for execution in self._client.list_workflows(query):
+                yield await listed(execution)
+
+    async def drivers(self) -> int:
+        """Processes that asked for work of this queue within the last minute."""
+        request = DescribeTaskQueueRequest(
+            namespace=self._client.namespace,
+            task_queue=TaskQueue(name=self._queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        with _translated():
+            answer = await self._client.workflow_service.describe_task_queue(request, timeout=_ANSWER)
+        now = time.time()
+        return sum(now - poller.last_access_time.seconds < _POLLS for poller in answer.pollers)
+
+    async def end(self, run: str) -> RunEnd:
+        """How the run ended; waits for it."""
+        handle = self._client.get_workflow_handle(run)
+        try:
+            with _translated(run):
+                result = await handle.result()
+        except WorkflowFailureError as error:
+            view = await self.view(run)
+            return RunEnd(view.state, failure=failure_of(error))
+        return RunEnd("succeeded", result["outputs"], tuple(result["skipped"]))
+
+    # -- steering
+
+    async def cancel(self, run: str, reason: str = "") -> None:
+        """Ask the run to stop; a driver must carry it out."""
+        with _translated(run):
+            await self._client.get_workflow_handle(run).cancel(reason=reason)
+
+    async def terminate(self, run: str, reason: str = "") -> None:
+        """End the run at once, without asking it."""
+        with _translated(run):
+            await self._client.get_workflow_handle(run).terminate(reason=reason or "treadle terminate")
+
+    async def update(self, run: str, name: str, *arguments: Any) -> None:
+        """Pause, unpause or limit. Raises UsageError when the run refuses, Unreachable when no driver answers."""
+        handle = self._client.get_workflow_handle(run)
+        try:
+            with _translated(run):
+                await handle.execute_update(name, args=list(arguments), rpc_timeout=_ANSWER)
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            text = cause.message if isinstance(cause, ApplicationError) else str(cause)
+            raise UsageError(f"run {run}: {text}", "See: treadle show " + run) from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            text = f"no driver answers for run {run}"
+            raise Unreachable(text, "Start one: treadle worker. See: treadle doctor") from error
+
+    # -- parts
+
+    async def _describe(self, run: str) -> WorkflowExecutionDescription:
+        with _translated(run):
+            return await self._client.get_workflow_handle(run).describe()
+
+    async def _paused(self, run: str, description: WorkflowExecutionDescription) -> bool:
+        pending = description.raw_description.pending_activities
+        stopping = any(one.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED for one in pending)
+        if description.status != WorkflowExecutionStatus.RUNNING or (pending and not stopping):
+            return False
+        handle = self._client.get_workflow_handle(run)
+        try:
+            return bool(await handle.query("paused", rpc_timeout=timedelta(seconds=1)))
+        except (RPCError, Exception):  # noqa: BLE001  # no driver to ask: then it only counts as running
+            return False
+
+
+def _write(files: RunFiles, prepared: Prepared) -> None:
+    if prepared.bundle:
+        files.create_bytes("bundle", prepared.bundle)
+    files.create("spec", prepared.submission)
+
+
+class _translated:
+    """The border to Temporal's RPC errors."""
+
+    def __init__(self, run: str = "") -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, RPCError):
+            return
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise NoSuchRun(f"there is no run {self._run}", "See: treadle list") from error
+        if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            text = f"Temporal does not answer: {error.message}"
+            raise Unreachable(text, "The run, if any, goes on; try again. See: treadle doctor") from error
+        text = f"Temporal refuses: {error.status.name.lower().replace('_', ' ')}: {error.message}"
+        raise Unreachable(text, "See: treadle doctor") from error
+
+
+__all__ = ["NoSuchRun", "NodeView", "RunConflict", "RunEnd", "RunFailure", "RunView", "Runs", "State"]

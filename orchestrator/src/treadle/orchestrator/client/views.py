@@ -1,0 +1,137 @@
+"""Runs as Temporal shows them: what `describe()`, listings and ends say, as plain values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from temporalio.client import (
+    WorkflowExecution,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.exceptions import ApplicationError
+
+from ..dispatcher.segment import Progress
+
+State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
+STATES: dict[WorkflowExecutionStatus, State] = {
+    WorkflowExecutionStatus.RUNNING: "running",
+    WorkflowExecutionStatus.COMPLETED: "succeeded",
+    WorkflowExecutionStatus.FAILED: "failed",
+    WorkflowExecutionStatus.CANCELED: "cancelled",
+    WorkflowExecutionStatus.TERMINATED: "terminated",
+    WorkflowExecutionStatus.CONTINUED_AS_NEW: "running",
+    WorkflowExecutionStatus.TIMED_OUT: "timed out",
+}
+
+
+OPEN_STATES: tuple[State, ...] = ("running", "paused")
+
+
+class NodeView(Struct, frozen=True):
+    """A node under way, from its activity's heartbeat."""
+
+    node: str
+    """Empty until the first heartbeat."""
+    attempt: int
+    """Of the activity; above 1 when a driver was lost."""
+    progress: tuple[Progress, ...]
+    iteration: str
+    last_failure: str
+
+
+class RunView(Struct, frozen=True):
+    """A run as `describe()` shows it: no driver is needed."""
+
+    run: str
+    workflow: str
+    state: State
+    started: datetime
+    closed: datetime | None
+    resumption: int
+    nodes: tuple[NodeView, ...]
+    history_events: int
+    due: datetime | None = None
+    """When a delayed run will start; None: it has."""
+
+    @property
+    def open(self) -> bool:
+        return self.state in OPEN_STATES
+
+
+class RunFailure(Struct, frozen=True):
+    """Why a run did not succeed."""
+
+    failure: str
+    message: str
+    node: str = ""
+    details: str = ""
+
+
+class RunEnd(Struct, frozen=True):
+    state: State
+    outputs: dict[str, Any] = {}
+    skipped: tuple[str, ...] = ()
+    failure: RunFailure | None = None
+
+
+async def view_of(description: WorkflowExecutionDescription, paused: bool) -> RunView:
+    memo = await description.memo()
+    state = STATES[description.status or WorkflowExecutionStatus.RUNNING]
+    return RunView(
+        description.id,
+        memo.get("workflow", ""),
+        "paused" if paused else state,
+        description.start_time,
+        description.close_time,
+        memo.get("resumption", 1),
+        tuple([await _node(description, pending) for pending in description.raw_description.pending_activities]),
+        description.history_length,
+        _due(description),
+    )
+
+
+async def listed(execution: WorkflowExecution) -> RunView:
+    """A run as a listing shows it, without what is under way."""
+    memo = await execution.memo()
+    return RunView(
+        execution.id,
+        memo.get("workflow", ""),
+        STATES[execution.status or WorkflowExecutionStatus.RUNNING],
+        execution.start_time,
+        execution.close_time,
+        memo.get("resumption", 1),
+        (),
+        execution.history_length,
+        _due(execution),
+    )
+
+
+def _due(execution: WorkflowExecution) -> datetime | None:
+    due = execution.execution_time
+    waits = execution.status == WorkflowExecutionStatus.RUNNING and due is not None and due > datetime.now(UTC)
+    return due if waits else None
+
+
+async def _node(description: WorkflowExecutionDescription, pending: Any) -> NodeView:
+    converter = description.data_converter
+    details = await converter.decode(pending.heartbeat_details.payloads) if pending.heartbeat_details.payloads else []
+    if not details:
+        return NodeView("", pending.attempt, (), "", pending.last_failure.message)
+    node, progress, iteration = details
+    reports = msgspec.convert(progress, tuple[Progress, ...])
+    return NodeView(node, pending.attempt, reports, iteration, pending.last_failure.message)
+
+
+def failure_of(error: WorkflowFailureError) -> RunFailure | None:
+    cause: BaseException | None = error.cause
+    if not isinstance(cause, ApplicationError):
+        return None
+    known = cause.details[0] if cause.details else {}
+    return RunFailure(
+        cause.type or "internal", cause.message, str(known.get("node", "")), str(known.get("details", ""))
+    )

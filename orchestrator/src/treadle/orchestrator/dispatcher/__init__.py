@@ -1,0 +1,1 @@
+"""From a planned segment to committed partitions: decisions, slots, ledger."""

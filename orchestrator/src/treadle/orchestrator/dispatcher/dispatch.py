@@ -1,0 +1,353 @@
+"""Which partition of a segment runs next, and what an ended attempt means. Pure: the clock is passed in.
+
+A partition is `pending`, `delayed` (until its back-off is over), `running`, `committed` or `failed` (finally). The
+decisions by failure class:
+
+    class            attempt spent  next
+    user error       yes            again after back-off; final at maximumAttempts or when not retryable
+    out of memory    yes            again with twice the memory, up to `memory.max`
+    timed out        yes            again after back-off
+    throttled        no             again after back-off, which grows
+    worker lost      no             again; the tenth loss of one partition is `poison`, final
+    data corrupt,    no             the segment stops and names the lost blocks: their producer runs again; without a
+    unreachable                     block to blame: corrupt, or for good, final; else again after back-off, ten times
+    internal         yes            final
+    any, and the stage is not idempotent: final; a cut-off attempt is `unknown outcome`
+
+A finally failed partition does not stop the others, so that all errors are seen; the segment stops early once the first
+ten final failures are one and the same error.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from treadle.executors.program import Failure, Outcome
+from treadle.primitives.errors import FailureClass
+
+from ..plan import Policy, Tolerance
+
+MAXIMUM_LOSSES = 10
+"""Worker losses of one partition before it counts as poison."""
+MAXIMUM_CRASHES = 30
+"""Driver deaths during one partition before it counts as poison; more than losses, since whatever runs then is hit."""
+SAME_ERRORS = 10
+"""Equal final failures at the start of a segment that stop it."""
+TASK_SECONDS = 0.2
+"""A task holds about so much work, once durations are known: small enough to balance, large enough to amortise."""
+TASK_PARTITIONS = 500
+"""Most partitions in one task."""
+
+_WITHOUT_ATTEMPT = {
+    FailureClass.THROTTLED,
+    FailureClass.WORKER_LOST,
+    FailureClass.CORRUPT,
+    FailureClass.UNREACHABLE,
+}
+
+_WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
+"""What the partition itself has no part in, until it happens too often."""
+
+
+class Attempt(Struct, frozen=True):
+    """A partition about to run."""
+
+    partition: int
+    number: int
+    final: bool
+    """No attempt would follow a failure of this one."""
+
+
+class Assignment(Struct, frozen=True):
+    """A task for a slot."""
+
+    attempts: tuple[Attempt, ...]
+    memory: int
+
+
+class Verdict(Struct, frozen=True):
+    """What a failure came to."""
+
+    failure: Failure
+    final: bool
+    spent: bool
+
+
+class Dispatch:
+    """The state of one segment under way.
+
+    `starts` counts attempts ever begun (numbering), `spent` those that count against the budget, `losses` those whose
+    worker was lost, `crashes` those that an earlier driver's death cut off.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        partitions: Iterable[int],
+        *,
+        slots: int,
+        starts: Mapping[int, int] | None = None,
+        spent: Mapping[int, int] | None = None,
+        losses: Mapping[int, int] | None = None,
+        crashes: Mapping[int, int] | None = None,
+        preferred: Mapping[int, str] | None = None,
+        tolerated: Mapping[str, Tolerance] | None = None,
+        quorum: int = 0,
+    ) -> None:
+        self._policy = policy
+        self._slots = max(1, slots)
+        self._starts = dict(starts or {})
+        self._spent = dict(spent or {})
+        self._preferred = dict(preferred or {})
+        self._tolerated = dict(tolerated or {})
+        self._pending: deque[int] = deque()
+        self._for_slot: dict[str, deque[int]] = {}
+        self._delayed: list[tuple[float, int]] = []
+        self._running: dict[str, deque[int]] = {}
+        self._losses = dict(losses or {})
+        self._memory: dict[int, int] = {}
+        self._seconds = 0.0
+        self._committed = 0
+        self._quorum = quorum
+        self._entered: dict[str, int] = {}
+        self._failed_items: dict[str, int] = {}
+        self.failed: dict[int, Failure] = {}
+        self.lost: set[str] = set()
+        self.limit = policy.max_concurrency
+        self._stopping = False
+        for partition in partitions:
+            if (crashes or {}).get(partition, 0) >= MAXIMUM_CRASHES:
+                self._fail(_crashed(partition, self._starts.get(partition, 1)))
+            else:
+                self._queue(partition)
+
+    # -- what is seen from outside
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs."""
+        return not self._running
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def stopped(self) -> bool:
+        """No further partition will be handed out, though some may run."""
+        return self._stopping or self._enough()
+
+    @property
+    def over(self) -> bool:
+        """Nothing runs and nothing will; or a quorum is met, and what still runs is not wanted any more."""
+        return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
+
+    def wakes_at(self) -> float | None:
+        """When the next delayed partition is due."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def problem(self) -> tuple[FailureClass, str] | None:
+        """Why the segment fails, once it is over; None: it may close."""
+        for stage, tolerance in self._tolerated.items():
+            failed, entered = self._failed_items.get(stage, 0), self._entered.get(stage, 0)
+            if 0 <= tolerance.count < failed:
+                text = f"{stage}: {failed} failed records are more than toleratedFailures: {tolerance.count}"
+                return FailureClass.USER_ERROR, text
+            if tolerance.percent >= 0 and failed * 100 > tolerance.percent * entered:
+                share = f"{tolerance.percent:g}%"
+                text = f"{stage}: {failed} of {entered} records failed, more than toleratedFailures: {share}"
+                return FailureClass.USER_ERROR, text
+        if self.failed and not self._enough():
+            first = self.failed[min(self.failed)]
+            count = f"{len(self.failed)} partition{'s' * (len(self.failed) != 1)} failed"
+            return first.failure, f"{count}; the first: {first.message}"
+        return None
+
+    # -- decisions
+
+    def next_task(self, slot: str, now: float) -> Assignment | None:
+        """Partitions for a free slot, or None."""
+        if self.stopped or (self.limit and len(self._running) >= self.limit):
+            return None
+        self._release(now)
+        partition = self._take(slot)
+        if partition is None:
+            return None
+        memory = self._memory.get(partition, self._policy.memory_start)
+        chosen = [partition, *self._more(slot, memory)]
+        self._running[slot] = deque(chosen)
+        return Assignment(tuple(self._attempt(p) for p in chosen), memory)
+
+    def unknown(self, partition: int, attempt: int) -> None:
+        """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
+        how = "the driver died while it ran, and the stage is not idempotent"
+        text = "its outcome is unknown; check the effect, then: treadle resume --assume done|retry"
+        self._fail(Failure(partition, attempt, FailureClass.UNKNOWN_OUTCOME, how, message=text, retryable=False))
+
+    def done(self, slot: str, outcome: Outcome) -> bool:
+        """The slot delivered; False when the outcome is not wanted any more."""
+        running = self._running.get(slot)
+        if not running or outcome.partition not in running:
+            return False
+        running.remove(outcome.partition)
+        if self._enough():
+            return False
+        self._committed += 1
+        self._seconds += outcome.seconds
+        self._count_items(outcome)
+        return True
+
+    def committed_before(self, outcome: Outcome) -> None:
+        """A commit found in the ledger."""
+        self._committed += 1
+        self._count_items(outcome)
+
+    def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict:
+        """A partition failed; it is queued again or failed finally. Partition -1: the one under way."""
+        running = self._running.get(slot)
+        if failure.partition < 0 and running:
+            failure = msgspec.structs.replace(failure, partition=running[0])
+        partition = failure.partition
+        if running and partition in running:
+            running.remove(partition)
+        self.lost.update(failure.lost)
+        spent = failure.failure not in _WITHOUT_ATTEMPT
+        if spent:
+            self._spent[partition] = self._spent.get(partition, 0) + 1
+        verdict = self._judge(failure, spent)
+        if verdict.final:
+            self._fail(verdict.failure)
+        elif failure.lost:
+            self._pending.append(partition)
+        else:
+            heapq.heappush(self._delayed, (now + self._pause(partition, failure), partition))
+        return verdict
+
+    def ended(self, slot: str) -> list[int]:
+        """The task is over; partitions it never reported are queued again and returned."""
+        rest = list(self._running.pop(slot, ()))
+        for partition in reversed(rest):
+            self._pending.appendleft(partition)
+        return rest
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        self._stopping = True
+
+    # -- parts of decisions
+
+    def _judge(self, failure: Failure, spent: bool) -> Verdict:
+        partition, losses = failure.partition, 0
+        if not spent:
+            losses = self._losses[partition] = self._losses.get(partition, 0) + 1
+        if failure.lost:
+            return Verdict(failure, final=False, spent=False)
+        if not self._policy.idempotent and failure.failure is FailureClass.WORKER_LOST:
+            unknown = _as(failure, FailureClass.UNKNOWN_OUTCOME, "cut off, and the stage is not idempotent")
+            return Verdict(unknown, final=True, spent=True)
+        if losses >= MAXIMUM_LOSSES:
+            lost = failure.failure is FailureClass.WORKER_LOST
+            worse = _as(failure, FailureClass.POISON, f"{losses} losses; the last: {failure.how}") if lost else failure
+            return Verdict(worse, final=failure.failure is not FailureClass.THROTTLED, spent=spent)
+        if failure.failure is FailureClass.OUT_OF_MEMORY:
+            self._grow(partition)
+        hopeless = not failure.retryable or failure.failure in (FailureClass.INTERNAL, FailureClass.CORRUPT)
+        exhausted = spent and self._spent[partition] >= self._maximum_attempts
+        return Verdict(failure, (hopeless and failure.failure not in _WITHOUT_BLAME) or exhausted, spent)
+
+    @property
+    def _maximum_attempts(self) -> int:
+        return self._policy.maximum_attempts if self._policy.idempotent else 1
+
+    def _grow(self, partition: int) -> None:
+        now = self._memory.get(partition, self._policy.memory_start)
+        if now and self._policy.memory_max > now:
+            self._memory[partition] = min(2 * now, self._policy.memory_max)
+
+    def _fail(self, failure: Failure) -> None:
+        self.failed[failure.partition] = failure
+        errors = {(known.failure, known.error, known.message) for known in self.failed.values()}
+        if len(self.failed) >= SAME_ERRORS and len(errors) == 1:
+            self._stopping = True
+
+    def _pause(self, partition: int, failure: Failure) -> float:
+        if failure.failure is FailureClass.WORKER_LOST:
+            return 0.0
+        policy = self._policy
+        tries = max(1, self._spent.get(partition, 0) + self._losses.get(partition, 0))
+        factor = math.pow(policy.backoff_coefficient, min(tries - 1, 60))
+        return min(policy.initial_interval * factor, policy.maximum_interval)
+
+    def _attempt(self, partition: int) -> Attempt:
+        number = self._starts[partition] = self._starts.get(partition, 0) + 1
+        final = self._spent.get(partition, 0) + 1 >= self._maximum_attempts
+        return Attempt(partition, number, final)
+
+    def _queue(self, partition: int) -> None:
+        slot = self._preferred.get(partition)
+        (self._pending if slot is None else self._for_slot.setdefault(slot, deque())).append(partition)
+
+    def _take(self, slot: str) -> int | None:
+        """The slot's own partitions first, then anybody's, then the longest queue of another slot."""
+        own = self._for_slot.get(slot)
+        if own:
+            return own.popleft()
+        if self._pending:
+            return self._pending.popleft()
+        others = max(self._for_slot.values(), key=len, default=None)
+        return others.pop() if others else None
+
+    def _more(self, slot: str, memory: int) -> Sequence[int]:
+        """Further partitions for the same task."""
+        if not self._policy.idempotent or memory != self._policy.memory_start:
+            return ()
+        chosen = []
+        for _ in range(self._task_size() - 1):
+            partition = self._take(slot)
+            if partition is None:
+                break
+            chosen.append(partition)
+        return chosen
+
+    def _task_size(self) -> int:
+        share = math.ceil((self._waiting() + 1) / (4 * self._slots))
+        if self._committed:
+            average = self._seconds / self._committed
+            share = min(share, max(1, int(TASK_SECONDS / max(average, 1e-6))))
+        else:
+            share = min(share, 16)
+        return max(1, min(share, TASK_PARTITIONS))
+
+    def _waiting(self) -> int:
+        return len(self._pending) + sum(map(len, self._for_slot.values()))
+
+    def _release(self, now: float) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            self._pending.append(heapq.heappop(self._delayed)[1])
+
+    def _enough(self) -> bool:
+        return bool(self._quorum) and self._committed >= self._quorum
+
+    def _count_items(self, outcome: Outcome) -> None:
+        for stage, count in outcome.counts.items():
+            self._entered[stage] = self._entered.get(stage, 0) + count.entered
+            failed = self._failed_items[stage] = self._failed_items.get(stage, 0) + count.failed
+            tolerance = self._tolerated.get(stage)
+            if tolerance is not None and 0 <= tolerance.count < failed:
+                self._stopping = True
+
+
+def _crashed(partition: int, attempt: int) -> Failure:
+    how = f"the driver died {MAXIMUM_CRASHES} times while it ran"
+    text = f"{how}; see that it does not exhaust the machine, then: treadle resume"
+    return Failure(partition, attempt, FailureClass.POISON, how, message=text, retryable=False)
+
+
+def _as(failure: Failure, kind: FailureClass, how: str) -> Failure:
+    return msgspec.structs.replace(failure, failure=kind, how=how)

@@ -1,0 +1,181 @@
+"""A segment from its ledger to its manifest: what one activity does. Loops use the same steps on a shared ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from treadle.executors.program import Outcome
+from treadle.primitives.errors import DataError, FailureClass, StoreError, UsageError
+
+from ..plan import Graph, Loop, Segment
+from ..runfiles import Manifest
+from ..scheduler import Problem, Summary, segment_of
+from . import outputs
+from .history import SegmentHistory, replay
+from .ledger import Ledger, Lost
+from .run import Run
+from .scope import Scope
+from .segment import Progress, SegmentFailed, SegmentRun
+from .summary import metrics_problem
+from .writer import LedgerWriter
+
+
+class Orders(Struct, frozen=True):
+    """What the workflow tells an activity beside the node itself."""
+
+    bindings: dict[str, Any] = {}
+    repair: tuple[str, ...] = ()
+    limit: int = 0
+    resumption: int = 1
+    assume: Literal["", "done", "retry"] = ""
+
+
+class Desk:
+    """What an activity shows and is told while it runs."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, SegmentRun] = {}
+        self.iteration = ""
+
+    def progress(self) -> list[Progress]:
+        return [run.progress() for run in self._runs.values()]
+
+    async def drain(self) -> None:
+        """Start nothing more; what runs may end."""
+        for run in list(self._runs.values()):
+            await run.drain()
+
+    @contextlib.contextmanager
+    def showing(self, run: SegmentRun) -> Any:
+        self._runs[run.name] = run
+        try:
+            yield run
+        finally:
+            del self._runs[run.name]
+
+
+async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary:
+    """Close the segment, or find it closed. Raises SegmentFailed, BlocksLost, Fenced, StoreError."""
+    name = run.scope.segment(segment.id)
+    generation = await asyncio.to_thread(run.files.generation, name)
+    closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
+    lost = _lost_partitions(closed, orders.repair) if closed else ()
+    if closed and not lost:
+        run.know(closed)
+        return closed.summary
+    prefix = run.files.segment(name)
+    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
+    history = replay(ledger.records, name)
+    async with writing(ledger) as (writer, watch):
+        take_back(history, writer, name, lost)
+        assume(history, orders.assume, segment, run.plan.graph)
+        await claim(run, segment)
+        segment_run = prepare(run, segment, orders, writer, history)
+        watch(segment_run)
+        with desk.showing(segment_run):
+            manifest = await segment_run.run()
+            return await _close(run, segment, manifest, generation + 1)
+
+
+def prepare(
+    run: Run,
+    segment: Segment,
+    orders: Orders,
+    writer: LedgerWriter,
+    history: SegmentHistory,
+    scope: Scope | None = None,
+) -> SegmentRun:
+    """`scope` is where in the loops the segment runs, None outside of them.
+
+    Raises SegmentFailed when the segment's program cannot be made, such as a template over null.
+    """
+    where = scope or run.scope
+    try:
+        return SegmentRun(run, segment, where, orders.bindings, writer, history, orders.limit, durable=scope is None)
+    except UsageError as error:
+        raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
+
+
+@contextlib.asynccontextmanager
+async def writing(ledger: Ledger) -> AsyncIterator[tuple[LedgerWriter, Callable[[SegmentRun], None]]]:
+    """A writer whose failure stops every segment run that is watched."""
+    watched: list[SegmentRun] = []
+
+    def failed(error: BaseException) -> None:
+        for segment_run in watched:
+            segment_run.stop_with(error)
+
+    writer = LedgerWriter(ledger, failed)
+    try:
+        yield writer, watched.append
+    finally:
+        await writer.close()
+
+
+def take_back(history: SegmentHistory, writer: LedgerWriter, name: str, lost: Iterable[int]) -> None:
+    """Commits whose blocks are gone no longer count."""
+    record = Lost(name, tuple(lost))
+    if record.partitions:
+        history.apply(record, name)
+        writer.append(record)
+
+
+def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -> None:
+    """A person has looked at the attempts whose outcome nobody knew.
+
+    Raises SegmentFailed for `done` where the records of those attempts would be missed: nobody has them any more.
+    """
+    if what == "done" and history.cut_off and (segment.output is not None or _is_read(segment.id, graph)):
+        who = f"{segment.stages[-1]}: {len(history.cut_off)} attempts took effect, but what they returned is lost"
+        text = f"{who}, and the workflow goes on with it; use --assume retry, or start a new run"
+        raise SegmentFailed(Problem(FailureClass.UNKNOWN_OUTCOME, text, segment.id))
+    for partition in list(history.cut_off) if what else ():
+        history.cut_off.discard(partition)
+        if what == "done":
+            attempt = history.starts.get(partition, 1)
+            history.committed[partition] = Outcome(partition, attempt, "objects", 0)
+
+
+def _is_read(node: str, graph: Graph) -> bool:
+    inner = [one.body for one in graph.nodes if isinstance(one, Loop)]
+    return any(node in one.data for one in graph.nodes) or any(_is_read(node, body) for body in inner)
+
+
+async def claim(run: Run, segment: Segment) -> None:
+    """Make sure that no other run writes where this segment will."""
+    try:
+        await asyncio.to_thread(outputs.claim, segment, run.id)
+    except (UsageError, DataError) as error:
+        raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
+
+
+async def _close(run: Run, segment: Segment, manifest: Manifest, generation: int) -> Summary:
+    problem = metrics_problem(manifest.summary, segment.id)
+    if problem is not None:
+        raise SegmentFailed(problem)
+    try:
+        await asyncio.to_thread(outputs.publish, segment, manifest, run)
+    except (DataError, StoreError) as error:
+        raise SegmentFailed(Problem("unreachable", str(error), segment.id)) from error
+    counts = await asyncio.to_thread(run.files.create_manifest, manifest, generation)
+    run.know(counts)
+    return counts.summary
+
+
+def _lost_partitions(manifest: Manifest, blocks: Iterable[str]) -> tuple[int, ...]:
+    """Partitions whose committed block is among `blocks`; one already made again is not."""
+    wanted = {block for block in blocks if segment_of(block) == manifest.segment}
+    return tuple(
+        outcome.partition for outcome in manifest.outcomes if outcome.block is not None and outcome.block.name in wanted
+    )
+
+
+def lost_in(committed: Mapping[int, Outcome], blocks: Iterable[str]) -> tuple[int, ...]:
+    """The same for commits still in a ledger."""
+    wanted = set(blocks)
+    return tuple(p for p, outcome in committed.items() if outcome.block is not None and outcome.block.name in wanted)

@@ -1,0 +1,299 @@
+"""A loop inside one activity: the scheduler over its body, once for each iteration, on one shared ledger.
+
+Nested loops share the outermost loop's ledger. The chain's order makes waiting for the disk unnecessary between the
+segments of a body: what a record builds on stands before it. A block that is lost takes the loop back to the iteration
+that made it; everything that is still committed is found in the ledger and passes at once, so there is no second way
+through a loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from treadle.dsl.expressions import ExpressionError, evaluate, parse
+from treadle.dsl.templates import render
+from treadle.executors.program import Outcome
+from treadle.primitives.errors import FailureClass
+
+from ..plan import DataRef, Loop, Segment
+from ..runfiles import LoopResult, Manifest
+from ..scheduler import (
+    Complete,
+    Data,
+    Escalate,
+    Event,
+    Fail,
+    Instruction,
+    NodeDone,
+    NodeFailed,
+    NodeLost,
+    NodeStopped,
+    Problem,
+    Scheduler,
+    Stop,
+    Summary,
+)
+from ..scheduler import Run as RunNode
+from .execute import Desk, Orders, assume, lost_in, prepare, take_back, writing
+from .history import SegmentHistory
+from .ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
+from .run import Run
+from .scope import Scope
+from .segment import BlocksLost, SegmentFailed, SegmentRun
+from .summary import summarise
+from .tidy import Tidier
+from .writer import LedgerWriter
+
+
+async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
+    """Finish the loop, or find it finished. Raises what `run_segment` raises."""
+    name = run.scope.segment(loop.id)
+    known = await asyncio.to_thread(run.files.find, LoopResult, f"segments/{name}/result")
+    if known is not None and not orders.repair:
+        run.know_loop(name, known)
+        return known.summary
+    ledger = await asyncio.to_thread(Ledger, run.site.store, run.files.segment(name), run.files.key, orders.resumption)
+    async with writing(ledger) as (writer, watch):
+        runner = _LoopRunner(run, writer, watch, orders, desk)
+        result = await runner.finish(loop, orders.repair)
+        await writer.synced()
+    for data in result.data.values():
+        for segment in data.segments:
+            if segment.startswith(f"{name}-"):
+                await asyncio.to_thread(_publish, run, segment)
+    if known is None:
+        await asyncio.to_thread(run.files.create, f"segments/{name}/result", result)
+    run.know_loop(name, result)
+    return result.summary
+
+
+def _publish(run: Run, segment: str) -> None:
+    """Make a manifest of the loop readable for those outside; a newer one after a repair."""
+    manifest = run.manifest(segment)
+    newest = run.files.manifest(segment)
+    if newest is None or newest != manifest:
+        run.files.create_manifest(manifest, run.files.generation(segment) + 1)
+
+
+async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Event]]) -> None:
+    """Carry out a scheduler's instructions until its graph is over. Raises SegmentFailed or BlocksLost."""
+    running: dict[asyncio.Task[Event], str] = {}
+    todo: list[Instruction] = scheduler.start()
+    try:
+        while True:
+            for instruction in todo:
+                match instruction:
+                    case RunNode():
+                        running[asyncio.ensure_future(execute(instruction))] = instruction.node
+                    case Stop(node):
+                        for task in [task for task, name in running.items() if name == node]:
+                            task.cancel()
+                    case Complete():
+                        return
+                    case Fail(problem):
+                        raise SegmentFailed(problem)
+                    case Escalate(blocks):
+                        raise BlocksLost(set(blocks))
+            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            todo = [i for task in ended for i in scheduler.handle(_event(task, running.pop(task)))]
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _event(task: asyncio.Task[Event], node: str) -> Event:
+    return NodeStopped(node) if task.cancelled() else task.result()
+
+
+class _LoopRunner:
+    def __init__(
+        self,
+        run: Run,
+        writer: LedgerWriter,
+        watch: Callable[[SegmentRun], None],
+        orders: Orders,
+        desk: Desk,
+    ) -> None:
+        self._run, self._writer, self._watch, self._orders, self._desk = run, writer, watch, orders, desk
+        self._histories: dict[str, SegmentHistory] = {}
+        self._resumption = 0
+        self._tidier = Tidier(run)
+        self._iterated: dict[tuple[str, int], Iterated] = {}
+        self._read(writer.ledger.records)
+
+    def _read(self, records: list[Record]) -> None:
+        """Index the chain by segment; an epoch concerns every segment seen so far."""
+        for record in records:
+            if isinstance(record, Iterated):
+                self._iterated[record.loop, record.iteration] = record
+            elif isinstance(record, Epoch):
+                self._resumption = max(self._resumption, record.resumption)
+                for name, history in self._histories.items():
+                    history.apply(record, name)
+            else:
+                self._history(record.segment).apply(record, record.segment)
+                if isinstance(record, Lost):
+                    self._reopen(record.segment)
+        for name, history in self._histories.items():
+            if history.closed and history.expected is not None:
+                self._run.know(Manifest(name, history.expected, _outcomes(history), Summary()))
+
+    def _history(self, name: str) -> SegmentHistory:
+        return self._histories.setdefault(name, SegmentHistory(resumption=self._resumption))
+
+    # -- loops
+
+    async def finish(self, loop: Loop, repair: tuple[str, ...]) -> LoopResult:
+        self._take_back(repair)
+        return await self._loop(loop, self._run.scope, self._orders.bindings)
+
+    async def _loop(self, loop: Loop, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
+        """Every iteration, and again from where a lost block was made."""
+        name = scope.segment(loop.id)
+        env = {**self._run.env, **bindings, "state": dict(scope.scalars)}
+        while True:
+            try:
+                return await self._iterations(loop, name, scope, env)
+            except BlocksLost as lost:
+                if not all(block.startswith(f"{name}-") for block in lost.blocks):
+                    raise
+                self._take_back(lost.blocks)
+
+    async def _iterations(self, loop: Loop, name: str, scope: Scope, env: Mapping[str, Any]) -> LoopResult:
+        data = {key: scope.data(ref, self._run.loop) for key, ref in loop.state.items() if ref is not None}
+        scalars = {key: self._render(loop, value, env) for key, value in loop.scalars.items()}
+        for iteration in range(1, loop.max_iterations + 1):
+            record = self._iterated.get((name, iteration))
+            if record is None:
+                path = {**scope.iterations, loop.id: iteration}
+                states, values = {**scope.states, **data}, {**scope.scalars, **scalars}
+                inner = replace(scope, iterations=path, states=states, scalars=values)
+                record = await self._iteration(loop, name, inner, env)
+                self._iterated[name, iteration] = record
+                self._writer.append(record)
+                self._tidier.after(name, iteration, record, self._writer.mark)
+                await self._tidier.tidy(self._writer)
+            data, scalars = dict(record.data), dict(record.scalars)
+            if record.finished:
+                return _result(loop, iteration, scalars, data)
+        if loop.until and loop.on_exhausted == "fail":
+            text = f"{loop.id}: `until: {loop.until}` was not true after maxIterations: {loop.max_iterations}"
+            raise SegmentFailed(Problem(FailureClass.USER_ERROR, text, loop.id))
+        return _result(loop, loop.max_iterations, scalars, data)
+
+    async def _iteration(self, loop: Loop, name: str, scope: Scope, outer: Mapping[str, Any]) -> Iterated:
+        iteration = scope.iterations[loop.id]
+        self._desk.iteration = f"{name} {iteration}/{loop.max_iterations}"
+        env = {**outer, "state": dict(scope.scalars)}
+        scheduler = Scheduler(loop.body, env, prefix=f"{name}-{iteration}/")
+
+        async def execute(instruction: RunNode) -> Event:
+            return await self._execute(loop.body.node(instruction.node), instruction, scope)
+
+        await drive(scheduler, execute)
+        data = {key: scope.states[key] for key, ref in loop.state.items() if ref is not None}
+        scalars = {key: scope.scalars[key] for key in loop.scalars}
+        for key, ref in loop.next.items():
+            if ref is None:
+                scalars[key] = self._render(loop, loop.next_scalars[key], scheduler.env)
+            else:
+                data[key] = self._state(loop, ref, scope, scheduler)
+        env = {**scheduler.env, "state": {**scope.scalars, **scalars}}
+        finished = self._until(loop, env) if loop.until else False
+        return Iterated(name, iteration, scalars, data, finished)
+
+    def _state(self, loop: Loop, ref: DataRef, scope: Scope, scheduler: Scheduler) -> Data:
+        nodes = set(getattr(ref, "nodes", ()))
+        if nodes & set(scheduler.skipped):
+            text = f"{loop.id}: `next` takes data from {min(nodes)}, which was skipped in this iteration"
+            raise SegmentFailed(Problem(FailureClass.USER_ERROR, text, loop.id))
+        return scope.data(ref, self._run.loop)
+
+    def _until(self, loop: Loop, env: Mapping[str, Any]) -> bool:
+        try:
+            verdict = evaluate(parse(loop.until), env)
+        except ExpressionError as error:
+            raise _user_error(loop, f"`until: {loop.until}`: {error}") from error
+        if not isinstance(verdict, bool):
+            raise _user_error(loop, f"`until: {loop.until}` gives {verdict!r}, not true or false")
+        return verdict
+
+    def _render(self, loop: Loop, value: Any, env: Mapping[str, Any]) -> Any:
+        try:
+            return render(value, env)
+        except ExpressionError as error:
+            raise _user_error(loop, f"state {value!r}: {error}") from error
+
+    # -- nodes of a body
+
+    async def _execute(self, node: Any, instruction: RunNode, scope: Scope) -> Event:
+        try:
+            if isinstance(node, Loop):
+                self._take_back(instruction.repair)
+                result = await self._loop(node, scope, instruction.bindings)
+                self._run.know_loop(scope.segment(node.id), result)
+                return NodeDone(node.id, result.summary)
+            return NodeDone(node.id, await self._segment(node, instruction, scope))
+        except SegmentFailed as failed:
+            return NodeFailed(node.id, failed.problem)
+        except BlocksLost as lost:
+            return NodeLost(node.id, lost.blocks)
+
+    async def _segment(self, segment: Segment, instruction: RunNode, scope: Scope) -> Summary:
+        self._take_back(instruction.repair)
+        name = scope.segment(segment.id)
+        history = self._history(name)
+        assume(history, self._orders.assume, segment, self._run.plan.graph)
+        if history.closed and history.expected is not None:
+            outcomes = _outcomes(history)
+            summary = summarise(segment, outcomes, history.expected)
+            self._run.know(Manifest(name, history.expected, outcomes, summary))
+            return summary
+        orders = Orders(instruction.bindings, limit=instruction.limit)
+        segment_run = prepare(self._run, segment, orders, self._writer, history, scope)
+        self._watch(segment_run)
+        with self._desk.showing(segment_run):
+            manifest = await segment_run.run()
+        self._writer.append(Closed(name))
+        self._remember(manifest)
+        return manifest.summary
+
+    def _remember(self, manifest: Manifest) -> None:
+        history = SegmentHistory(expected=manifest.expected, closed=True, resumption=self._resumption)
+        history.committed = {outcome.partition: outcome for outcome in manifest.outcomes}
+        self._histories[manifest.segment] = history
+        self._run.know(manifest)
+
+    def _take_back(self, blocks: tuple[str, ...]) -> None:
+        """Commits whose blocks are gone no longer count; iterations from there on are gone through again."""
+        for name, history in self._histories.items() if blocks else ():
+            lost = lost_in(history.committed, blocks)
+            take_back(history, self._writer, name, lost)
+            if lost:
+                self._run.forget(name)
+                self._reopen(name)
+
+    def _reopen(self, segment: str) -> None:
+        """`a-3/b-2/x`: iterations of `a` from 3 on and of `a-3/b` from 2 on."""
+        path = segment.split("/")
+        for depth in range(len(path) - 1):
+            loop, _, iteration = "/".join(path[: depth + 1]).rpartition("-")
+            for key in [key for key in self._iterated if key[0] == loop and key[1] >= int(iteration)]:
+                del self._iterated[key]
+
+
+def _outcomes(history: SegmentHistory) -> tuple[Outcome, ...]:
+    return tuple(history.committed[partition] for partition in sorted(history.committed))
+
+
+def _result(loop: Loop, iterations: int, scalars: dict[str, Any], data: dict[str, Data]) -> LoopResult:
+    summary = Summary(metrics={loop.id: {"iterations": iterations}}, state=scalars, data=data)
+    return LoopResult(scalars, data, summary)
+
+
+def _user_error(loop: Loop, text: str) -> SegmentFailed:
+    return SegmentFailed(Problem(FailureClass.USER_ERROR, f"{loop.id}: {text}", loop.id))

@@ -1,0 +1,120 @@
+"""What one driver process knows of a run: its sealed files, its plan, the manifests read so far, and the slots."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from treadle.executors.program import Job
+from treadle.primitives import trust
+from treadle.primitives.errors import InternalError
+from treadle.primitives.references import Slice
+from treadle.primitives.store import Store
+
+from ..plan import Plan
+from ..runfiles import LoopResult, Manifest, RunFiles, Submission
+from .pool import SlotPool
+from .scope import Scope, loop_chains
+
+AFFINITIES = 100_000
+"""Blocks whose last reader is remembered."""
+
+
+class Site:
+    """What a driver process shares between all runs: the store, the key, the slots."""
+
+    def __init__(
+        self, store: Store, key: bytes, host_root: Path | None, pools: dict[str, SlotPool], *, one_host: bool = True
+    ) -> None:
+        """`one_host`: no driver of another host takes part, so that all workers map each other's blocks."""
+        self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
+        self.one_host = one_host
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+
+    def files(self, run: str) -> RunFiles:
+        return RunFiles(self.store, run, trust.run_key(self.key, run))
+
+    def open(self, run: str) -> Run:
+        """The run, read from the store the first time. Blocking."""
+        if run not in self._runs:
+            files = self.files(run)
+            self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"))
+            while len(self._runs) > 100:
+                self._runs.popitem(last=False)
+        self._runs.move_to_end(run)
+        return self._runs[run]
+
+
+class Run:
+    """One run as this process sees it. Manifests found are kept: they only change by a repair, which says so."""
+
+    def __init__(self, site: Site, files: RunFiles, submission: Submission, plan: Plan) -> None:
+        self.site, self.files, self.submission, self.plan = site, files, submission, plan
+        self.id = files.run
+        self.env: dict[str, Any] = {"inputs": submission.inputs, "run": {"id": self.id, "startTime": plan.started}}
+        self.job = Job(
+            run=self.id,
+            workflow=submission.spec["name"],
+            started=plan.started,
+            seed=submission.spec.get("seed", 0),
+            store=site.store.url,
+            bundle=submission.bundle,
+        )
+        self.scope = Scope(loop_chains(plan.graph))
+        self._manifests: dict[str, Manifest] = {}
+        self._loops: dict[str, LoopResult] = {}
+        self._readers: OrderedDict[str, str] = OrderedDict()
+
+    # -- what segments made
+
+    def manifest(self, segment: str) -> Manifest:
+        """The committed set of a closed segment."""
+        if segment not in self._manifests:
+            found = self.files.manifest(segment)
+            if found is None:
+                raise InternalError(f"{self.id}: segment {segment} is read before it was closed")
+            self._manifests[segment] = found
+        return self._manifests[segment]
+
+    def know(self, manifest: Manifest) -> None:
+        """A manifest made here, or newer than the one known."""
+        self._manifests[manifest.segment] = manifest
+
+    def forget(self, segment: str) -> None:
+        """Iterations long past need no manifest in memory."""
+        self._manifests.pop(segment, None)
+
+    def knows(self, segment: str) -> bool:
+        return segment in self._manifests
+
+    def loop(self, loop: str) -> LoopResult:
+        if loop not in self._loops:
+            self._loops[loop] = self.files.load(LoopResult, f"segments/{loop}/result")
+        return self._loops[loop]
+
+    def know_loop(self, loop: str, result: LoopResult) -> None:
+        self._loops[loop] = result
+
+    def broadcast_finder(self, broadcasts: dict[str, str], scope: Scope) -> Callable[[str], Slice]:
+        """Template path -> block of the broadcast's value."""
+
+        def find(path: str) -> Slice:
+            block = self.manifest(scope.segment(broadcasts[path])).outcomes[0].block
+            if block is None:
+                raise InternalError(f"{path} left no block")
+            return block.slice(0)
+
+        return find
+
+    # -- which slot has decoded which block
+
+    def read_by(self, block: str, slot: str) -> None:
+        self._readers[block] = slot
+        self._readers.move_to_end(block)
+        if len(self._readers) > AFFINITIES:
+            self._readers.popitem(last=False)
+
+    def reader(self, block: str) -> str | None:
+        return self._readers.get(block)

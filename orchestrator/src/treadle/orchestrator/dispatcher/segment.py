@@ -1,0 +1,322 @@
+"""One segment under way: the dispatch core between slots, ledger and store. A thin asyncio shell."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.executors.program import BlockInput, Failure, Outcome, Partition, PartitionInput, Report, Task
+from treadle.primitives.errors import FailureClass, InternalError, TreadleError
+
+from ..plan import Segment
+from ..runfiles import Manifest
+from ..scheduler import Problem
+from .arguments import program_of
+from .attempts import AttemptLog
+from .dispatch import Assignment, Dispatch
+from .history import SegmentHistory
+from .ledger import Committed, Expected, Failed, Record, Started
+from .run import Run
+from .scope import Scope, feed_inputs
+from .summary import summarise
+from .writer import LedgerWriter
+
+
+class Progress(Struct, frozen=True):
+    """Counts for heartbeats and `watch`."""
+
+    segment: str
+    partitions: int
+    committed: int
+    failed: int
+    retried: int
+    running: int
+    size: int
+    """Bytes of blocks and parts so far."""
+
+
+class SegmentFailed(Exception):
+    """The segment cannot close; committed partitions stay committed."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class BlocksLost(Exception):
+    """Input blocks have no readable location; their producers must run again."""
+
+    def __init__(self, blocks: set[str]) -> None:
+        super().__init__(f"{len(blocks)} blocks lost")
+        self.blocks = tuple(sorted(blocks))
+
+
+class Stopped(Exception):
+    """The segment was drained as told; it can be taken up again."""
+
+
+class SegmentRun:
+    """Runs expected minus committed, until the committed set is whole. Use once."""
+
+    def __init__(
+        self,
+        run: Run,
+        segment: Segment,
+        scope: Scope,
+        bindings: Mapping[str, Any],
+        writer: LedgerWriter,
+        history: SegmentHistory,
+        limit: int = 0,
+        *,
+        durable: bool = True,
+    ) -> None:
+        self._run, self._segment, self._scope, self._writer, self._history = run, segment, scope, writer, history
+        self._durable = durable
+        self.name = scope.segment(segment.id)
+        self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
+        env = {**run.env, **bindings, "state": {**bindings.get("state", {}), **scope.scalars}}
+        find = run.broadcast_finder(segment.broadcasts, scope)
+        self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
+        self._pool = run.site.pools[segment.policy.executor]
+        self._log = AttemptLog(run.site.store, run.files.prefix, self.name, writer.ledger.epoch)
+        self._committed: dict[int, Outcome] = dict(history.committed)
+        self._core = self._dispatch(limit)
+        self._retried = 0
+        self._tasks = 0
+        self._done = asyncio.Event()
+        self._error: BaseException | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- set-up
+
+    def _sources(self) -> int:
+        return sum(len(row) for one in self._inputs if isinstance(one, BlockInput) for row in one.inputs)
+
+    def _dispatch(self, limit: int) -> Dispatch:
+        missing = [index for index in range(len(self._inputs)) if index not in self._committed]
+        unknown = self._history.cut_off if not self._segment.policy.idempotent else set()
+        core = Dispatch(
+            self._segment.policy,
+            [partition for partition in missing if partition not in unknown],
+            slots=len(self._pool.slots),
+            starts=self._history.starts,
+            spent=self._history.spent,
+            losses=self._history.losses,
+            crashes=self._history.crashes,
+            preferred=self._preferred(missing),
+            tolerated=self._segment.tolerated,
+            quorum=self._quorum(),
+        )
+        for outcome in self._committed.values():
+            core.committed_before(outcome)
+        for partition in sorted(unknown):
+            core.unknown(partition, self._history.starts.get(partition, 1))
+        if limit:
+            core.limit = limit
+        return core
+
+    def _quorum(self) -> int:
+        share = self._segment.quorum
+        return math.ceil(share / 100 * len(self._inputs)) if share < 100 else 0
+
+    def _preferred(self, partitions: list[int]) -> dict[int, str]:
+        """Partitions whose input a slot has decoded already."""
+        found = {}
+        for partition in partitions:
+            name = _first_block(self._inputs[partition])
+            slot = self._run.reader(name) if name else None
+            if slot is not None:
+                found[partition] = slot
+        return found
+
+    # -- the run
+
+    async def run(self) -> Manifest:
+        """The whole committed set. Raises SegmentFailed, BlocksLost, Fenced; Stopped after `drain`.
+
+        Cancelled: running attempts are killed.
+        """
+        if self._history.expected is None:
+            self._record(Expected(self.name, len(self._inputs), time.time()))
+        try:
+            if not self._core.over:
+                await self._drive()
+        finally:
+            await self._flush_log()
+        if self._error is not None:
+            raise self._error
+        if self._durable or self._core.problem():
+            await self._writer.synced()
+        if self._core.lost:
+            raise BlocksLost(self._core.lost)
+        problem = self._core.problem()
+        if problem is not None:
+            raise SegmentFailed(self._problem(*problem))
+        if len(self._committed) < (self._quorum() or len(self._inputs)):
+            raise Stopped
+        return self._manifest()
+
+    async def drain(self) -> None:
+        """Hand out nothing more; what runs may end and commit."""
+        self._core.stop()
+        self._settle()
+
+    def progress(self) -> Progress:
+        size = sum(outcome.block.size if outcome.block else 0 for outcome in self._committed.values())
+        return Progress(
+            self.name,
+            len(self._inputs),
+            len(self._committed),
+            len(self._core.failed),
+            self._retried,
+            self._core.running,
+            size,
+        )
+
+    def stop_with(self, error: BaseException) -> None:
+        """The ledger broke, or another dispatcher took over: claim nothing more."""
+        self._error = self._error or error
+        self._core.stop()
+        self._done.set()
+
+    async def _drive(self) -> None:
+        deadline = self._deadline()
+        self._pool.join(self)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._done.wait()
+        except TimeoutError:
+            text = f"{self._segment.stages[-1]}: deadline of {self._segment.policy.deadline:g} s is over"
+            self._error = SegmentFailed(Problem(FailureClass.TIMED_OUT, text, node=self._segment.id))
+        finally:
+            if self._timer:
+                self._timer.cancel()
+            await self._pool.leave(self)
+
+    def _deadline(self) -> float | None:
+        if not self._segment.policy.deadline:
+            return None
+        opened = self._history.opened or time.time()
+        return asyncio.get_running_loop().time() + opened + self._segment.policy.deadline - time.time()
+
+    # -- what the pool calls
+
+    def offer(self, slot: str) -> Task | None:
+        assignment = self._core.next_task(slot, time.monotonic())
+        if assignment is None:
+            self._set_timer()
+            return None
+        self._tasks += 1
+        attempts = {attempt.partition: attempt.number for attempt in assignment.attempts}
+        self._record(Started(self.name, attempts))
+        return self._task(assignment)
+
+    async def ready(self) -> None:
+        """Attempts are on record before they start where a dead driver must be able to count them."""
+        if self._writer.ledger.epoch > 1 or not self._segment.policy.idempotent:
+            await self._writer.synced()
+
+    def report(self, slot: str, report: Report) -> None:
+        if self._error is not None:
+            return
+        if isinstance(report, Outcome):
+            self._outcome(slot, report)
+        else:
+            self._failure(slot, report)
+        self._settle()
+
+    def ended(self, slot: str, error: BaseException | None) -> None:
+        rest = self._core.ended(slot)
+        if isinstance(error, TreadleError) and not isinstance(error, InternalError):
+            self.stop_with(SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), node=self._segment.id)))
+        elif error is not None and not isinstance(error, asyncio.CancelledError):
+            text = f"slot {slot} failed with {rest}: {type(error).__name__}: {error}"
+            self.stop_with(SegmentFailed(Problem(FailureClass.INTERNAL, text, node=self._segment.id)))
+        self._settle()
+
+    # -- parts
+
+    def _task(self, assignment: Assignment) -> Task:
+        partitions = tuple(
+            Partition(attempt.partition, self._inputs[attempt.partition], attempt.number, attempt.final)
+            for attempt in assignment.attempts
+        )
+        name = f"{self.name}#{self._writer.ledger.epoch}.{self._tasks}"
+        return Task(name, self._run.job, self._program, partitions, self._segment.policy.timeout, assignment.memory)
+
+    def _outcome(self, slot: str, outcome: Outcome) -> None:
+        self._log.add(outcome, slot)
+        if not self._core.done(slot, outcome):
+            return
+        for name in _blocks(self._inputs[outcome.partition]):
+            self._run.read_by(name, slot)
+        kept = msgspec.structs.replace(outcome, log=b"")
+        self._committed[outcome.partition] = kept
+        self._record(Committed(self.name, kept))
+
+    def _record(self, record: Record) -> None:
+        """In the ledger, and in the history: a loop takes a segment up again without reading its ledger anew."""
+        self._writer.append(record)
+        self._history.apply(record, self.name)
+
+    def _failure(self, slot: str, failure: Failure) -> None:
+        verdict = self._core.failed_attempt(slot, failure, time.monotonic())
+        self._retried += not verdict.final
+        self._log.add(verdict.failure, slot, verdict.final)
+        known = verdict.failure
+        self._record(
+            Failed(
+                self.name,
+                known.partition,
+                known.attempt,
+                str(known.failure),
+                known.message[:1000],
+                verdict.final,
+                verdict.spent,
+            )
+        )
+        if known.lost:
+            self._core.stop()
+
+    def _settle(self) -> None:
+        if self._core.over:
+            self._done.set()
+        else:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        due = self._core.wakes_at()
+        if due is not None:
+            if self._timer:
+                self._timer.cancel()
+            wait = max(0.0, due - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._pool.kick)
+
+    def _problem(self, failure: FailureClass, message: str) -> Problem:
+        where = f"attempts/{self.name}"
+        named = any(message.startswith(f"{stage}: ") for stage in self._segment.stages)
+        text = message if named else f"{self._segment.stages[-1]}: {message}"
+        return Problem(str(failure), text, self._segment.id, where)
+
+    async def _flush_log(self) -> None:
+        if self._log.dirty:
+            await asyncio.to_thread(self._log.flush)
+
+    def _manifest(self) -> Manifest:
+        outcomes = tuple(self._committed[partition] for partition in sorted(self._committed))
+        summary = summarise(self._segment, outcomes, len(self._inputs))
+        return Manifest(self.name, len(self._inputs), outcomes, summary)
+
+
+def _first_block(source: PartitionInput) -> str | None:
+    return next(iter(_blocks(source)), None)
+
+
+def _blocks(source: PartitionInput) -> list[str]:
+    return [one.name for row in source.inputs for one in row] if isinstance(source, BlockInput) else []

@@ -1,0 +1,59 @@
+"""What a closed segment tells the graph: metrics folded in partition order, and totals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.executors.program import Outcome
+from treadle.primitives.errors import FailureClass
+
+from ..plan import Segment
+from ..scheduler import Problem, Summary
+
+METRICS_LIMIT = 16 * 1024
+"""Bytes of a stage's metrics, as JSON: they enter the workflow's history."""
+
+_FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
+
+
+def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> Summary:
+    """Totals over the committed partitions, in their order."""
+    return Summary(
+        metrics={stage: _fold(declared, stage, outcomes) for stage, declared in segment.metrics.items() if declared},
+        partitions=expected,
+        rows=sum(outcome.rows for outcome in outcomes),
+        size=sum(_size(outcome) for outcome in outcomes),
+        failed_items=sum(count.failed for outcome in outcomes for count in outcome.counts.values()),
+    )
+
+
+def metrics_problem(summary: Summary, node: str) -> Problem | None:
+    """Metrics too large for the history."""
+    size = len(msgspec.json.encode(summary.metrics))
+    if size <= METRICS_LIMIT:
+        return None
+    text = f"{node}: its metrics are {size} bytes, more than {METRICS_LIMIT}; write an output instead of a metric"
+    return Problem(str(FailureClass.USER_ERROR), text, node)
+
+
+def _fold(declared: dict[str, str], stage: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, kind in declared.items():
+        values = [outcome.metrics[stage][name] for outcome in outcomes if name in outcome.metrics.get(stage, {})]
+        fold = _FOLDS.get(kind)
+        found[name] = None if not values else values[-1] if fold is None else _left(fold, values)
+    return found
+
+
+def _left(fold: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
+    total = values[0]
+    for value in values[1:]:
+        total = fold(total, value)
+    return total
+
+
+def _size(outcome: Outcome) -> int:
+    return (outcome.block.size if outcome.block else 0) + (outcome.part.size if outcome.part else 0)

@@ -1,0 +1,1 @@
+"""The home folder and the profile: where everything is."""

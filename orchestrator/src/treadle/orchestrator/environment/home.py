@@ -1,0 +1,127 @@
+"""The folder of one environment: key, store, state of the embedded server and driver, secrets, caches."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from treadle.primitives.errors import UsageError
+
+_SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+class Home:
+    """`$TREADLE_HOME`, or `~/.treadle`. Everything in it is private to the user: folders 0700, files 0600."""
+
+    path: Path
+    key: Path
+    """The deployment key (`treadle.primitives.trust.load_or_create_key`)."""
+    store: Path
+    """Ledgers, blocks, specs and bundles, unless a profile names another store."""
+    server: Path
+    """Database, log and state of the embedded Temporal server."""
+    driver: Path
+    """Log and state of the detached driver."""
+    secrets: Path
+    """One file for each secret."""
+    cache: Path
+    """What may be removed at any time."""
+    clients: Path
+    """Lock that every process using the embedded default shares; the driver ends when idle only without one."""
+    profiles: Path
+    """Named settings (`treadle.orchestrator.environment.profile`)."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> None:
+        """Open the home, making its folders. Raises UsageError when another user owns it or could write to it."""
+        chosen = path or environ.get("TREADLE_HOME") or "~/.treadle"
+        self.path = Path(chosen).expanduser().absolute()
+        self.key = self.path / "key"
+        self.store, self.server, self.driver, self.secrets, self.cache = (
+            self.path / name for name in ("store", "server", "driver", "secrets", "cache")
+        )
+        self.clients = self.path / "clients.lock"
+        self.profiles = self.path / "profiles.toml"
+        self._environ = environ
+        _private_folder(self.path)
+        for folder in (self.store, self.server, self.driver, self.secrets, self.cache):
+            _private_folder(folder)
+
+    @property
+    def host_root(self) -> Path:
+        """Where blocks in this host's shared memory live; the temporary folder on a host without `/dev/shm`."""
+        usable = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
+        base = _SHARED_MEMORY if usable else Path(tempfile.gettempdir())
+        name = hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:12]
+        return base / f"treadle-{os.geteuid()}" / name
+
+    def secret(self, name: str) -> str:
+        """The secret called `name`: the file `secrets/<name>`, else the variable `TREADLE_SECRET_<NAME>`.
+
+        One newline at the end of a file is not part of the secret. Raises UsageError when there is neither, and for a
+        file that others may read.
+        """
+        if not _SECRET_NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no name for a secret", "Use letters, digits, _, - and . only.")
+        variable = secret_variable(name)
+        file = self.secrets / name
+        if (text := _read_private(file)) is not None:
+            return text
+        if (value := self._environ.get(variable)) is not None:
+            return value
+        raise UsageError(
+            f"there is no secret {name!r}: neither the file {file} nor the variable {variable} exists",
+            f"Write it to the file (chmod 600), or set {variable} and run `treadle dev down`, so that a driver that "
+            "was started without the variable is replaced.",
+        )
+
+    def __repr__(self) -> str:
+        return f"Home({str(self.path)!r})"
+
+
+def secret_variable(name: str) -> str:
+    """The environment variable that may hold the secret `name`."""
+    return "TREADLE_SECRET_" + re.sub(r"[-.]", "_", name).upper()
+
+
+def _private_folder(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the folder {path} cannot be made: {error.strerror}", "Set TREADLE_HOME to another."
+        ) from error
+    status = path.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(
+            f"the folder {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})",
+            "Set TREADLE_HOME to a folder of your own.",
+        )
+    if status.st_mode & 0o022:
+        raise UsageError(
+            f"the folder {path} has mode {stat.S_IMODE(status.st_mode):04o}: others may write to it",
+            f"If nobody did: chmod 700 {path}. Otherwise set TREADLE_HOME to a new folder.",
+        )
+
+
+def _read_private(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_mode & 0o077:
+                raise UsageError(
+                    f"the secret file {path} has mode {stat.S_IMODE(status.st_mode):04o}: others may have read it",
+                    f"If nobody did: chmod 600 {path}. Otherwise change the secret first.",
+                )
+            return file.read().decode().removesuffix("\n")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"the secret file {path} cannot be read: {error}", "Make it a text file of your own."
+        ) from error

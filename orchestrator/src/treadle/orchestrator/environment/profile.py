@@ -1,0 +1,251 @@
+"""Which Temporal, which store and which executor settings a command uses.
+
+In this order: the table of `<home>/profiles.toml` named by `--profile` or `TREADLE_PROFILE`; else the settings of
+Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `temporal.toml`); else the embedded default.
+
+    [lab]
+    store = "s3://bucket/treadle"
+    queue = "treadle"
+    slots = 8
+    memory = "16GiB"
+    temporal = { address = "temporal.lab:7233", namespace = "jobs", api_key_secret = "temporal-lab" }
+
+A profile without `temporal` changes the other settings only. `temporal = { config_profile = "NAME" }` takes a profile
+of the SDK's own file. `TREADLE_STORE` replaces the store of any profile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from treadle.dsl.quantities import Size
+from treadle.primitives.errors import UsageError
+
+from .errors import Unreachable, unknown_namespace, unreachable
+from .home import Home
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.converter import DataConverter
+    from temporalio.envconfig import ClientConfigProfile, ClientConfigTLSDict, ClientConnectConfig
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds; the SDK itself would wait for a silent host far longer."""
+
+SDK_DEFAULT = "default"
+"""The SDK's name for the profile that it uses when none is named."""
+
+
+class Settings(BaseModel):
+    """A table of `profiles.toml`: an unknown key is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TlsSettings(Settings):
+    """The same keys as in the SDK's own `temporal.toml`."""
+
+    disabled: bool | None = None
+    server_name: str | None = None
+    server_ca_cert_path: Path | None = None
+    client_cert_path: Path | None = None
+    client_key_path: Path | None = None
+
+
+class TemporalSettings(Settings):
+    """A Temporal cluster: an address, or a profile of the SDK's own configuration."""
+
+    address: str | None = None
+    """`host:port`"""
+    namespace: str = "default"
+    api_key_secret: str | None = None
+    """Name of the secret that holds the API key."""
+    tls: TlsSettings | None = None
+    config_profile: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> TemporalSettings:
+        own = self.model_fields_set - {"config_profile"}
+        if self.config_profile is None and self.address is None:
+            raise ValueError("give address, or config_profile")
+        if self.config_profile is not None and own:
+            raise ValueError(f"config_profile cannot be combined with {', '.join(sorted(own))}")
+        return self
+
+
+class Profile(Settings):
+    """What the planner, the client and `treadle worker` need to know of the environment."""
+
+    name: str | None = None
+    temporal: TemporalSettings | None = None
+    """None: the embedded default."""
+    store: str | None = None
+    """URL of the store; None: the `store` folder of the home."""
+    queue: Annotated[str, Field(min_length=1)] = "treadle"
+    """Temporal task queue."""
+    slots: Annotated[int, Field(ge=1)] | None = None
+    """Tasks at a time in one local executor; None: the number of processors."""
+    memory: Size | None = None
+    """Bytes for all slots of one local executor; None: what the machine has."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether Temporal is the embedded server of the home."""
+        return self.temporal is None
+
+    def store_url(self, home: Home) -> str:
+        """Where ledgers and blocks are kept."""
+        return self.store or home.store.as_uri()
+
+
+def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str] = os.environ) -> Profile:
+    """The settings in force. Raises UsageError for an unknown profile and for a table that cannot be read."""
+    name = name or environ.get("TREADLE_PROFILE") or None
+    table = _table(home.profiles, name) if name else {}
+    if "temporal" not in table and _sdk_is_configured(environ):
+        table["temporal"] = {"config_profile": environ.get("TEMPORAL_PROFILE") or SDK_DEFAULT}
+    if store := environ.get("TREADLE_STORE"):
+        table["store"] = store
+    try:
+        return Profile(name=name, **table)
+    except (ValidationError, TypeError) as error:
+        raise UsageError(f"profile {name!r} of {home.profiles}: {_reasons(error)}", "Mend the table.") from None
+
+
+async def connect(
+    profile: Profile,
+    home: Home,
+    *,
+    data_converter: DataConverter | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Client:
+    """A client of the profile's Temporal, whose namespace is known to exist; starts the embedded server when needed.
+
+    Raises Unreachable. It is the only place where connection failures of the SDK are translated.
+    """
+    settings = await _connect_settings(profile, home, environ)
+    address = settings.setdefault("target_host", "localhost:7233")
+    try:
+        return await asyncio.wait_for(_checked_client(settings, data_converter), CONNECT_TIMEOUT)
+    except TimeoutError:
+        raise unreachable(address, "timed out") from None
+    except (RuntimeError, ValueError) as error:
+        raise unreachable(address, str(error)) from error
+
+
+async def _checked_client(settings: ClientConnectConfig, data_converter: DataConverter | None) -> Client:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.client import Client
+    from temporalio.converter import DataConverter
+    from temporalio.service import RPCError, RPCStatusCode
+
+    client = await Client.connect(**settings, data_converter=data_converter or DataConverter.default)
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        address = settings["target_host"]
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise unknown_namespace(address, client.namespace) from None
+        # A key that is bound to workflows only may not describe the namespace, and needs not.
+        if error.status != RPCStatusCode.PERMISSION_DENIED:
+            raise unreachable(address, f"{error.status.name.replace('_', '')}: {error.message}") from error
+    return client
+
+
+async def _connect_settings(profile: Profile, home: Home, environ: Mapping[str, str]) -> ClientConnectConfig:
+    if profile.temporal is None:
+        from ..embedded.server import NAMESPACE, ensure_server
+
+        server = await asyncio.to_thread(ensure_server, home)
+        return {"target_host": server.address, "namespace": NAMESPACE}
+    if profile.temporal.config_profile is not None:
+        return _sdk_profile(profile.temporal.config_profile, environ).to_client_connect_config()
+    return _own_settings(profile.temporal, home)
+
+
+def _own_settings(temporal: TemporalSettings, home: Home) -> ClientConnectConfig:
+    from temporalio.envconfig import ClientConfigProfile, ClientConfigTLS
+
+    tls = ClientConfigTLS.from_dict(_tls_dict(temporal.tls)) if temporal.tls else None
+    key = home.secret(temporal.api_key_secret) if temporal.api_key_secret else None
+    own = ClientConfigProfile(address=temporal.address, namespace=temporal.namespace, api_key=key, tls=tls)
+    try:
+        return own.to_client_connect_config()
+    except OSError as error:
+        raise UsageError(f"a TLS file of the profile cannot be read: {error}", "Mend its path.") from error
+
+
+def _tls_dict(tls: TlsSettings) -> ClientConfigTLSDict:
+    paths = {
+        "server_ca_cert": tls.server_ca_cert_path,
+        "client_cert": tls.client_cert_path,
+        "client_key": tls.client_key_path,
+    }
+    found: dict[str, Any] = {key: {"path": str(path.expanduser())} for key, path in paths.items() if path is not None}
+    if tls.server_name is not None:
+        found["server_name"] = tls.server_name
+    found["disabled"] = bool(tls.disabled)
+    return found  # type: ignore[return-value]
+
+
+def _sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
+    from temporalio.envconfig import ClientConfigProfile
+
+    try:
+        # Named explicitly, the default profile would have to be in a file; unnamed, variables are enough.
+        return ClientConfigProfile.load(None if name == SDK_DEFAULT else name, override_env_vars=dict(environ))
+    except RuntimeError as error:
+        raise UsageError(
+            f"Temporal's own configuration is refused: {error}", "Mend TEMPORAL_* or temporal.toml."
+        ) from error
+
+
+def _sdk_is_configured(environ: Mapping[str, str]) -> bool:
+    """Whether the SDK's own settings name anything; the SDK is imported only when there could be some."""
+    file = environ.get("TEMPORAL_CONFIG_FILE") or _default_config_file(environ)
+    if not any(key.startswith("TEMPORAL_") for key in environ) and not Path(file).exists():
+        return False
+    if environ.get("TEMPORAL_PROFILE"):
+        return True
+    return bool(_sdk_profile(SDK_DEFAULT, environ).to_client_connect_config())
+
+
+def _default_config_file(environ: Mapping[str, str]) -> Path:
+    if sys.platform == "darwin":
+        return Path("~/Library/Application Support/temporalio/temporal.toml").expanduser()
+    folder = environ.get("XDG_CONFIG_HOME")
+    return (Path(folder) if folder else Path.home() / ".config") / "temporalio" / "temporal.toml"
+
+
+def _table(file: Path, name: str) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no profile {name!r}: the file {file} does not exist", "Make it.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}", "Mend the file.") from None
+    found = tables.get(name)
+    if not isinstance(found, dict) or "name" in found:
+        known = ", ".join(sorted(tables)) or "none"
+        raise UsageError(f"there is no profile {name!r} in {file}", f"It has: {known}.")
+    return dict(found)
+
+
+def _reasons(error: ValidationError | TypeError) -> str:
+    if isinstance(error, TypeError):
+        return str(error)
+    return "; ".join(
+        ".".join(str(step) for step in entry["loc"]) + ": " + entry["msg"].removeprefix("Value error, ")
+        for entry in error.errors()
+    )
+
+
+__all__ = ["Profile", "TemporalSettings", "TlsSettings", "Unreachable", "connect", "load_profile"]

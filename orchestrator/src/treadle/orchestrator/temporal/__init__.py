@@ -1,0 +1,1 @@
+"""The interpreter workflow, its activities, and the driver that serves them."""

@@ -1,0 +1,210 @@
+"""The two activities: open a run, and run one node of it. The border between Temporal's errors and ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from treadle.dsl import expressions
+from treadle.dsl.model import Spec
+from treadle.dsl.templates import template_paths
+from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
+
+from ..dispatcher.execute import Desk, Orders, run_segment
+from ..dispatcher.ledger import Fenced
+from ..dispatcher.loop import run_loop
+from ..dispatcher.run import Run, Site
+from ..dispatcher.segment import BlocksLost, SegmentFailed
+from ..plan import Loop, Plan, Segment
+from ..planner import Site as PlanSite
+from ..planner import make_plan
+from ..runfiles import LoopResult, Manifest, Submission
+from ..scheduler import Problem, Summary
+from . import messages
+from .messages import NodeOrder, NodeReport, Opened, RunStart
+
+HEARTBEAT_SECONDS = 0.7
+_log = logging.getLogger(__name__)
+
+
+class Activities:
+    """Bound to what the driver process has: store, key, slots, client."""
+
+    def __init__(self, site: Site, client: Client) -> None:
+        self._site, self._client = site, client
+        self._active = 0
+        self._ended = time.monotonic()
+
+    def idle_seconds(self) -> float:
+        """Since the last activity ended; 0 while one runs."""
+        return 0.0 if self._active else time.monotonic() - self._ended
+
+    @contextlib.contextmanager
+    def _busy(self) -> Iterator[None]:
+        self._active += 1
+        try:
+            yield
+        finally:
+            self._active -= 1
+            self._ended = time.monotonic()
+
+    @activity.defn(name=messages.OPEN_RUN)
+    async def open_run(self, start: RunStart, started: str) -> Opened:
+        """Verify the submission, plan it the first time, and find what is done already."""
+        try:
+            with self._busy():
+                return await asyncio.to_thread(self._open, start, started)
+        except StoreError as error:
+            kind = str(FailureClass.UNREACHABLE)
+            raise ApplicationError(str(error), type=kind, non_retryable=not error.retryable) from error
+        except TreadleError as error:
+            raise ApplicationError(str(error), type=_kind(error), non_retryable=True) from error
+
+    @activity.defn(name=messages.RUN_NODE)
+    async def run_node(self, order: NodeOrder) -> NodeReport:
+        """Run a segment or a loop to its end; committed work is found in its ledger and never done again."""
+        desk = Desk()
+        with self._busy():
+            async with _heartbeats(order.node, desk):
+                return await self._report(order, desk)
+
+    # -- open
+
+    def _open(self, start: RunStart, started: str) -> Opened:
+        files = self._site.files(start.run)
+        submission = files.load(Submission, "spec")
+        if digest(submission) != start.digest:
+            raise CorruptError(f"run {start.run}: the submission in the store is not the one that was started")
+        plan = files.find(Plan, "plan")
+        if plan is None:
+            files.create("plan", self._plan(submission, start.run, started))
+        run = self._site.open(start.run)
+        done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
+        return Opened(messages.pack(messages.slim(run.plan.graph)), _needed_env(run), run.plan.outputs, done)
+
+    def _plan(self, submission: Submission, run: str, started: str) -> Plan:
+        spec = Spec.model_validate(submission.spec)
+        about = {"id": run, "startTime": started}
+        site = plan_site(self._site)
+        return make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
+
+    # -- nodes
+
+    async def _report(self, order: NodeOrder, desk: Desk) -> NodeReport:
+        work = asyncio.ensure_future(self._work(order, desk))
+        try:
+            return NodeReport(summary=messages.pack(await asyncio.shield(work)))
+        except SegmentFailed as failed:
+            return NodeReport(problem=messages.pack(failed.problem))
+        except BlocksLost as lost:
+            return NodeReport(lost=list(lost.blocks))
+        except asyncio.CancelledError:
+            return await self._stop(work, desk)
+        except CorruptError as error:
+            return NodeReport(problem=messages.pack(Problem(str(FailureClass.CORRUPT), str(error), order.node)))
+        except StoreError as error:
+            kind = str(FailureClass.UNREACHABLE)
+            if error.retryable:  # without its causes, whose tracebacks are more than the server keeps
+                raise ApplicationError(str(error), type=kind) from None
+            return NodeReport(problem=messages.pack(Problem(kind, str(error), order.node)))
+        except Fenced:
+            raise
+        except Exception as defect:  # noqa: BLE001  # a defect must end the run with a class, not retry for ever
+            _log.exception("node %s of run %s", order.node, order.run)
+            text = f"{type(defect).__name__}: {defect}; the driver's log has the traceback. Please report it."
+            return NodeReport(problem=messages.pack(Problem(str(FailureClass.INTERNAL), text, order.node)))
+
+    async def _work(self, order: NodeOrder, desk: Desk) -> Summary:
+        run = await asyncio.to_thread(self._site.open, order.run)
+        orders = messages.unpack(order.orders, Orders)
+        node = run.plan.graph.node(order.node)
+        if isinstance(node, Loop):
+            return await run_loop(run, node, orders, desk)
+        assert isinstance(node, Segment)
+        return await run_segment(run, node, orders, desk)
+
+    async def _stop(self, work: asyncio.Future[Summary], desk: Desk) -> NodeReport:
+        """Pause and new limits let attempts under way end; everything else kills them."""
+        if await self._stop_reason() == "drain":
+            await desk.drain()
+        else:
+            work.cancel()
+        try:
+            return NodeReport(summary=messages.pack(await work))
+        except (asyncio.CancelledError, Exception):  # noqa: BLE001  # stopped as told; what it was is in the ledger
+            return NodeReport(stopped=True)
+
+    async def _stop_reason(self) -> str:
+        info = activity.info()
+        handle = self._client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
+        try:
+            return str(await asyncio.wait_for(handle.query(messages.STOPPING, result_type=str), 2))
+        except Exception:  # noqa: BLE001  # nobody to ask: the safe answer is to stop at once
+            return "cancel"
+
+
+def plan_site(site: Site) -> PlanSite:
+    """What the planner may count on here."""
+    pool = site.pools["local"]
+    budget = shutil.disk_usage(site.host_root.parent).free // 2 if site.host_root else 0
+    shares = pool.executor.capabilities.shares_host and site.host_root is not None and site.one_host
+    return PlanSite(len(pool.slots), shares, budget, site.store.url)
+
+
+def digest(submission: Submission) -> str:
+    return hashlib.sha256(msgspec.msgpack.encode(submission, order="sorted")).hexdigest()
+
+
+def _closed(run: Run) -> dict[str, Summary]:
+    """Top nodes whose manifests exist: an earlier resumption finished them."""
+    found: dict[str, Summary] = {}
+    for node in run.plan.graph.nodes:
+        known: Manifest | LoopResult | None = None
+        if isinstance(node, Segment):
+            known = run.files.manifest(node.id)
+        elif isinstance(node, Loop):
+            known = run.files.find(LoopResult, f"segments/{node.id}/result")
+        if known is not None:
+            found[node.id] = known.summary
+    return found
+
+
+def _needed_env(run: Run) -> dict[str, Any]:
+    """`run`, and the inputs that conditions or outputs read; the others stay out of the history."""
+    conditions = [expressions.paths(expressions.parse(node.when)) for node in run.plan.graph.nodes if node.when]
+    read = {path[1] for path in template_paths(run.plan.outputs).union(*conditions) if path[0] == "inputs"}
+    return {"run": run.env["run"], "inputs": {k: v for k, v in run.submission.inputs.items() if k in read}}
+
+
+def _kind(error: TreadleError) -> str:
+    if isinstance(error, CorruptError):
+        return str(FailureClass.CORRUPT)
+    return str(FailureClass.UNREACHABLE if isinstance(error, MissingError) else FailureClass.USER_ERROR)
+
+
+@contextlib.asynccontextmanager
+async def _heartbeats(node: str, desk: Desk) -> AsyncIterator[None]:
+    """Counts for whoever watches, and the sign of life that keeps a second dispatcher away."""
+
+    async def beat() -> None:
+        while True:
+            activity.heartbeat(node, msgspec.to_builtins(desk.progress()), desk.iteration)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        task.cancel()

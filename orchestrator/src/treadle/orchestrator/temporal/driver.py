@@ -1,0 +1,124 @@
+"""The driver: a Temporal worker that interprets runs and dispatches their tasks."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from treadle.executors.local.executor import LocalExecutor
+from treadle.primitives import trust
+from treadle.primitives.host import HostFolder
+from treadle.primitives.store import Store
+
+from ..dispatcher.pool import SlotPool
+from ..dispatcher.run import Site
+from ..dispatcher.tidy import sweep
+from ..embedded.lease import DriverLease
+from ..environment.home import Home
+from ..environment.profile import Profile, connect, load_profile
+from .activities import Activities
+from .workflow import RunWorkflow
+
+STICKY_TIMEOUT = timedelta(seconds=1)
+"""How long the server waits for a dead driver to take its workflow tasks before another one may."""
+
+
+async def open_site(home: Home, profile: Profile, slots: int | None = None) -> Site:
+    """Store, key and warm local slots."""
+    key = trust.load_or_create_key(home.key)
+    store = await asyncio.to_thread(Store.open, profile.store_url(home))
+    count = slots or profile.slots
+    executor = LocalExecutor(
+        run_key=lambda run: trust.run_key(key, run),
+        slots=count,
+        memory=profile.memory // (count or os.cpu_count() or 1) if profile.memory else None,
+        host_root=str(home.host_root),
+        secrets=home.secret,
+    )
+    await executor.start()
+    return Site(store, key, home.host_root, {"local": SlotPool(executor)}, one_host=profile.embedded)
+
+
+class Driver:
+    """Serves one task queue until told to stop."""
+
+    def __init__(self, client: Client, site: Site, queue: str) -> None:
+        self.activities = Activities(site, client)
+        self._site, self._client = site, client
+        self._sweeping: asyncio.Task[None] | None = None
+        self._worker = Worker(
+            client,
+            task_queue=queue,
+            workflows=[RunWorkflow],
+            activities=[self.activities.open_run, self.activities.run_node],
+            workflow_runner=UnsandboxedWorkflowRunner(),
+            max_concurrent_activities=500,
+            max_cached_workflows=1000,
+            sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+            default_heartbeat_throttle_interval=timedelta(seconds=1),
+            max_heartbeat_throttle_interval=timedelta(seconds=1),
+            graceful_shutdown_timeout=timedelta(seconds=1),
+        )
+
+    def idle_seconds(self) -> float:
+        """Since the last activity ended; 0 while one runs."""
+        return self.activities.idle_seconds()
+
+    async def __aenter__(self) -> Self:
+        await self._worker.__aenter__()
+        if self._site.host_root is not None:
+            self._sweeping = asyncio.create_task(sweep(HostFolder(self._site.host_root), self._client))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Hand back the tasks, then end every worker process."""
+        if self._sweeping:
+            self._sweeping.cancel()
+        try:
+            await self._worker.__aexit__(None, None, None)
+        finally:
+            for pool in self._site.pools.values():
+                await pool.executor.stop()
+
+
+async def serve_embedded(home: Home) -> None:
+    """The one detached driver of a home; returns when idle or told to end, or at once when there is one already."""
+    lease = await asyncio.to_thread(DriverLease.take, home)
+    if lease is None:
+        return
+    with lease:
+        profile = load_profile(home)
+        client, site = await asyncio.gather(connect(profile, home), open_site(home, profile))
+        async with Driver(client, site, profile.queue) as driver:
+            lease.ready()
+            await lease.until_end(driver.idle_seconds)
+
+
+async def serve(home: Home, profile: Profile, queue: str | None = None, slots: int | None = None) -> None:
+    """A driver for `treadle worker`: serves until SIGTERM or SIGINT."""
+    client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, slots))
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    async with Driver(client, site, queue or profile.queue):
+        await ended.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="treadle-driver")
+    parser.add_argument("--embedded", action="store_true", required=True)
+    parser.add_argument("--home", type=Path, required=True)
+    home = Home(parser.parse_args().home)
+    asyncio.run(serve_embedded(home))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What crosses Temporal: small JSON documents, references only.
+
+Typed structs travel as their JSON text, so that one codec (msgspec) rules them all; Temporal sees plain dataclasses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from treadle.executors.program import Keep
+
+from ..dispatcher.execute import Orders
+from ..plan import Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..scheduler import Problem, Summary
+
+WORKFLOW = "treadle.run"
+QUEUE = "treadle"
+OPEN_RUN = "treadle.open"
+RUN_NODE = "treadle.node"
+PAUSE, UNPAUSE, LIMIT = "pause", "unpause", "setConcurrency"
+STOPPING = "stopping"
+
+T = TypeVar("T")
+
+
+@dataclass
+class RunStart:
+    """Input of the workflow."""
+
+    run: str
+    digest: str
+    """SHA-256 of the submission, which is in the store."""
+    resumption: int = 1
+    assume: str = ""
+    paused: bool = False
+    limits: dict[str, int] = field(default_factory=dict)
+    """Set by people while it ran; carried over when the history is cut."""
+
+
+@dataclass
+class Opened:
+    """What the workflow needs to schedule: the graph without its data plane."""
+
+    graph: str
+    env: dict[str, Any]
+    outputs: dict[str, Any]
+    done: dict[str, str]
+    """node -> Summary of a node found closed."""
+
+
+@dataclass
+class NodeOrder:
+    run: str
+    node: str
+    orders: str
+
+
+@dataclass
+class NodeReport:
+    """How a node's activity ended; exactly one is set."""
+
+    summary: str = ""
+    problem: str = ""
+    lost: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+
+def pack(value: Summary | Problem | Orders | Graph) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def unpack(text: str, kind: type[T]) -> T:
+    return msgspec.json.decode(text, type=kind)
+
+
+def slim(graph: Graph) -> Graph:
+    """The graph as the scheduler needs it: no feeds, no operations, no bodies."""
+    return Graph(tuple(_slim_node(node) for node in graph.nodes), graph.outputs)
+
+
+def _slim_node(node: Node) -> Node:
+    if isinstance(node, Segment):
+        kept = {"id", "stages", "data", "after", "when", "paths", "metrics"}
+        known = {name: value for name, value in msgspec.structs.asdict(node).items() if name in kept}
+        return Segment(feed=ItemsFeed((), ()), ops=(), tail=Keep(), policy=Policy(), **known)
+    if isinstance(node, Loop):
+        return msgspec.structs.replace(node, body=Graph(()), state={}, scalars={}, next={}, next_scalars={}, reasons=())
+    return msgspec.structs.replace(node, reasons=())

@@ -1,0 +1,244 @@
+"""The interpreter: one fixed Temporal workflow that carries out the scheduler's instructions.
+
+It knows no user code and no data. What it may do, in this order, is pinned by recorded histories in
+tests/orchestrator/histories; a change that would break a running run fails there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    import msgspec
+
+    from treadle.dsl.expressions import ExpressionError
+    from treadle.dsl.templates import render
+
+    from ..dispatcher.execute import Orders
+    from ..plan import Graph
+    from ..scheduler import (
+        Complete,
+        Event,
+        Fail,
+        Instruction,
+        Limit,
+        NodeDone,
+        NodeFailed,
+        NodeLost,
+        NodeStopped,
+        Pause,
+        Problem,
+        Run,
+        Scheduler,
+        Stop,
+        Summary,
+        Unpause,
+    )
+    from . import messages
+    from .messages import NodeOrder, NodeReport, Opened, RunStart
+
+HEARTBEAT_TIMEOUT = timedelta(seconds=3)
+"""A driver silent for so long is taken for dead; two dispatchers at once are harmless (see ledger)."""
+LONGEST = timedelta(days=365)
+_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
+"""Only a lost driver or a store that does not answer gets here: waiting longer each time would only lose time."""
+_OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+
+
+@workflow.defn(name=messages.WORKFLOW)
+class RunWorkflow:
+    """One run. Its id is the run's id."""
+
+    def __init__(self) -> None:
+        self._inbox: list[Event] = []
+        self._activities: dict[str, workflow.ActivityHandle[NodeReport]] = {}
+        self._waiting: set[asyncio.Task[None]] = set()
+        self._scheduler: Scheduler | None = None
+        self._start: RunStart | None = None
+        self._paused = False
+        self._limits: dict[str, int] = {}
+        self._stages: set[str] = set()
+        self._stopping = "cancel"
+
+    @workflow.run
+    async def run(self, start: RunStart) -> dict[str, Any]:
+        self._start, self._paused, self._limits = start, start.paused, dict(start.limits)
+        opened = await self._open(start)
+        graph = messages.unpack(opened.graph, Graph)
+        self._stages = {stage for node in graph.nodes for stage in node.stages}
+        done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
+        self._scheduler = Scheduler(graph, opened.env, done)
+        self._inbox[:0] = [Limit(stage, count) for stage, count in self._limits.items()]
+        self._inbox[:0] = [Pause()] if self._paused else []
+        await self._drive(self._scheduler)
+        return self._outputs(opened)
+
+    # -- what people ask for
+
+    @workflow.update(name=messages.PAUSE)
+    def pause(self) -> None:
+        self._paused, self._stopping = True, "drain"
+        self._inbox.append(Pause())
+
+    @workflow.update(name=messages.UNPAUSE)
+    def unpause(self) -> None:
+        self._paused = False
+        self._inbox.append(Unpause())
+
+    @workflow.update(name=messages.LIMIT)
+    def limit(self, stage: str, concurrency: int) -> None:
+        self._limits[stage] = concurrency
+        self._stopping = "drain"
+        self._inbox.append(Limit(stage, concurrency))
+
+    @pause.validator
+    def _may_pause(self) -> None:
+        if self._paused:
+            raise ApplicationError("the run is paused already", type="refused")
+
+    @unpause.validator
+    def _may_unpause(self) -> None:
+        if not self._paused:
+            raise ApplicationError("the run is not paused", type="refused")
+
+    @limit.validator
+    def _may_limit(self, stage: str, concurrency: int) -> None:
+        if self._stages and stage not in self._stages:
+            raise ApplicationError(
+                f"there is no stage {stage}; there are: {', '.join(sorted(self._stages))}", type="refused"
+            )
+        if concurrency < 1:
+            raise ApplicationError("the concurrency must be at least 1", type="refused")
+
+    @workflow.query(name=messages.STOPPING)
+    def stopping(self) -> str:
+        """`drain` or `cancel`: what an activity told to stop should do with the attempts under way."""
+        return self._stopping
+
+    @workflow.query(name="paused")
+    def paused(self) -> bool:
+        return self._paused
+
+    # -- carrying out
+
+    async def _open(self, start: RunStart) -> Opened:
+        try:
+            opened: Opened = await workflow.execute_activity(
+                messages.OPEN_RUN,
+                args=[start, workflow.info().workflow_start_time.strftime("%Y-%m-%dT%H:%M:%SZ")],
+                result_type=Opened,
+                start_to_close_timeout=timedelta(minutes=10),
+                retry_policy=_OPEN_RETRY,
+            )
+        except ActivityError as error:
+            if isinstance(error.cause, ApplicationError):
+                raise ApplicationError(error.cause.message, type=error.cause.type, non_retryable=True) from error
+            raise
+        return opened
+
+    async def _drive(self, scheduler: Scheduler) -> None:
+        todo = [] if self._inbox else scheduler.start()
+        try:
+            while True:
+                for instruction in todo:
+                    if self._obey(instruction):
+                        return
+                await workflow.wait_condition(lambda: bool(self._inbox))
+                event = self._inbox.pop(0)
+                todo = scheduler.handle(event)
+                self._continue_as_new_when_long(scheduler, todo)
+        finally:
+            await self._stop_all()
+
+    def _obey(self, instruction: Instruction) -> bool:
+        """True when the graph is over."""
+        match instruction:
+            case Run():
+                self._run_node(instruction)
+            case Stop(node) if node in self._activities:
+                self._activities[node].cancel()
+            case Complete():
+                return True
+            case Fail(problem):
+                details = msgspec.to_builtins(problem)
+                raise ApplicationError(problem.message, details, type=problem.failure, non_retryable=True)
+        return False
+
+    def _run_node(self, run: Run) -> None:
+        assert self._start is not None
+        orders = Orders(run.bindings, run.repair, run.limit, self._start.resumption, self._assume())
+        handle = workflow.start_activity(
+            messages.RUN_NODE,
+            NodeOrder(self._start.run, run.node, messages.pack(orders)),
+            result_type=NodeReport,
+            summary=run.node,
+            start_to_close_timeout=LONGEST,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
+            retry_policy=_RETRY,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+        self._activities[run.node] = handle
+        task = asyncio.create_task(self._hear(run.node, handle))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _hear(self, node: str, handle: workflow.ActivityHandle[NodeReport]) -> None:
+        try:
+            report = await handle
+        except asyncio.CancelledError:
+            report = NodeReport(stopped=True)
+        except ActivityError as error:
+            stopped = is_cancelled_exception(error)
+            report = (
+                NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(_unexpected(node, error)))
+            )
+        self._activities.pop(node, None)
+        self._inbox.append(_event(node, report))
+
+    def _assume(self) -> Any:
+        return self._start.assume if self._start else ""
+
+    async def _stop_all(self) -> None:
+        self._stopping = "cancel"
+        for handle in self._activities.values():
+            handle.cancel()
+        await workflow.wait_condition(lambda: not self._activities)
+
+    def _continue_as_new_when_long(self, scheduler: Scheduler, todo: list[Instruction]) -> None:
+        """Between nodes, since an activity under way would be stopped."""
+        long = workflow.info().is_continue_as_new_suggested()
+        if long and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
+            assert self._start is not None
+            start = self._start
+            workflow.continue_as_new(
+                RunStart(start.run, start.digest, start.resumption, start.assume, self._paused, self._limits)
+            )
+
+    def _outputs(self, opened: Opened) -> dict[str, Any]:
+        assert self._scheduler is not None
+        try:
+            values = render(opened.outputs, self._scheduler.env)
+        except ExpressionError as error:
+            raise ApplicationError(f"outputs: {error}", type="user error", non_retryable=True) from error
+        return {"outputs": values, "skipped": list(self._scheduler.skipped)}
+
+
+def _event(node: str, report: NodeReport) -> Event:
+    if report.summary:
+        return NodeDone(node, messages.unpack(report.summary, Summary))
+    if report.problem:
+        return NodeFailed(node, messages.unpack(report.problem, Problem))
+    if report.lost:
+        return NodeLost(node, tuple(report.lost))
+    return NodeStopped(node)
+
+
+def _unexpected(node: str, error: ActivityError) -> Problem:
+    cause = error.cause if isinstance(error.cause, ApplicationError) else None
+    return Problem(cause.type or "internal" if cause else "internal", cause.message if cause else str(error), node)
