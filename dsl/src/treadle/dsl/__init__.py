@@ -2,9 +2,9 @@
 
     from treadle.dsl import Workflow, expr, parquet, task, text
 
-General layout: `model` (what a document may contain), `document` and `yaml_*` (YAML with positions), `validate*` and
-`diagnostics*` (what is wrong with it), `normalise` (the form stored with a run), `builder*` and `handles` (Python),
-`expressions` and `templates` (`${{ }}`), `reference` (what it all means, as an interpreter).
+General layout: `model` (what a document may contain), `document` (YAML with positions), `graph`, `validation` and
+`diagnostics` (what is wrong with it), `normalise` (the form stored with a run), `builder` (Python), `expressions` and
+`templates` (`${{ }}`), `reference` (what it all means, as an interpreter).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .isolated.executor import IsolatedExecutor as IsolatedExecutor
     from .local.executor import LocalExecutor as LocalExecutor
 
-_EXECUTORS = {"LocalExecutor": "local", "IsolatedExecutor": "isolated"}
+_EXECUTORS = {"LocalExecutor": "local.executor", "IsolatedExecutor": "isolated.executor"}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,10 +3,9 @@
 For each partition of a task: read its input, run the program's operations on it, put what they made as a block (and
 an output part), report the Outcome; or report the Failure, and go on with the next partition.
 
-General layout: `cache` reads inputs, `operations` run the program on a flow of records (`operations_flow`), sharing
-the state of one attempt (`operations_attempt`), `tail` makes parts of the result; `runtime_failures` classifies what
-was raised, `runtime_process` measures; `context` is what user functions may ask; `bundle` and `bundle_open` bring
-their code.
+General layout: `cache` reads inputs, the package `operations` runs the program on a flow of records, `tail` makes
+parts of the result; `failures` classifies what was raised, `process` measures; `context` is what user functions may
+ask; the package `bundle` brings their code.
 """
 
 from __future__ import annotations

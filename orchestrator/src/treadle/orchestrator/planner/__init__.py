@@ -2,7 +2,7 @@
 
 General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings` and `transport`
 (decisions about one stage), `flow` (a segment under construction), `maps`, `exchanges` and `loops` (the stages),
-`graph` (one level put together), `explain` (what a person sees).
+`graph` (one level put together), `planner` (what the levels share), `explain` (what a person sees).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from treadle.dsl.templates import template_paths
 
 from ..plan import Plan
 from .flow import Decorators
-from .graph import GraphPlanner, Planner, dataset_refs
+from .graph import GraphPlanner, dataset_refs
+from .planner import Planner
 from .sources import Sources
 from .transport import Site as Site
 

@@ -22,13 +22,11 @@ from treadle.dsl.model import (
     ReduceStage,
     ShuffleStage,
     Source,
-    Spec,
     Stage,
     WorkStage,
 )
 from treadle.executors.program import Discard, Keep, PartOutput, Sort, Tail
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import absolute_uri
 from treadle.primitives.formats import WriteOptions
 
 from ..plan import (
@@ -44,9 +42,9 @@ from ..plan import (
     StateData,
 )
 from . import exchanges, loops, maps
-from .flow import Dataset, Decorators, Flow, nested_paths, why_not_fused
+from .flow import Dataset, Flow, nested_paths, why_not_fused
+from .planner import Planner
 from .references import (
-    Singles,
     StageMap,
     boundary_reference,
     broadcast_paths,
@@ -59,31 +57,6 @@ from .references import (
     stage_name,
     topological,
 )
-from .settings import policy_of
-from .sources import Sources
-from .transport import Site
-
-
-class Planner:
-    """What every level of the graph shares."""
-
-    def __init__(self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Any) -> None:
-        self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
-        self.singles = Singles(spec.stages)
-        self.inexact: list[str] = []
-
-    def policy(self, stage: WorkStage) -> Policy:
-        uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
-        decorator = self.functions.get(uses, {}).get("settings", {})
-        return policy_of(stage, self.spec.defaults, decorator, self.sources.count)
-
-    def location(self, uri: str) -> str:
-        """The absolute URI of a place to write to."""
-        return absolute_uri(self.sources.text(uri), self.base)
-
-    def flat(self, stage: MapStage) -> bool:
-        known = self.functions.get(stage.uses, {}).get("flat")
-        return bool(known if stage.flat is None else stage.flat)
 
 
 class GraphPlanner:

@@ -1,0 +1,37 @@
+"""What every level of the graph shares while a spec is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.dsl.model import MapStage, Spec, WorkStage
+from treadle.primitives.files import absolute_uri
+
+from ..plan import Policy
+from .flow import Decorators
+from .references import Singles
+from .settings import policy_of
+from .sources import Sources
+from .transport import Site
+
+
+class Planner:
+    """What every level of the graph shares."""
+
+    def __init__(self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Any) -> None:
+        self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
+        self.singles = Singles(spec.stages)
+        self.inexact: list[str] = []
+
+    def policy(self, stage: WorkStage) -> Policy:
+        uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
+        decorator = self.functions.get(uses, {}).get("settings", {})
+        return policy_of(stage, self.spec.defaults, decorator, self.sources.count)
+
+    def location(self, uri: str) -> str:
+        """The absolute URI of a place to write to."""
+        return absolute_uri(self.sources.text(uri), self.base)
+
+    def flat(self, stage: MapStage) -> bool:
+        known = self.functions.get(stage.uses, {}).get("flat")
+        return bool(known if stage.flat is None else stage.flat)
