@@ -295,3 +295,8 @@ def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
     assert set(committed) | set(core.failed) == set(range(partitions))
     assert not set(committed) & set(core.failed)
     assert max(errors.values(), default=0) <= (attempts if idempotent else 1)
+
+
+def test_under_a_quorum_no_partition_waits_behind_a_straggler() -> None:
+    core = Dispatch(Policy(), range(100), slots=1, quorum=50)
+    assert len(take(core).attempts) == 1

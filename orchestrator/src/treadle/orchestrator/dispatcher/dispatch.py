@@ -304,8 +304,8 @@ class Dispatch:
         return others.pop() if others else None
 
     def _more(self, slot: str, memory: int) -> Sequence[int]:
-        """Further partitions for the same task."""
-        if not self._policy.idempotent or memory != self._policy.memory_start:
+        """Further partitions for the same task; none where one must not wait behind another."""
+        if self._quorum or not self._policy.idempotent or memory != self._policy.memory_start:
             return ()
         chosen = []
         for _ in range(self._task_size() - 1):
