@@ -36,7 +36,7 @@ def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -
     here.submit("paused", gated(here.root / "paused.log", maxConcurrency=1))
     wait_until(lambda: len(count(here, "paused.log")) == 5)
     assert here.treadle("pause", "paused").returncode == 0
-    time.sleep(3)  # the order reaches the stage with the next heartbeat
+    time.sleep(6)  # the order reaches the stage with a heartbeat: about a second, several on a busy machine
     open_gate(here, "paused.log")
     wait_until(lambda: here.show("paused")["state"] == "paused")
     before = count(here, "paused.log")
