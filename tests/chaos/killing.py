@@ -21,6 +21,8 @@ HERE = Path(__file__).parent
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 LATE = 0.2
 """Seconds: what ended so shortly before a kill may run again."""
+DYING = 0.1
+"""Seconds that the workers of a dead driver may take to die; one may begin its next partition meanwhile."""
 
 
 @dataclass
@@ -55,7 +57,8 @@ class Sandbox:
     """A home, a command line in it, and a record of what was killed when."""
 
     root: Path
-    kills: list[float] = field(default_factory=list)
+    kills: list[tuple[float, float]] = field(default_factory=list)
+    """When each kill began, and when the last process hit by it was surely gone."""
     restarts: list[float] = field(default_factory=list)
     """Seconds from a new driver's start to the first task's."""
     log_name: str = "log"
@@ -90,12 +93,13 @@ class Sandbox:
     def kill(self, *, server: bool) -> None:
         """SIGKILL, and wait until the processes are gone."""
         driver, running = running_driver(self.home), running_server(self.home)
-        self.kills.append(time.monotonic())
+        begin = time.monotonic()
         for state in (driver, running if server else None):
             if state is not None:
                 os.kill(state.pid, signal.SIGKILL)
         while driver_alive(self.home):
             time.sleep(0.01)
+        self.kills.append((begin, time.monotonic() + DYING))
 
     def resume(self, run: str) -> None:
         done = self.treadle("resume", run, "--detach")
