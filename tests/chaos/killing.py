@@ -20,7 +20,9 @@ from treadle.orchestrator.environment.home import Home
 HERE = Path(__file__).parent
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 LATE = 0.2
-"""Seconds: what ended so shortly before a kill may run again."""
+"""Seconds: what finished so shortly before a kill may run again."""
+TELLING = 0.1
+"""Seconds from the end that a function notes to the end of its task: its block is put and its outcome told."""
 DYING = 0.1
 """Seconds that the workers of a dead driver may take to die; one may begin its next partition meanwhile."""
 
@@ -146,4 +148,4 @@ def unexcused(log: Log, moments: list[tuple[float, float]]) -> list[str]:
 
 def _cut_off(first: Attempt, second: Attempt, begin: float, end: float) -> bool:
     in_between = first.started <= end and begin <= second.started
-    return in_between and (first.ended is None or first.ended > begin - LATE)
+    return in_between and (first.ended is None or first.ended > begin - LATE - TELLING)
