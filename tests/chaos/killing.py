@@ -136,7 +136,7 @@ def unexcused(log: Log, moments: list[tuple[float, float]]) -> list[str]:
     """Tasks that ran twice although no moment explains it.
 
     A moment (from, to) is a time of death or stalling; it excuses an attempt that began before its end and that had
-    not ended LATE before its beginning.
+    not finished LATE before its beginning.
     """
     return [
         f"{stage}[{partition}]: {first} then {second}"

@@ -179,10 +179,6 @@ class Scheduler:
         return self._env
 
     @property
-    def paused(self) -> bool:
-        return self._paused
-
-    @property
     def running(self) -> tuple[str, ...]:
         return self._with_status("running")
 

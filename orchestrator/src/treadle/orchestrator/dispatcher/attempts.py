@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -34,7 +33,6 @@ class AttemptRecord(Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(AttemptRecord).decode
 
 
 class AttemptLog:
@@ -61,13 +59,6 @@ class AttemptLog:
             data = b"\n".join(_encode(record) for record in batch) + b"\n"
             self._store.put(f"{self._path}-{self._written:06d}.jsonl", data)
             self._written += 1
-
-
-def read_attempts(store: Store, prefix: str, segment: str = "") -> Iterator[AttemptRecord]:
-    """The records below a segment (all of them when empty), oldest first within each segment."""
-    for info in store.list(f"{prefix}/attempts/{segment}"):
-        for line in store.get(info.name).splitlines():
-            yield _decode(line)
 
 
 def _record(segment: str, report: Outcome | Failure, slot: str, final: bool) -> AttemptRecord:

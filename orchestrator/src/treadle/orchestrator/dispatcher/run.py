@@ -86,9 +86,6 @@ class Run:
         """Iterations long past need no manifest in memory."""
         self._manifests.pop(segment, None)
 
-    def knows(self, segment: str) -> bool:
-        return segment in self._manifests
-
     def loop(self, loop: str) -> LoopResult:
         if loop not in self._loops:
             self._loops[loop] = self.files.load(LoopResult, f"segments/{loop}/result")
