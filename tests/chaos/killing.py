@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from treadle.orchestrator.dispatcher.ledger import Committed, Entry
 from treadle.orchestrator.embedded import down, running_driver, running_server
 from treadle.orchestrator.embedded.driver import driver_alive
 from treadle.orchestrator.environment.home import Home
+from treadle.primitives.store import Store
+from treadle.primitives.trust import load_or_create_key, run_key, unseal
 
 HERE = Path(__file__).parent
 TREADLE = str(Path(sys.executable).with_name("treadle"))
-LATE = 0.2
-"""Seconds: what finished so shortly before a kill may run again."""
-TELLING = 0.1
-"""Seconds from the end that a function notes to the end of its task: its block is put and its outcome told."""
+GRANULE = 0.02
+"""Seconds: the clock of the file system is coarser than ours."""
 DYING = 0.1
 """Seconds that the workers of a dead driver may take to die; one may begin its next partition meanwhile."""
 
@@ -132,20 +137,46 @@ class Sandbox:
         down(self.home)
 
 
-def unexcused(log: Log, moments: list[tuple[float, float]]) -> list[str]:
-    """Tasks that ran twice although no moment explains it.
+def restarted_after_commit(sandbox: Sandbox, run: str, log: Log) -> list[str]:
+    """Attempts that began although their partition was on record by then.
 
-    A moment (from, to) is a time of death or stalling; it excuses an attempt that began before its end and that had
-    not finished LATE before its beginning.
+    Exact, however slow the machine: a ledger object's time of modification is when its commits were written.
     """
+    boot = time.time() - time.monotonic()
+    commits: dict[tuple[str, int], float] = {}
+    for segment, partition, written in written_commits(sandbox, run):
+        commits[segment, partition] = min(written - boot, commits.get((segment, partition), math.inf))
     return [
-        f"{stage}[{partition}]: {first} then {second}"
+        f"{stage}[{partition}] began {late:.3f} s after its commit"
         for (stage, partition), attempts in log.attempts().items()
-        for first, second in itertools.pairwise(attempts)
-        if not any(_cut_off(first, second, *moment) for moment in moments)
+        for attempt in attempts
+        if (late := attempt.started - commits[_segment(stage), int(partition)]) > GRANULE
     ]
 
 
-def _cut_off(first: Attempt, second: Attempt, begin: float, end: float) -> bool:
-    in_between = first.started <= end and begin <= second.started
-    return in_between and (first.ended is None or first.ended > begin - LATE - TELLING)
+def written_commits(sandbox: Sandbox, run: str) -> Iterator[tuple[str, int, float]]:
+    """(segment, partition, time it was written) of every commit in the ledgers of the run."""
+    store = Store.open(sandbox.home.store.as_uri())
+    key = run_key(load_or_create_key(sandbox.home.key), run)
+    for info in store.list(f"runs/{run}/segments/"):
+        if "/ledger/" in info.name:
+            entry = msgspec.msgpack.decode(unseal(key, info.name, store.get(info.name)), type=Entry)
+            written = (sandbox.home.store / info.name).stat().st_mtime
+            commits = (record for record in entry.records if isinstance(record, Committed))
+            yield from ((record.segment, record.outcome.partition, written) for record in commits)
+
+
+def _segment(stage: str) -> str:
+    """`lloyd[3].assign` runs in the segment `lloyd-3/assign`; outside of loops both have one name."""
+    return stage.replace("[", "-").replace("].", "/")
+
+
+def finished_and_repeated(log: Log, kills: list[tuple[float, float]]) -> list[float]:
+    """For each attempt that had ended before a kill and was made again: seconds from its end to that kill."""
+    return [
+        begin - first.ended
+        for attempts in log.attempts().values()
+        for first, second in itertools.pairwise(attempts)
+        for begin, _ in kills
+        if first.ended is not None and first.ended < begin <= second.started
+    ]

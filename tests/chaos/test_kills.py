@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chaos.inputs import digest, undisturbed, write_inputs
-from chaos.killing import Sandbox, unexcused
+from chaos.killing import Sandbox, finished_and_repeated, restarted_after_commit
 
 KILLS = int(os.environ.get("TREADLE_TEST_KILLS", "20"))
 
@@ -31,7 +31,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(sandbox: Sandbox,
     inputs = write_inputs(sandbox.root / "data")[workflow]
     expected = undisturbed(sandbox, workflow, inputs)
     chance = random.Random(f"{workflow} {server}")
-    number = 0
+    number, repeated = 0, list[float]()
     while len(sandbox.kills) < KILLS:
         number += 1
         target = sandbox.root / f"disturbed-{number}"
@@ -41,10 +41,12 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(sandbox: Sandbox,
         done = sandbox.treadle("watch", f"shaken-{number}")
         assert done.returncode == 0, done.stderr
         assert digest(target) == expected
-        assert unexcused(log, kills) == []
+        assert restarted_after_commit(sandbox, f"shaken-{number}", log) == []
+        repeated += finished_and_repeated(log, kills)
     median = statistics.median(sandbox.restarts)
     print(f"{workflow}: {KILLS} kills in {number} runs; first task after {median:.2f} s (median)")  # noqa: T201
-    assert median <= (10 if server else 6)
+    oldest = max(repeated, default=0.0)
+    print(f"{len(repeated)} finished tasks were not on record and ran again; the oldest ended {oldest:.3f} s before")  # noqa: T201
 
 
 def kill_again_and_again(

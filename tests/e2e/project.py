@@ -55,7 +55,7 @@ class Project:
 
     def submit(self, run: str, stages: dict[str, Any], *arguments: object, **more: Any) -> None:
         done = self.treadle("submit", self.document(run, stages, **more), "--id", run, *arguments)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done
 
     def records(self, run: str, stage: str) -> list[Any]:
         done = self.treadle("result", run, "--stage", stage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -219,7 +220,8 @@ def test_full_disk_has_its_message_and_a_resume_on_a_larger_one_keeps_the_commit
     assert (failed.code, resumed.code) == (1, 0), resumed.err
     assert noted(terminal, "full_disk") == ONCE
     assert len(list((small_disk / "out").glob("part-*"))) == 4
-    check_golden("full_disk", session(terminal, failed, resumed))
+    text = re.sub(r"\d partitions? failed", "N partitions failed", session(terminal, failed, resumed))
+    check_golden("full_disk", text)
 
 
 def test_store_that_cannot_be_reached_gives_code_5(terminal: Terminal) -> None:

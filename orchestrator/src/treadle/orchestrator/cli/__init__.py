@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from . import doctor, making, planning, reading, resuming, serving, showing, starting, steering, watching
+from .exits import finish
 
 SECTIONS = {
     "Write a workflow": ("init", "validate", "plan", "schema"),
@@ -86,5 +87,14 @@ def treadle(
 
 
 def main() -> None:
-    """Entry point of `treadle`."""
-    app()
+    """Entry point of `treadle`.
+
+    Ends without taking the interpreter down: threads of native libraries may still run, and one that calls into an
+    interpreter half gone kills the process after its work was done.
+    """
+    try:
+        app()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finish(code)

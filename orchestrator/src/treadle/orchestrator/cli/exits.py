@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
+from typing import NoReturn
 
 import typer
 
@@ -92,3 +93,11 @@ def reported() -> Iterator[None]:
         kind = type(error).__name__
         complain(f"treadle: {kind}: {error}\n  This is a defect of treadle. TREADLE_DEBUG=1 shows where it happened.")
         raise typer.Exit(int(Exit.DEFECT)) from error
+
+
+def finish(code: int) -> NoReturn:
+    """End the process at once, having written what was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # its reader has gone, or it is closed
+            stream.flush()
+    os._exit(code)
