@@ -166,6 +166,9 @@ class Settings(Model):
     ) = None
     executor: Identifier | None = None
     exchange: Literal["auto", "storage", "direct"] | None = None
+    durability: Literal["task", "segment"] | None = None
+    """What survives the loss of a host: every finished task, or every finished segment. Without: nothing, and what is
+    lost is made again."""
 
 
 class StageBase(Model):
@@ -209,6 +212,8 @@ class MapStage(WorkBase):
     metrics: dict[Identifier, Literal["sum", "min", "max"]] = {}
     tolerated_failures: Tolerance | None = None
     failed_items: FailedItems | None = None
+    gang: Annotated[int, Field(ge=1, strict=True)] | None = None
+    """So many partitions, no more and no fewer, run together and may talk to each other (treadle.primitives.channels)."""
 
 
 class RangePartitioner(Model):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from treadle.primitives.blocks import Durability
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import FileSplit, WriteOptions
 from treadle.primitives.references import BlockRef, Kind, Slice
@@ -217,6 +218,8 @@ class Program(Struct, frozen=True):
     put: Literal["host", "store"] = "store"
     """Where blocks larger than `inline_limit` go."""
     inline_limit: int = 8192
+    durability: Durability = ""
+    """What of host blocks survives the loss of the host."""
     secrets: tuple[str, ...] = ()
 
 
@@ -285,6 +288,9 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     peak_memory: int = 0
     """Bytes; 0: not measured, since it was over in less than a millisecond."""
     bytes_in: int = 0
+    read: dict[str, int] = {}
+    """Bytes of blocks by the kind of place they came from: inline, host, peer, store; what was decoded already is not
+    read again."""
     log: bytes = b""
     """What the attempt printed, its last 64 KiB."""
 

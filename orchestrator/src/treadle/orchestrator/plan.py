@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from treadle.executors.program import Op, PartOutput, Tail
+from treadle.primitives.blocks import Durability
 from treadle.primitives.formats import FileSplit
 
 # -- datasets ----------
@@ -101,6 +102,8 @@ class Policy(Struct, frozen=True):
     executor: str = "local"
     idempotent: bool = True
     exchange: Literal["auto", "storage", "direct"] = "auto"
+    durability: Durability = ""
+    """What of the segment's blocks survives the loss of a host."""
 
 
 class Tolerance(Struct, frozen=True):

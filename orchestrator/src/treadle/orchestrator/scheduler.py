@@ -50,6 +50,8 @@ class Summary(Struct, frozen=True):
     size: int = 0
     """Bytes of its blocks and parts."""
     failed_items: int = 0
+    read: dict[str, int] = {}
+    """Bytes of blocks its tasks got, by the kind of place: inline, host, peer, store."""
 
 
 class Problem(Struct, frozen=True):

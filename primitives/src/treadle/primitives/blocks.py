@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from mmap import mmap
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import xxhash
 
@@ -21,15 +23,33 @@ from .whole_files import Buffer, check_name, map_file, read_range
 _MAPPED_FROM = 64 << 10
 """Bytes from which a part is mapped; shorter ones are read, which is faster than setting a mapping up."""
 _REMEMBERED = 100_000
+Durability = Literal["", "task", "segment"]
+"""What survives the loss of a host: nothing, every committed task, every closed segment (which somebody copies)."""
+
+
+class Peers(Protocol):
+    """Gives parts of blocks that lie in the shared memory of other hosts."""
+
+    def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool) -> Buffer:
+        """Bytes of a block; `shared`: other processes of this host will want them too.
+
+        Raises MissingError when that host has them no more or cannot be reached.
+        """
 
 
 class Blocks:
-    """The blocks of one run: `runs/<run>/blocks/<name>` in the store, `<run>/<name>` on the host. Thread-safe."""
+    """The blocks of one run: `runs/<run>/blocks/<name>` in the store, `<run>/<name>` on a host. Thread-safe."""
 
-    def __init__(self, store: Store, run: str, host: HostFolder | None = None) -> None:
+    def __init__(
+        self, store: Store, run: str, host: HostFolder | None = None, peers: Callable[[], Peers] | None = None
+    ) -> None:
+        """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach."""
         self._store = store
         self._run = run
         self._host = host
+        self._open_peers = peers
+        self.read: Counter[str] = Counter()
+        """Bytes got so far from each kind of place: inline, host, peer, store."""
         self._folders = {"store": (str(store.path(f"runs/{run}/blocks") or ""), store.url)}
         if host is not None:
             self._folders["host"] = (str(host.path(run)), host.url)
@@ -43,11 +63,13 @@ class Blocks:
         parts: Sequence[Any],
         place: Literal["host", "store"],
         inline_limit: int = 0,
+        durability: Durability = "",
     ) -> BlockRef:
         """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
 
         A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
-        when there is no host folder or shared memory is full. Raises DataError (see `encode`) and StoreError.
+        when there is no host folder or shared memory is full; with durability `task` it goes to both, with `segment`
+        it has what `copy_to_store` needs. Raises DataError (see `encode`) and StoreError.
         """
         name = f"{name}.{self._nonce}{next(self._numbers):x}"
         encoded = [encode(kind, part) for part in parts]
@@ -57,21 +79,30 @@ class Blocks:
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
             return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))
-        if place == "host" and (location := self._put_host(name, buffers)):
-            return BlockRef(name, kind, size, _index(encoded, counts, digests=False), (location,))
+        on_host = self._put_host(name, buffers) if place == "host" else ""
+        if on_host and durability != "task":
+            return BlockRef(name, kind, size, _index(encoded, counts, digests=durability != ""), (on_host,))
         self._store.put(self._object(name), buffers)
-        return BlockRef(name, kind, size, _index(encoded, counts, digests=True), ("store",))
+        return BlockRef(
+            name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
+        )
 
-    def get(self, slice: Slice) -> Any:
+    def copy_to_store(self, name: str) -> None:
+        """Give a block of this host, put with a durability, a second location. Raises MissingError, StoreError."""
+        assert self._host is not None
+        self._store.put(self._object(name), [self._host.map(f"{self._run}/{name}")])
+
+    def get(self, slice: Slice, *, shared: bool = False) -> Any:
         """The decoded value of a part, from the first location that has it undamaged.
 
-        Raises StoreError when the store does not answer, otherwise CorruptError when a copy was damaged and
-        MissingError when there is none; both carry the name of the block.
+        `shared`: other processes of this host will read it too, so that one brings it for all. Raises StoreError when
+        the store does not answer, otherwise CorruptError when a copy was damaged and MissingError when there is none;
+        both carry the name of the block.
         """
         failures: list[TreadleError] = []
         for location in self._locations(slice):
             try:
-                return decode(self._read(slice, location))
+                return decode(self._read(slice, location, shared=shared))
             except (MissingError, CorruptError, StoreError) as error:
                 failures.append(error)
         raise _worst(slice, failures)
@@ -81,6 +112,11 @@ class Blocks:
         if self._host is not None:
             self._host.delete_run(self._run)
         self._store.delete_prefix(f"runs/{self._run}/blocks")
+
+    @cached_property
+    def _peers(self) -> Peers:
+        assert self._open_peers is not None
+        return self._open_peers()
 
     def _object(self, name: str) -> str:
         return f"runs/{self._run}/blocks/{name}"
@@ -100,15 +136,22 @@ class Blocks:
     def _locations(self, slice: Slice) -> Iterator[str]:
         if slice.inline:
             yield "inline"
-        if self._host is not None and f"host:{self._host.host_id}" in slice.locations:
+        ours = f"host:{self._host.host_id}" if self._host is not None else ""
+        if ours in slice.locations:
             yield "host"
+        if self._open_peers is not None:
+            yield from (one for one in slice.locations if one.startswith("host:") and one != ours)
         if "store" in slice.locations:
             yield "store"
 
-    def _read(self, slice: Slice, location: str) -> Buffer:
-        """The part's authentic bytes. What a store gave needs a digest: checksums are no secret."""
-        data = self._fetch(slice, location)
+    def _read(self, slice: Slice, location: str, *, shared: bool) -> Buffer:
+        """The part's authentic bytes. What a store gave needs a digest: checksums are no secret.
+
+        A peer has proved that it knows the run's key, and off loopback TLS guards what it sends.
+        """
+        data = self._fetch(slice, location, shared=shared)
         part = slice.part
+        self.read["peer" if location.startswith("host:") else location] += part.length
         known = (location, slice.name, part.offset)
         mapped = isinstance(data, memoryview) and isinstance(data.obj, mmap)  # a copy was read anew: check it anew
         if mapped and known in self._checked and len(data) == part.length:
@@ -126,10 +169,13 @@ class Blocks:
             self._checked.clear()
         self._checked.add(known)
 
-    def _fetch(self, slice: Slice, location: str) -> Buffer:
+    def _fetch(self, slice: Slice, location: str, *, shared: bool) -> Buffer:
         part = slice.part
         if location == "inline":
             return slice.inline
+        if location.startswith("host:"):
+            host = location.removeprefix("host:")
+            return self._peers.fetch(host, slice.name, part.offset, part.length, shared=shared)
         folder, where = self._folders[location]
         if not folder:
             return self._store.get_range(self._object(slice.name), part.offset, part.length)

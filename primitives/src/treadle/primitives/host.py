@@ -89,15 +89,16 @@ def _refuse_others(folder: Path, forbidden: int) -> None:
 
 
 def host_id(folder: str | os.PathLike[str] = SHARED_MEMORY) -> str:
-    """Equal for processes that see the same files in `folder` until reboot: of one boot, machine and mounted memory.
+    """Equal for processes that see the same files in `folder` until reboot: of one boot, machine, memory and folder.
 
-    The device number tells containers of one host apart, each of which has its own shared memory.
+    The device number tells containers of one host apart, each of which has its own shared memory; two folders of one
+    memory are as good as two hosts.
     """
     try:
         device = os.stat(folder).st_dev
     except FileNotFoundError:
         device = 0
-    return xxhash.xxh3_64_hexdigest(f"{_machine()} {device}".encode())
+    return xxhash.xxh3_64_hexdigest(f"{_machine()} {device} {os.path.realpath(folder)}".encode())
 
 
 @functools.cache

@@ -25,6 +25,7 @@ class TaskSettings(TypedDict, total=False):
     memory: str | Mapping[str, str]
     executor: str
     exchange: Literal["auto", "storage", "direct"]
+    durability: Literal["task", "segment"]
     vectorized: bool
     """As a key function: takes a whole table or array, gives an array of keys."""
     flat: bool

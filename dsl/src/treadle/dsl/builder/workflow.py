@@ -49,6 +49,7 @@ class StageSettings(TypedDict, total=False):
     memory: str | Mapping[str, str]
     executor: str
     exchange: Literal["auto", "storage", "direct"]
+    durability: Literal["task", "segment"]
 
 
 class Body:
@@ -72,11 +73,12 @@ class Body:
         metrics: Mapping[str, Literal["sum", "min", "max"]] | None = None,
         tolerated_failures: int | str | None = None,
         failed_items: str | Value | None = None,
+        gang: int | None = None,
         **settings: Unpack[StageSettings],
     ) -> StageHandle:
-        """Call `uses` for every record, or once for every partition."""
+        """Call `uses` for every record, or once for every partition; `gang`: all of so many partitions together."""
         failed = None if failed_items is None else {"uri": failed_items}
-        shape = given(per=per, flat=flat, whole=whole, with_=with_, batch=batch, metrics=metrics)
+        shape = given(per=per, flat=flat, whole=whole, with_=with_, batch=batch, metrics=metrics, gang=gang)
         failures = given(tolerated_failures=tolerated_failures, failed_items=failed)
         return self._add(id, "map", settings, input=input, uses=uses, **shape, **failures)
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
+from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.frozen import sealed
 from treadle.primitives.functions import matches_type
-from treadle.primitives.references import BlockRef, Slice
+from treadle.primitives.references import Slice
 from treadle.primitives.result import Result
 
 from ..context import Context
@@ -51,10 +52,10 @@ class Services(NamedTuple):
     """The first function wants its file split as one str."""
     seed: int
     function: Callable[[str], Function]
-    load: Callable[[Slice], Any]
-    """Slice -> its decoded value, which this partition may change the records of; raises what Blocks.get does."""
-    put: Callable[..., BlockRef]
-    """Blocks.put."""
+    load: Callable[[Slice, bool], Any]
+    """(slice, whether others on this host will read it too) -> its decoded value, which this partition may change the
+    records of; raises what Blocks.get does."""
+    blocks: Blocks
     secrets: Mapping[str, str]
     redactor: Redactor
     context: Callable[[str, Partition], Context]
@@ -96,7 +97,7 @@ class Attempt:
                 return copy.deepcopy(value)
             case Broadcast(slice):
                 self.bytes_in += slice.part.length
-                value = self.read(slice)
+                value = self.read(slice, shared=True)
                 (value,) = sealed(value) if slice.kind == "objects" else value
                 return value
             case Secret(name):
@@ -122,17 +123,17 @@ class Attempt:
 
     # -- inputs
 
-    def read(self, slice: Slice, rest: Sequence[Slice] = ()) -> Any:
+    def read(self, slice: Slice, rest: Sequence[Slice] = (), *, shared: bool = False) -> Any:
         """The value of a slice; when it is lost, so are those of `rest` that turn out to be lost too."""
         try:
-            return self.services.load(slice)
+            return self.services.load(slice, shared)
         except (TreadleError, MemoryError) as error:
             lost = [one.name for one in (slice, *rest) if self._is_lost(one)] if is_loss(error) else []
             raise self._first(InputFailed(error, tuple(dict.fromkeys(lost)))) from error
 
     def _is_lost(self, slice: Slice) -> bool:
         try:
-            self.services.load(slice)
+            self.services.load(slice, False)
         except TreadleError as error:
             return is_loss(error)
         return False

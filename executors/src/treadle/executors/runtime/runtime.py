@@ -13,10 +13,11 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from treadle.primitives import codec, formats, functions
-from treadle.primitives.blocks import Blocks
+from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.references import BlockRef, Kind
@@ -99,8 +100,8 @@ class Runtime:
             whole_text=isinstance(first, MapPartition) and first.whole,
             seed=task.job.seed,
             function=self._function,
-            load=lambda slice: self._cache.load(slice, run.blocks.get),
-            put=run.blocks.put,
+            load=lambda slice, shared: self._cache.load(slice, partial(run.blocks.get, shared=shared)),
+            blocks=run.blocks,
             secrets=secrets,
             redactor=Redactor(secrets),
             context=context,
@@ -113,8 +114,16 @@ class Runtime:
             self._cache.clear()
             self._functions.clear()
             self._captured = _prepare_bundle(store, job, key)
-            run = self._run = _Run(job, key, store, Blocks(store, job.run, self._host))
+            run = self._run = _Run(job, key, store, self._blocks(store, job.run, key))
         return run
+
+    def _blocks(self, store: Store, run: str, key: bytes) -> Blocks:
+        def peers() -> Peers:
+            from treadle.primitives.peers.hosts import HostPeers
+
+            return HostPeers(store, run, key, self._host)
+
+        return Blocks(store, run, self._host, peers)
 
     def _secret(self, name: str) -> str:
         try:
@@ -132,6 +141,7 @@ class Runtime:
 
     def _partition(self, services: Services, partition: Partition) -> Report:
         self._meter.start()
+        services.blocks.read.clear()
         attempt = Attempt(services, partition)
         try:
             return self._outcome(attempt)
@@ -160,6 +170,7 @@ class Runtime:
             cpu_seconds=self._meter.cpu_seconds(),
             peak_memory=self._meter.peak_memory(),
             bytes_in=attempt.bytes_in,
+            read=dict(attempt.services.blocks.read),
         )
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
@@ -206,7 +217,7 @@ def _run_program(program: Program, attempt: Attempt) -> tuple[Kind, list[Any], A
 def _put(attempt: Attempt, suffix: str, kind: Kind, parts: list[Any]) -> BlockRef:
     program, partition = attempt.services.program, attempt.partition
     name = f"{program.segment}/{partition.index}.{partition.attempt}{suffix}"
-    return attempt.services.put(name, kind, parts, program.put, program.inline_limit)
+    return attempt.services.blocks.put(name, kind, parts, program.put, program.inline_limit, program.durability)
 
 
 def _write_part(output: PartOutput, index: int, kind: Kind, value: Any) -> PartRef:

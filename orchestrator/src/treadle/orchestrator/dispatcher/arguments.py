@@ -51,6 +51,7 @@ def program_of(
         tail=resolver.tail(segment.tail, partitions),
         output=segment.output.part if segment.output else None,
         put=segment.put,
+        durability=segment.policy.durability,
         inline_limit=0 if segment.policy.exchange == "storage" else INLINE_LIMIT,
         secrets=tuple(sorted(resolver.secrets)),
     )

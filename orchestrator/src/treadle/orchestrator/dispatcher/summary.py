@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,8 +27,16 @@ def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> S
         partitions=expected,
         rows=sum(outcome.rows for outcome in outcomes),
         size=sum(_size(outcome) for outcome in outcomes),
+        read=_reads(outcomes),
         failed_items=sum(count.failed for outcome in outcomes for count in outcome.counts.values()),
     )
+
+
+def _reads(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for outcome in outcomes:
+        total.update(outcome.read)
+    return dict(sorted(total.items()))
 
 
 def metrics_problem(summary: Summary, node: str) -> Problem | None:

@@ -39,6 +39,7 @@ def policy_of(stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any]
         executor=find("executor") or "local",
         idempotent=stage.idempotent,
         exchange=find("exchange") or "auto",
+        durability=find("durability") or "",
     )
 
 
