@@ -213,7 +213,7 @@ class MapStage(WorkBase):
     tolerated_failures: Tolerance | None = None
     failed_items: FailedItems | None = None
     gang: Annotated[int, Field(ge=1, strict=True)] | None = None
-    """So many partitions, no more and no fewer, run together and may talk to each other (treadle.primitives.channels)."""
+    """So many partitions, neither more nor fewer, run together and may talk to each other (primitives.channels)."""
 
 
 class RangePartitioner(Model):

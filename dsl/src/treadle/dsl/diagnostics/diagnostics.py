@@ -61,6 +61,8 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T217": ("error", "A setting that would have no effect."),
     "T218": ("error", "An input whose declaration contradicts itself."),
     "T219": ("error", "Two stages write to the same place."),
+    "T220": ("error", "A `gang` over another number of partitions."),
+    "T221": ("error", "A setting that a gang cannot keep: its partitions run together and stand or fall together."),
     "T301": ("error", "An expression that cannot be read."),
     "T302": ("error", "An expression uses a name that has no value at this place."),
     "T303": ("error", "`${{ }}` where there is no expression to evaluate, or around one that takes none."),

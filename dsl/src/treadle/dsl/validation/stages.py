@@ -23,6 +23,7 @@ from ..model import (
     Source,
     WorkStage,
 )
+from .gangs import check_gang, check_quorum_of_gang
 from .report import Report
 
 
@@ -96,6 +97,7 @@ def _check_map(graph: Graph, report: Report, node: Node, stage: MapStage) -> Non
     if batch is not None and batch.max_bytes == 0:
         report.add("T015", (*node.path, "batch", "maxBytes"), "'maxBytes' must be more than nothing")
     _check_failures(report, node, stage)
+    check_gang(graph, report, node, stage)
 
 
 def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> None:
@@ -310,6 +312,7 @@ def _check_barrier(graph: Graph, report: Report, node: Node, stage: BarrierStage
         report.add("T215", (*node.path, "quorum"), "a quorum is more than 0% and at most 100%")
     elif share < 100:
         _check_sole(graph, report, node, target.node)
+        check_quorum_of_gang(report, node, target.node)
 
 
 def _check_sole(graph: Graph, report: Report, barrier: Node, source: Node) -> None:
