@@ -34,7 +34,8 @@ def plus_plus(values: Any, k: int, context: Context) -> Floats:
 
 def assign(points: Floats, centroids: Floats) -> Partial:
     """Sums (k, d) and counts (k,) of the points nearest to each centroid."""
-    distances = (points**2).sum(axis=1)[:, None] - 2 * points @ centroids.T + (centroids**2).sum(axis=1)
+    distances = points @ (-2 * centroids.T)  # less |point|^2, which is the same for every centroid
+    distances += (centroids**2).sum(axis=1)
     nearest = distances.argmin(axis=1)
     k, dimensions = centroids.shape
     sums = np.stack([np.bincount(nearest, points[:, j], minlength=k) for j in range(dimensions)], axis=1)

@@ -8,11 +8,12 @@ wf = Workflow("kmeans")
 points = wf.input("points", "uri", required=True, description="NPY files of shape (n, d)")
 k = wf.input("k", int, default=8, minimum=1)
 tol = wf.input("tol", float, default=1.0e-4)
+iterations = wf.input("iterations", int, default=50, minimum=1, description="at most")
 
 load = wf.map("load", npy(points, split="64MiB"), per="partition", uses=to_array)
 seed = wf.reduce("seed", load, per="all", uses=plus_plus, with_={"k": k})
 
-with wf.loop("lloyd", state={"centroids": seed}, max_iterations=50, on_exhausted="succeed") as lloyd:
+with wf.loop("lloyd", state={"centroids": seed}, max_iterations=iterations, on_exhausted="succeed") as lloyd:
     ship = lloyd.broadcast("ship", lloyd.state.centroids)
     sums = lloyd.map("assign", load, per="partition", uses=assign, with_={"centroids": ship})
     collected = lloyd.barrier("collected", sums)

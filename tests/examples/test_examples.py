@@ -34,7 +34,7 @@ from treadle.primitives import trust
 from treadle.primitives.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ["etl", "join", "kmeans", "pi", "terasort", "wordcount"]
+NAMES = ["etl", "join", "kmeans", "logistic", "pi", "terasort", "wordcount"]
 WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -173,6 +173,36 @@ def test_kmeans_follows_plain_lloyd_from_the_same_seeds(run: Run, tmp_path: Path
     assert done.outputs["iterations"] == iterations > 1
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
     assert all((points == seed).all(axis=1).any() for seed in seeds)
+
+
+def averaged_descent(parts: list[Floats], epochs: int) -> Floats:
+    """Each partition on its own, one row block after the other; then the mean."""
+    weights = np.zeros(parts[0].shape[1])
+    for epoch in range(1, epochs + 1):
+        ends = []
+        for index, part in enumerate(parts):
+            text = f"treadle seed 1\n7\ntrain[{epoch}].descend\n{index}"
+            seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
+            order = np.random.Generator(np.random.PCG64(seed)).permutation(len(part))
+            own = weights.copy()
+            for chosen in np.split(part[order], range(100, len(part), 100)):
+                design = np.hstack([chosen[:, :-1], np.ones((len(chosen), 1))])
+                slope = design.T @ (1 / (1 + np.exp(-design @ own)) - chosen[:, -1])
+                own = own - 0.5 / epoch * slope / len(chosen)
+            ends.append(own)
+        weights = np.average(ends, axis=0, weights=[len(part) for part in parts])
+    return weights
+
+
+def test_logistic_is_the_mean_of_descents_that_the_documented_seeds_order(run: Run, tmp_path: Path) -> None:
+    generator("logistic")["write_rows"](tmp_path / "rows", 3, 1_050, 4)
+    done = run("logistic", tmp_path, rows=f"{tmp_path}/rows/*.npy", batch=100, epochs=6, tol=0.0)
+    expected = averaged_descent([np.load(file) for file in sorted(tmp_path.glob("rows/*.npy"))], 6)
+    found = np.array([float(row["weight"]) for row in rows(done.outputs["model"])])
+    assert done.outputs["epochs"] == 6
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    truth = np.random.default_rng(1).normal(size=4)
+    np.testing.assert_allclose(found[:-1], truth, atol=0.3)
 
 
 def test_pi_is_the_ratio_of_the_points_that_the_documented_seeds_draw(run: Run, tmp_path: Path) -> None:
