@@ -24,7 +24,7 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class Alive(Struct, frozen=True, tag="alive"):
-    """Renews the lease."""
+    """Renews the lease. The coordinator says it back, so that a member on a dead link knows."""
 
 
 class Join(Struct, frozen=True, tag="join"):
@@ -91,6 +91,27 @@ class Relay(Struct, frozen=True, tag="relay"):
 
     member: str
     body: bytes
+
+
+class Take(Struct, frozen=True, tag="take"):
+    """It can take so many tasks more, from now on. Said again after a reconnect; each `Task` takes one off."""
+
+    free: int = 1
+
+
+class GiveUp(Struct, frozen=True, tag="give-up"):
+    """It will not finish this task: somebody else shall have it."""
+
+    task: str
+    epoch: int
+
+
+class Finished(Struct, frozen=True, tag="finished"):
+    """A task is done; `Accepted` or `Refused` answers. Said again after a reconnect until it is answered."""
+
+    task: str
+    epoch: int
+    result: bytes = b""
 
 
 # -- to a member ----------
@@ -170,5 +191,23 @@ class Relayed(Struct, frozen=True, tag="relayed"):
     body: bytes
 
 
-FromMember = Hello | Alive | Join | Leave | Bye | Wait | Announce | Withdraw | Locate | Reach | Relay
-ToMember = View | Refused | Released | Broken | Located | Dial | Relayed
+class Task(Struct, frozen=True, tag="task"):
+    """A task that is this member's until it is finished, given up, or the member is lost. Again after a reconnect."""
+
+    task: str
+    epoch: int
+    """Rises each time the task is handed out: what an earlier holder says of it is refused."""
+    body: bytes
+
+
+class Accepted(Struct, frozen=True, tag="accepted"):
+    """The result of a task has arrived."""
+
+    task: str
+    epoch: int
+
+
+FromMember = (
+    Hello | Alive | Join | Leave | Bye | Wait | Announce | Withdraw | Locate | Reach | Relay | Take | GiveUp | Finished
+)
+ToMember = View | Refused | Released | Broken | Located | Dial | Relayed | Task | Accepted | Alive
