@@ -62,6 +62,12 @@ class Wait(Struct, frozen=True, tag="wait"):
     """How many times this member has passed the barrier."""
 
 
+class Count(Struct, frozen=True, tag="count"):
+    """How many have joined this channel, or wait at this barrier? `Counted` answers: an error can then say so."""
+
+    subject: str
+
+
 class Announce(Struct, frozen=True, tag="announce"):
     """This member serves these blocks. Soft: said again after a reconnect."""
 
@@ -168,6 +174,14 @@ class Broken(Struct, frozen=True, tag="broken"):
     lost: tuple[str, ...]
 
 
+class Counted(Struct, frozen=True, tag="counted"):
+    """So many are there, of so many that are awaited; 0 of 0: nobody has named it yet."""
+
+    subject: str
+    present: int
+    parties: int
+
+
 class Located(Struct, frozen=True, tag="located"):
     """Members that serve a block; none: nobody does."""
 
@@ -208,6 +222,6 @@ class Accepted(Struct, frozen=True, tag="accepted"):
 
 
 FromMember = (
-    Hello | Alive | Join | Leave | Bye | Wait | Announce | Withdraw | Locate | Reach | Relay | Take | GiveUp | Finished
+    Hello | Alive | Join | Leave | Bye | Wait | Count | Announce | Withdraw | Locate | Reach | Relay | Take | GiveUp | Finished
 )
-ToMember = View | Refused | Released | Broken | Located | Dial | Relayed | Task | Accepted | Alive
+ToMember = View | Refused | Released | Broken | Counted | Located | Dial | Relayed | Task | Accepted | Alive
