@@ -87,10 +87,19 @@ class Blocks:
             name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
         )
 
-    def copy_to_store(self, name: str) -> None:
-        """Give a block of this host, put with a durability, a second location. Raises MissingError, StoreError."""
-        assert self._host is not None
-        self._store.put(self._object(name), [self._host.map(f"{self._run}/{name}")])
+    def copy_to_store(self, ref: BlockRef) -> None:
+        """Give a block that was put with a durability a second location.
+
+        Raises MissingError and CorruptError when it is not readable, StoreError.
+        """
+        self._store.put(self._object(ref.name), self._whole(ref))
+
+    def _whole(self, ref: BlockRef) -> list[Buffer]:
+        """The bytes of a block. Its readers check them; what comes from a peer is checked here too."""
+        if self._host is not None and f"host:{self._host.host_id}" in ref.locations:
+            return [self._host.map(f"{self._run}/{ref.name}")]
+        parts = [ref.slice(index) for index in range(len(ref.parts))]
+        return [self._read(part, location, shared=False) for part in parts for location in [*self._locations(part)][:1]]
 
     def get(self, slice: Slice, *, shared: bool = False) -> Any:
         """The decoded value of a part, from the first location that has it undamaged.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from treadle.executors.program import Outcome
 
-from .ledger import Closed, Committed, Epoch, Expected, Failed, Lost, Record, Started
+from .ledger import Closed, Committed, Copied, Epoch, Expected, Failed, Lost, Record, Started
 
 
 @dataclass
@@ -46,6 +48,8 @@ class SegmentHistory:
             case Committed(name, outcome) if name == segment:
                 self.committed[outcome.partition] = outcome
                 self._ended(outcome.partition, outcome.attempt)
+            case Copied(name, partitions) if name == segment:
+                self.committed |= {p: copied(self.committed[p]) for p in partitions if p in self.committed}
             case Failed(name) if name == segment:
                 counts = self.spent if record.spent else self.losses
                 counts[record.partition] = counts.get(record.partition, 0) + 1
@@ -73,6 +77,15 @@ class SegmentHistory:
         self.starts[partition] = max(attempt, self.starts.get(partition, 0))
         self._open.discard(partition)
         self.cut_off.discard(partition)
+
+
+def copied(outcome: Outcome) -> Outcome:
+    """The outcome, its block in the store as well."""
+    block = outcome.block
+    if block is None or "store" in block.locations:
+        return outcome
+    both = msgspec.structs.replace(block, locations=(*block.locations, "store"))
+    return msgspec.structs.replace(outcome, block=both)
 
 
 def replay(records: Iterable[Record], segment: str) -> SegmentHistory:

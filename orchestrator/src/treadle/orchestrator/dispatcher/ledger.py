@@ -62,6 +62,13 @@ class Committed(Struct, frozen=True, tag="committed"):
     outcome: Outcome
 
 
+class Copied(Struct, frozen=True, tag="copied"):
+    """The store has the blocks of these commits too."""
+
+    segment: str
+    partitions: tuple[int, ...]
+
+
 class Failed(Struct, frozen=True, tag="failed"):
     segment: str
     partition: int
@@ -96,7 +103,7 @@ class Iterated(Struct, frozen=True, tag="iterated"):
     finished: bool
 
 
-Record = Epoch | Expected | Started | Committed | Failed | Lost | Closed | Iterated
+Record = Epoch | Expected | Started | Committed | Copied | Failed | Lost | Closed | Iterated
 
 
 class Entry(Struct, frozen=True, array_like=True):

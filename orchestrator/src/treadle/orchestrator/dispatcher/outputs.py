@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.primitives.blocks import Blocks
 from treadle.primitives.formats import claim_output, write_manifest, write_part
-from treadle.primitives.host import HostFolder
 
 from ..plan import Segment
 from ..runfiles import Manifest
@@ -40,12 +38,10 @@ def publish(segment: Segment, manifest: Manifest, run: Run) -> None:
 
 def _publish_failed(stage: str, uri: str, manifest: Manifest, run: Run) -> None:
     """One part for each partition with failures: JSON lines in input order."""
-    host = HostFolder(run.site.host_root) if run.site.host_root else None
-    blocks = Blocks(run.site.store, run.id, host)
     parts = []
     for outcome in manifest.outcomes:
         if outcome.failed_items is not None and outcome.counts[stage].failed:
-            items = [item for item in blocks.get(outcome.failed_items.slice(0)) if item["stage"] == stage]
+            items = [item for item in run.blocks.get(outcome.failed_items.slice(0)) if item["stage"] == stage]
             lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
             info = write_part(uri, outcome.partition, [lines], "jsonl")
             parts.append({"name": info.name, "size": info.size, "rows": len(items), "digest": info.digest})

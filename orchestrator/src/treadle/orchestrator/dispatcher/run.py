@@ -9,12 +9,15 @@ from typing import Any
 
 from treadle.executors.program import Job
 from treadle.primitives import trust
+from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.errors import InternalError
+from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Slice
 from treadle.primitives.store import Store
 
 from ..plan import Plan
 from ..runfiles import LoopResult, Manifest, RunFiles, Submission
+from .hosts import Hosts
 from .pool import SlotPool
 from .scope import Scope, loop_chains
 
@@ -26,11 +29,22 @@ class Site:
     """What a driver process shares between all runs: the store, the key, the slots."""
 
     def __init__(
-        self, store: Store, key: bytes, host_root: Path | None, pools: dict[str, SlotPool], *, one_host: bool = True
+        self,
+        store: Store,
+        key: bytes,
+        host_root: Path | None,
+        pools: dict[str, SlotPool],
+        *,
+        one_host: bool = True,
+        hosts: Hosts | None = None,
     ) -> None:
-        """`one_host`: no driver of another host takes part, so that all workers map each other's blocks."""
+        """`one_host`: no driver of another host takes part, so that all workers map each other's blocks.
+
+        `hosts`: serves this host's blocks to the workers of others.
+        """
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
-        self.one_host = one_host
+        self.host = HostFolder(host_root) if host_root else None
+        self.one_host, self.hosts = one_host, hosts
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
     def files(self, run: str) -> RunFiles:
@@ -41,6 +55,8 @@ class Site:
         if run not in self._runs:
             files = self.files(run)
             self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"))
+            if self.hosts is not None:
+                self.hosts.announce(run)
             while len(self._runs) > 100:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(run)
@@ -62,10 +78,16 @@ class Run:
             store=site.store.url,
             bundle=submission.bundle,
         )
+        self.blocks = Blocks(site.store, self.id, site.host, self._peers)
         self.scope = Scope(loop_chains(plan.graph))
         self._manifests: dict[str, Manifest] = {}
         self._loops: dict[str, LoopResult] = {}
         self._readers: OrderedDict[str, str] = OrderedDict()
+
+    def _peers(self) -> Peers:
+        from treadle.primitives.peers.hosts import HostPeers
+
+        return HostPeers(self.site.store, self.id, self.files.key, self.site.host)
 
     # -- what segments made
 

@@ -19,9 +19,10 @@ from ..runfiles import Manifest
 from ..scheduler import Problem
 from .arguments import program_of
 from .attempts import AttemptLog
+from .copies import Copies
 from .dispatch import Assignment, Dispatch
-from .history import SegmentHistory
-from .ledger import Committed, Expected, Failed, Record, Started
+from .history import SegmentHistory, copied
+from .ledger import Committed, Copied, Expected, Failed, Record, Started
 from .run import Run
 from .scope import Scope, feed_inputs
 from .summary import summarise
@@ -87,6 +88,7 @@ class SegmentRun:
         self._log = AttemptLog(run.site.store, run.files.prefix, self.name, writer.ledger.epoch)
         self._committed: dict[int, Outcome] = dict(history.committed)
         self._core = self._dispatch(limit)
+        self._copies = self._write_behind()
         self._retried = 0
         self._tasks = 0
         self._done = asyncio.Event()
@@ -121,6 +123,14 @@ class SegmentRun:
             core.limit = limit
         return core
 
+    def _write_behind(self) -> Copies | None:
+        if self._segment.policy.durability != "segment" or self._segment.put != "host":
+            return None
+        copies = Copies(self._run.blocks)
+        for outcome in self._committed.values():
+            copies.add(outcome)
+        return copies
+
     def _quorum(self) -> int:
         share = self._segment.quorum
         return math.ceil(share / 100 * len(self._inputs)) if share < 100 else 0
@@ -148,6 +158,8 @@ class SegmentRun:
             if not self._core.over:
                 await self._drive()
         finally:
+            if self._copies and not self._complete():
+                self._copies.stop()
             await self._flush_log()
         if self._error is not None:
             raise self._error
@@ -158,8 +170,9 @@ class SegmentRun:
         problem = self._core.problem()
         if problem is not None:
             raise SegmentFailed(self._problem(*problem))
-        if len(self._committed) < (self._quorum() or len(self._inputs)):
+        if not self._complete():
             raise Stopped
+        await self._copy_rest()
         return self._manifest()
 
     async def drain(self) -> None:
@@ -259,6 +272,8 @@ class SegmentRun:
         kept = msgspec.structs.replace(outcome, log=b"")
         self._committed[outcome.partition] = kept
         self._record(Committed(self.name, kept))
+        if self._copies:
+            self._copies.add(kept)
 
     def _record(self, record: Record) -> None:
         """In the ledger, and in the history: a loop takes a segment up again without reading its ledger anew."""
@@ -303,6 +318,19 @@ class SegmentRun:
         named = any(message.startswith(f"{stage}: ") for stage in self._segment.stages)
         text = message if named else f"{self._segment.stages[-1]}: {message}"
         return Problem(str(failure), text, self._segment.id, where)
+
+    def _complete(self) -> bool:
+        return len(self._committed) >= (self._quorum() or len(self._inputs))
+
+    async def _copy_rest(self) -> None:
+        """Every block that is still on its host alone gets its copy, on record before anything builds on it."""
+        if self._copies is None:
+            return
+        record = Copied(self.name, await self._copies.finished())
+        if record.partitions:
+            self._record(record)
+            self._committed |= {partition: copied(self._committed[partition]) for partition in record.partitions}
+            await self._writer.synced()
 
     async def _flush_log(self) -> None:
         if self._log.dirty:

@@ -33,7 +33,7 @@ class Tidier:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._host = HostFolder(run.site.host_root) if run.site.host_root else None
+        self._host = run.site.host
         self._due: list[tuple[int, str, frozenset[str]]] = []
 
     def after(self, loop: str, iteration: int, record: Iterated, mark: int) -> None:

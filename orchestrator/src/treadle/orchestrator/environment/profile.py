@@ -8,10 +8,11 @@ Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `tempo
     queue = "treadle"
     slots = 8
     memory = "16GiB"
+    peers = "tls://10.0.0.5:0"
     temporal = { address = "temporal.lab:7233", namespace = "jobs", api_key_secret = "temporal-lab" }
 
 A profile without `temporal` changes the other settings only. `temporal = { config_profile = "NAME" }` takes a profile
-of the SDK's own file. `TREADLE_STORE` replaces the store of any profile.
+of the SDK's own file. `TREADLE_STORE` and `TREADLE_PEERS` replace the store and the address for peers of any profile.
 """
 
 from __future__ import annotations
@@ -95,6 +96,9 @@ class Profile(Settings):
     """Tasks at a time in one local executor; None: the number of processors."""
     memory: Size | None = None
     """Bytes for all slots of one local executor; None: what the machine has."""
+    peers: str | None = None
+    """Where `treadle worker` serves the blocks of this host to workers of other hosts: `tls://10.0.0.5:0` (port 0: any
+    free one), or `tcp://127.0.0.1:0` between homes of one machine; None: it does not, and such runs use the store."""
 
     @property
     def embedded(self) -> bool:
@@ -114,6 +118,8 @@ def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str]
         table["temporal"] = {"config_profile": environ.get("TEMPORAL_PROFILE") or SDK_DEFAULT}
     if store := environ.get("TREADLE_STORE"):
         table["store"] = store
+    if peers := environ.get("TREADLE_PEERS"):
+        table["peers"] = peers
     try:
         return Profile(name=name, **table)
     except (ValidationError, TypeError) as error:

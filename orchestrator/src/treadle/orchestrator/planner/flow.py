@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from treadle.executors.program import Keep, Op, Tail
+from treadle.executors.program import Keep, Op, Scatter, Tail
 
 from ..plan import DataRef, Feed, OutputSpec, Policy, Segment, Tolerance
-from .transport import Site, choose_place
+from .transport import Edge, Site, choose_place
 
 
 @dataclass
@@ -52,7 +52,9 @@ class Flow:
 
     def segment(self, node_id: str, site: Site, tail: Tail | None = None) -> Segment:
         policy = self.policy or Policy()
-        put, reason = choose_place(self.estimate, policy.exchange, site)
+        targets = tail.partitions or self.partitions if isinstance(tail, Scatter) else 1
+        edge = Edge(self.estimate, self.partitions, max(1, targets), policy.exchange, policy.durability)
+        put, reason = choose_place(edge, site)
         if self.kept:
             put, reason = "store", "nothing in the workflow reads them, people may (treadle result)"
         return Segment(
@@ -81,6 +83,8 @@ class Flow:
 def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> str:
     """The reason a stage may not join the flow; empty: it may."""
     first = flow.policy
+    if policy.gang or (first is not None and first.gang):
+        return "a gang has tasks of its own"
     if first is not None and first != policy:
         before, after = msgspec.to_builtins(first), msgspec.to_builtins(policy)
         names = [name for name in before if before[name] != after[name]]

@@ -159,8 +159,11 @@ def plan_site(site: Site) -> PlanSite:
     """What the planner may count on here."""
     pool = site.pools["local"]
     budget = shutil.disk_usage(site.host_root.parent).free // 2 if site.host_root else 0
-    shares = pool.executor.capabilities.shares_host and site.host_root is not None and site.one_host
-    return PlanSite(len(pool.slots), shares, budget, site.store.url)
+    maps = pool.executor.capabilities.shares_host and site.host_root is not None
+    known = PlanSite(len(pool.slots), maps and site.one_host, budget, site.store.url)
+    if site.hosts is None or not maps:
+        return known
+    return msgspec.structs.replace(known, peers=True, lost_hosts=site.hosts.lost_lately(), figures=site.hosts.figures)
 
 
 def digest(submission: Submission) -> str:

@@ -18,6 +18,7 @@ from treadle.primitives import trust
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
+from ..dispatcher.hosts import Hosts
 from ..dispatcher.pool import SlotPool
 from ..dispatcher.run import Site
 from ..dispatcher.tidy import sweep
@@ -44,7 +45,15 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
         secrets=home.secret,
     )
     await executor.start()
-    return Site(store, key, home.host_root, {"local": SlotPool(executor)}, one_host=profile.embedded)
+    hosts = await asyncio.to_thread(_serve_blocks, home, profile, store, key)
+    return Site(store, key, home.host_root, {"local": SlotPool(executor)}, one_host=profile.embedded, hosts=hosts)
+
+
+def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hosts | None:
+    """Serve this host's blocks to the workers of others, where the profile says so."""
+    if profile.embedded or profile.peers is None:
+        return None
+    return Hosts(store, key, HostFolder(home.host_root), profile.peers)
 
 
 class Driver:
@@ -74,8 +83,8 @@ class Driver:
 
     async def __aenter__(self) -> Self:
         await self._worker.__aenter__()
-        if self._site.host_root is not None:
-            self._sweeping = asyncio.create_task(sweep(HostFolder(self._site.host_root), self._client))
+        if self._site.host is not None:
+            self._sweeping = asyncio.create_task(sweep(self._site.host, self._client))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -87,6 +96,8 @@ class Driver:
         finally:
             for pool in self._site.pools.values():
                 await pool.executor.stop()
+            if self._site.hosts is not None:
+                await asyncio.to_thread(self._site.hosts.close)
 
 
 async def serve_embedded(home: Home) -> None:

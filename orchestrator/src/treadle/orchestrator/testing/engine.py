@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,13 +11,12 @@ from typing import Any, Literal
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import render
 from treadle.executors.interface import Executor
-from treadle.primitives.blocks import Blocks
-from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Kind
 from treadle.primitives.store import Store
 
 from ..client.submission import new_run_id, prepare
 from ..dispatcher.execute import Desk, Orders, run_segment
+from ..dispatcher.hosts import Hosts
 from ..dispatcher.loop import drive, run_loop
 from ..dispatcher.pool import SlotPool
 from ..dispatcher.run import Run, Site
@@ -52,9 +51,13 @@ class EngineResult:
 class Engine:
     """Runs specs on one executor and one store."""
 
-    def __init__(self, store: Store, executor: Executor, key: bytes, host_root: Path | None) -> None:
-        self.site = Site(store, key, host_root, {"local": SlotPool(executor)})
-        self._host_root = host_root
+    def __init__(
+        self, store: Store, executor: Executor, key: bytes, host_root: Path | None, hosts: Sequence[Hosts] = ()
+    ) -> None:
+        """`hosts`: those whose blocks are pulled over TCP; the first is the one of `host_root`."""
+        here = hosts[0] if hosts else None
+        self.site = Site(store, key, host_root, {"local": SlotPool(executor)}, one_host=not hosts, hosts=here)
+        self._others = hosts[1:]
 
     def submit(
         self,
@@ -87,6 +90,8 @@ class Engine:
     ) -> EngineResult:
         """Run what was submitted, or go on with it. Raises EngineFailure; Stopped once `desk` was drained."""
         run = self.site.open(run_id)
+        for host in self._others:
+            host.announce(run_id)
         scheduler = Scheduler(run.plan.graph, run.env)
 
         async def execute(instruction: RunNode) -> Event:
@@ -122,7 +127,6 @@ class Engine:
         )
 
     def _datasets(self, run: Run, skipped: set[str]) -> dict[str, list[tuple[Kind, Any]]]:
-        blocks = Blocks(self.site.store, run.id, HostFolder(self._host_root) if self._host_root else None)
         found: dict[str, list[tuple[Kind, Any]]] = {}
         for stage, ref in run.plan.datasets.items():
             data = run.scope.data(ref, run.loop) if stage not in skipped else None
@@ -131,5 +135,5 @@ class Engine:
             inputs = partition_inputs(data, run.manifest)
             slices = [row[0] if row else None for one in inputs for row in one.inputs]
             if any(slices):
-                found[stage] = [(one.kind, blocks.get(one)) if one else ("objects", []) for one in slices]
+                found[stage] = [(one.kind, run.blocks.get(one)) if one else ("objects", []) for one in slices]
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +15,10 @@ from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.local.executor import LocalExecutor
 from treadle.primitives import trust
 from treadle.primitives.errors import DataError, UsageError
+from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
+from ..dispatcher.hosts import Hosts
 from ..scheduler import Problem
 from .engine import Engine, EngineFailure, EngineResult
 from .strategies import Case
@@ -36,10 +38,13 @@ class Harness:
         self._thread = threading.Thread(target=self._loop.run_forever, name="harness", daemon=True)
         self._thread.start()
         self._executors: list[Executor] = []
+        self._hosts: list[Hosts] = []
 
     def close(self) -> None:
         for executor in self._executors:
             self.wait(executor.stop())
+        for host in self._hosts:
+            host.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -68,8 +73,14 @@ class Harness:
         self._executors.append(executor)
         return executor
 
-    def engine(self, store: Store, executor: Executor, host_root: Path | None) -> Engine:
-        return Engine(store, executor, self.key, host_root)
+    def hosts(self, store: Store, roots: Sequence[Path], addresses: Sequence[str]) -> list[Hosts]:
+        """Serve each of the host folders at its address until the harness is closed."""
+        made = [Hosts(store, self.key, HostFolder(root), at) for root, at in zip(roots, addresses, strict=True)]
+        self._hosts += made
+        return made
+
+    def engine(self, store: Store, executor: Executor, host_root: Path | None, hosts: Sequence[Hosts] = ()) -> Engine:
+        return Engine(store, executor, self.key, host_root, hosts)
 
     def submit(self, engine: Engine, case: Case, base: Path, run: str) -> EngineFailure | None:
         """Write the run; what is refused at once counts as a failure of the run."""

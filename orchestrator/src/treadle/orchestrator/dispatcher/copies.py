@@ -1,0 +1,52 @@
+"""The write-behind copy: with `durability: segment` blocks reach the store while the segment still runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from treadle.executors.program import Outcome
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.errors import CorruptError, MissingError
+from treadle.primitives.references import BlockRef
+
+AT_ONCE = 4
+"""Copies under way; enough to hide the latency of a store, few enough to leave it to others."""
+_log = logging.getLogger(__name__)
+
+
+class Copies:
+    """Copies blocks in the background, a few at a time."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[int, asyncio.Task[bool]] = {}
+
+    def add(self, outcome: Outcome) -> None:
+        """Begin to copy a committed block, unless the store has it or it travels inline."""
+        block = outcome.block
+        if block is not None and not {"store", "inline"} & set(block.locations):
+            self._tasks[outcome.partition] = asyncio.create_task(self._copy(block))
+
+    async def finished(self) -> tuple[int, ...]:
+        """Partitions whose block the store has now. Raises StoreError when it does not take one."""
+        try:
+            done = await asyncio.gather(*self._tasks.values())
+        finally:
+            self.stop()
+        return tuple(partition for partition, copied in zip(self._tasks, done, strict=True) if copied)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _copy(self, block: BlockRef) -> bool:
+        async with self._slots:
+            try:
+                await asyncio.to_thread(self._blocks.copy_to_store, block)
+            except (MissingError, CorruptError) as error:
+                _log.warning("not copied, its readers will have it made again: %s", error)
+                return False
+        return True
