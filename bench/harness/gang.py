@@ -1,0 +1,194 @@
+"""Members as processes of this machine, for the rivals that bring none of their own.
+
+All members of a round begin at one instant that the parent names, and say when they were done, on the clock that
+all processes of a machine share. A round takes from that instant until the last member is done; a barrier, from the
+last arrival until the last release. Making arrays and checking answers is not timed.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from typing import Any, Protocol
+
+import numpy as np
+
+from harness import work
+from harness.work import Array, Task
+
+DEADLINE = 150.0
+"""Seconds within which every step of every member must be over."""
+
+
+class Member(Protocol):
+    """What a rival lets a member do. `key` is the same for all members of one collective and new for each."""
+
+    def broadcast(self, key: str, value: Array | None) -> Array:
+        """Seat 0 gives the value, the others None; all have it afterwards."""
+
+    def reduce(self, key: str, value: Array) -> Array | None:
+        """The element-wise sum, at seat 0."""
+
+    def shuffle(self, key: str, value: Array) -> Array:
+        """Of the integers of all, those congruent to the own seat."""
+
+    def barrier(self, key: str) -> None:
+        """Returns when all have called it."""
+
+    def ping(self, key: str, payload: bytes, count: int) -> list[float]:
+        """Of seat 0: seconds of each of `count` round trips to seat 1, which calls `pong`."""
+
+    def pong(self, key: str, count: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Join = Callable[[Any, int, int], Member]
+"""Of (setup, seat, members), in the member's process."""
+
+
+class Gang:
+    """`members` processes; `setup` must be picklable, and `join` importable."""
+
+    def __init__(self, join: Join, setup: Any, members: int, preload: Sequence[str]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["harness.gang", *preload])
+        self._members = members
+        self._pipes: list[Connection] = []
+        self._processes: list[ForkServerProcess] = []
+        self._keys = 0
+        for seat in range(members):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_live, args=(theirs, join, setup, seat, members), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        self._all("joined")
+
+    def measure(self, task: Task) -> list[float]:
+        """Seconds of each round. Raises AssertionError for a wrong answer and RuntimeError when a member fails."""
+        pipes = self._pipes[:2] if task.operation == "round trip" else self._pipes
+        for pipe in pipes:
+            pipe.send((task, self._keys))
+        self._keys += task.warm_up + task.rounds
+        if task.operation == "round trip":
+            return list(self._all("trips", pipes)[0])
+        seconds = [self._round(task, number) for number in range(task.warm_up + task.rounds)]
+        return seconds[task.warm_up :]
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            try:
+                pipe.send(None)
+            except OSError:
+                continue
+        end = time.monotonic() + 10
+        for process in self._processes:
+            process.join(max(0.1, end - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+    def _round(self, task: Task, number: int) -> float:
+        self._all("ready")
+        begin = time.monotonic() + 0.002 + 0.0002 * self._members
+        for pipe in self._pipes:
+            pipe.send(begin)
+        done = self._all("done")
+        if task.operation == "shuffle":
+            work.check_shuffle(task, self._members, number, [answer for _, _, answer in done])
+        first = max(began for began, _, _ in done) if task.operation == "barrier" else begin
+        return float(max(ended for _, ended, _ in done) - first)
+
+    def _all(self, what: str, pipes: Sequence[Connection] | None = None) -> list[Any]:
+        """What each member says next, by seat; `what` is what it must be."""
+        pipes = self._pipes if pipes is None else pipes
+        answers: dict[Connection, Any] = {}
+        end = time.monotonic() + DEADLINE
+        while len(answers) < len(pipes):
+            ready = wait([pipe for pipe in pipes if pipe not in answers], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise RuntimeError(f"{len(pipes) - len(answers)} members did not say {what!r} in {DEADLINE:.0f} s")
+            for pipe in ready:
+                assert isinstance(pipe, Connection)
+                answers[pipe] = _said(pipe, what)
+        return [answers[pipe] for pipe in pipes]
+
+
+def _said(pipe: Connection, what: str) -> Any:
+    try:
+        said, answer = pipe.recv()
+    except EOFError:
+        raise RuntimeError("a member died") from None
+    if said != what:
+        raise RuntimeError(f"a member said {said!r}: {answer}")
+    return answer
+
+
+def _live(pipe: Connection, join: Join, setup: Any, seat: int, members: int) -> None:
+    """A member's life: one task after the other, until None comes."""
+    try:
+        member = join(setup, seat, members)
+        try:
+            pipe.send(("joined", None))
+            while (said := pipe.recv()) is not None:
+                _perform(pipe, member, seat, members, *said)
+        finally:
+            member.close()
+    except EOFError:
+        return
+    except BaseException:  # noqa: BLE001 - whatever it is, the parent tells it
+        pipe.send(("failed", traceback.format_exc()))
+
+
+def _perform(pipe: Connection, member: Member, seat: int, members: int, task: Task, first_key: int) -> None:
+    if task.operation == "round trip":
+        pipe.send(("trips", _trips(member, seat, task, first_key)))
+        return
+    value = work.source(task, seat, members) if task.operation != "broadcast" or seat == 0 else np.empty(0)
+    for number in range(task.warm_up + task.rounds):
+        gc.collect()
+        pipe.send(("ready", None))
+        begin = pipe.recv()
+        time.sleep(max(0.0, begin - time.monotonic()))
+        pipe.send(("done", _timed(member, seat, members, task, f"{first_key + number}", number, value)))
+        work.advance(value)
+
+
+def _timed(
+    member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
+) -> tuple[float, float, Any]:
+    """When it began, when it was done, and for a shuffle what came."""
+    began = time.monotonic()
+    if task.operation == "barrier":
+        member.barrier(key)
+        return began, time.monotonic(), None
+    if task.operation == "broadcast":
+        read = work.total(member.broadcast(key, value if seat == 0 else None))
+        ended = time.monotonic()
+        work.check_broadcast(task, number, read)
+        return began, ended, None
+    if task.operation == "reduce":
+        result = member.reduce(key, value)
+        ended = time.monotonic()
+        if seat == 0:
+            assert result is not None
+            work.check_reduce(task, members, number, result)
+        return began, ended, None
+    received = member.shuffle(key, value)
+    return began, time.monotonic(), work.shuffled(received, seat, members)
+
+
+def _trips(member: Member, seat: int, task: Task, first_key: int) -> list[float]:
+    count = task.warm_up + task.rounds
+    if seat == 0:
+        return member.ping(str(first_key), bytes(task.size), count)[task.warm_up :]
+    member.pong(str(first_key), count)
+    return []
+

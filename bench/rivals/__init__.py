@@ -1,0 +1,1 @@
+"""Who is measured: one module each, with a class `Rival` as in `interface`."""
