@@ -1,1 +1,21 @@
-"""Who takes part: members, their leases and channels, barriers, and where blocks are."""
+"""Who takes part: members, their leases and channels, barriers, tasks, and where blocks are (docs/coordinator.md)."""
+
+from .instructions import Close, Deliver, Instruction, Send
+from .machine import Coordinator, Statistics
+from .parts import Limits, Timing
+from .tree import Tree, children, depth, parent
+
+__all__ = [
+    "Close",
+    "Coordinator",
+    "Deliver",
+    "Instruction",
+    "Limits",
+    "Send",
+    "Statistics",
+    "Timing",
+    "Tree",
+    "children",
+    "depth",
+    "parent",
+]

@@ -222,6 +222,20 @@ class Accepted(Struct, frozen=True, tag="accepted"):
 
 
 FromMember = (
-    Hello | Alive | Join | Leave | Bye | Wait | Count | Announce | Withdraw | Locate | Reach | Relay | Take | GiveUp | Finished
+    Hello
+    | Alive
+    | Join
+    | Leave
+    | Bye
+    | Wait
+    | Count
+    | Announce
+    | Withdraw
+    | Locate
+    | Reach
+    | Relay
+    | Take
+    | GiveUp
+    | Finished
 )
 ToMember = View | Refused | Released | Broken | Counted | Located | Dial | Relayed | Task | Accepted | Alive

@@ -1,0 +1,215 @@
+"""Channels: who is in them, and the views that say so.
+
+    forming    fewer than `parties` are in it: no view yet
+    gathering  a Join names an epoch this channel never had: members of an earlier coordinator's channel come back. No
+               view until `settle` seconds have passed; then one in which they have their seats, where possible
+    open       each change makes a view due, at once or when the last one is `spacing * members` old; all changes until
+               then are in it
+
+A view is a difference for those who have the one before it, and whole (`since` 0) for others. Whoever is connected but
+has not said yet what it has seen gets none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec import Struct
+
+from .messages import Change, Join, Seat, View
+from .parts import GREATEST_EPOCH, Epochs, Limits, Post, Timing, check
+from .tree import Tree
+
+_LOSSES = 10_000
+"""Losses remembered in a channel, for members that missed a view."""
+
+
+class _Place(Struct):
+    """A member in a channel."""
+
+    seat: Seat
+    held: int | None = 0
+    """Epoch of the view it has; 0: none; None: it has to say."""
+    sent: int = 0
+    """Of the last view sent, whether or not it arrived."""
+
+
+class _Channel:
+    def __init__(self, join: Join) -> None:
+        self.name, self.fan_out, self.parties = join.channel, join.fan_out, join.parties
+        self.places: dict[str, _Place] = {}
+        self.tree = Tree()
+        self.epoch = 0
+        self.settles_at: float | None = None
+        self.next_view_at = 0.0
+        self._seats: list[Seat] = []
+        self._lost: list[str] = []
+        self._losses: deque[tuple[int, str]] = deque(maxlen=_LOSSES)
+
+    def due(self, now: float) -> float | None:
+        """When the changes made so far are to be seen."""
+        if self.settles_at is not None:
+            return self.settles_at
+        if not self.epoch and len(self.places) < self.parties:
+            return None
+        return max(now, self.next_view_at)
+
+    def remove(self, member: str, lost: bool) -> None:
+        del self.places[member]
+        self.tree.remove(member)
+        if lost:
+            self._lost.append(member)
+
+    def renew(self, epochs: Epochs) -> list[tuple[str, View]]:
+        """Everybody's next view, if there is something new for them."""
+        before, changes = self.epoch, self._changes()
+        if changes or self._lost or not self.epoch:
+            self.epoch = epochs.next()
+            self._losses.extend((self.epoch, name) for name in self._lost)
+        lost, self._lost = tuple(self._lost), []
+        difference = View(self.name, self.epoch, before, changes, self.fan_out, lost)
+        wholes: dict[tuple[str, ...], View] = {}
+        views = []
+        for name in self.tree:
+            place = self.places[name]
+            if place.held not in (None, self.epoch):
+                views.append((name, difference if place.held == before else self._whole(place.held or 0, wholes)))
+                place.held = place.sent = self.epoch
+        return views
+
+    def _changes(self) -> tuple[Change, ...]:
+        """Of the seats since the last view."""
+        settled = self.tree.settle()
+        size, before = len(self.tree), len(self._seats)
+        if not settled:
+            return ()
+        names = list(self.tree)
+        self._seats[size:] = []
+        changes = []
+        for seat in settled:
+            if seat < size:
+                occupant = self.places[names[seat]].seat
+                self._seats[seat : seat + 1] = [occupant]
+                changes.append(Change(seat, occupant))
+        if size < before:
+            changes.append(Change(size, None))
+        return tuple(changes)
+
+    def _whole(self, held: int, known: dict[tuple[str, ...], View]) -> View:
+        """The view for somebody who has another than the last; most who need one need the same."""
+        lost = tuple(name for epoch, name in self._losses if epoch > held) if held else ()
+        if lost not in known:
+            changes = tuple(Change(seat, occupant) for seat, occupant in enumerate(self._seats))
+            known[lost] = View(self.name, self.epoch, 0, changes, self.fan_out, lost)
+        return known[lost]
+
+
+class Channels:
+    """All channels of a run."""
+
+    def __init__(self, post: Post, epochs: Epochs, timing: Timing, limits: Limits) -> None:
+        self._post, self._epochs, self._timing, self._limits = post, epochs, timing, limits
+        self._channels: dict[str, _Channel] = {}
+        self._of: dict[str, set[str]] = {}
+        self._due: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+    def join(self, member: Seat, join: Join, now: float) -> None:
+        """A member takes a seat, or says after a reconnect which view it has. Raises Refusal."""
+        self._check(member.member, join)
+        channel = self._channels.get(join.channel)
+        returns = join.epoch > (channel.epoch if channel else 0)
+        if channel is None:
+            channel = self._channels[join.channel] = _Channel(join)
+        self._epochs.seen(join.epoch)
+        if returns:
+            channel.settles_at = channel.settles_at or now + self._timing.settle
+        place = channel.places.get(member.member)
+        if place is None:
+            self._enter(channel, member, join)
+        else:
+            self._return(channel, place, member, join)
+        self._schedule(channel, now)
+
+    def _check(self, member: str, join: Join) -> None:
+        channel = self._channels.get(join.channel)
+        limits, name = self._limits, join.channel
+        check(len(name) <= limits.name and len(join.role) <= limits.name, name, "the name or the role is too long")
+        check(0 < join.fan_out <= limits.fan_out, name, f"the fan-out must be 1 to {limits.fan_out}")
+        check(0 < join.parties <= limits.parties, name, f"parties must be 1 to {limits.parties}")
+        check(0 <= join.epoch < GREATEST_EPOCH, name, "no coordinator gave this epoch")
+        check(channel is None or channel.fan_out == join.fan_out, name, "its fan-out is another")
+        joined = self._of.get(member, ())
+        check(name in joined or len(joined) < limits.channels, name, f"more than {limits.channels} channels")
+
+    def _enter(self, channel: _Channel, member: Seat, join: Join) -> None:
+        seat = Seat(member.member, member.address, member.host, join.role)
+        channel.places[member.member] = _Place(seat)
+        channel.parties = max(channel.parties, join.parties)
+        channel.tree.add(member.member, join.epoch, join.seat)
+        self._of.setdefault(member.member, set()).add(channel.name)
+
+    def _return(self, channel: _Channel, place: _Place, member: Seat, join: Join) -> None:
+        seat = Seat(member.member, member.address, member.host, join.role)
+        if place.held is None:  # over one connection we know what we sent
+            place.held = join.epoch if join.epoch <= place.sent else 0
+        if seat != place.seat or join.epoch > channel.epoch:
+            place.seat = seat
+            channel.tree.touch(member.member)
+
+    def leave(self, member: str, name: str, now: float) -> None:
+        """In good order. Not being in it is well too: it may have been said twice."""
+        if name in self._of.get(member, ()):
+            self._remove(member, name, now, lost=False)
+
+    def drop(self, member: str, now: float, *, lost: bool) -> None:
+        """The member is gone from everything."""
+        for name in sorted(self._of.get(member, ())):
+            self._remove(member, name, now, lost=lost)
+
+    def cut(self, member: str) -> None:
+        """Its connection ended, or is another now: it has to say which views it has."""
+        for name in self._of.get(member, ()):
+            self._channels[name].places[member].held = None
+
+    def confirm(self, member: str, now: float) -> None:
+        """Channels it has not spoken of since it came back are those whose Leave got lost."""
+        for name in sorted(self._of.get(member, ())):
+            if self._channels[name].places[member].held is None:
+                self._remove(member, name, now, lost=False)
+
+    def _remove(self, member: str, name: str, now: float, *, lost: bool) -> None:
+        channel = self._channels[name]
+        channel.remove(member, lost)
+        self._of[member].discard(name)
+        if not self._of[member]:
+            del self._of[member]
+        self._schedule(channel, now)
+        if not channel.places:
+            del self._channels[name]
+            self._due.pop(name, None)
+
+    def _schedule(self, channel: _Channel, now: float) -> None:
+        due = channel.due(now)
+        if due is None:
+            self._due.pop(channel.name, None)
+        else:
+            self._due[channel.name] = due
+
+    # -- views
+
+    def wakes_at(self) -> float | None:
+        """When the next view is due."""
+        return min(self._due.values(), default=None)
+
+    def flush(self, now: float) -> None:
+        """Send the views that are due."""
+        for name in [name for name, due in self._due.items() if due <= now]:
+            del self._due[name]
+            channel = self._channels[name]
+            channel.settles_at = None
+            channel.next_view_at = now + self._timing.spacing * len(channel.places)
+            for member, view in channel.renew(self._epochs):
+                self._post(member, view)

@@ -1,0 +1,92 @@
+"""Who sits where in a channel: seats 0 .. n-1 without gaps, as an F-ary heap (parent of i: (i - 1) // F).
+
+Heap numbering keeps the tree as shallow as it can be, whoever leaves: a hole is filled by the last seat, so every level
+but the deepest stays full. Changes are gathered and made at once, which moves the fewest members: those who stay in
+seats that stay keep them, newcomers go into holes, and only members beyond the new end have to move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def parent(seat: int, fan_out: int) -> int | None:
+    """The seat above; None: it is the root."""
+    return (seat - 1) // fan_out if seat else None
+
+
+def children(seat: int, fan_out: int, size: int) -> range:
+    """The seats below, of a tree of `size` seats."""
+    first = seat * fan_out + 1
+    return range(min(first, size), min(first + fan_out, size))
+
+
+def depth(size: int, fan_out: int) -> int:
+    """Steps from the root to the deepest of `size` seats."""
+    steps, seat = 0, size - 1
+    while seat > 0:
+        seat, steps = (seat - 1) // fan_out, steps + 1
+    return steps
+
+
+class Tree:
+    """Seats of names. What `add` and `remove` say is seen after `settle`."""
+
+    def __init__(self) -> None:
+        self._seats: list[str | None] = []
+        self._seat_of: dict[str, int] = {}
+        self._waiting: dict[str, tuple[int, int]] = {}
+        self._changed: set[int] = set()
+
+    def __len__(self) -> int:
+        """Members, those without a seat included."""
+        return len(self._seat_of) + len(self._waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names in the order of their seats; only after `settle`."""
+        return iter(self._seat_of)
+
+    def add(self, name: str, epoch: int = 0, seat: int = -1) -> None:
+        """A newcomer, who had this seat in the view of this epoch; it gets it back if nobody has a better claim."""
+        self._waiting[name] = (-epoch, seat)
+
+    def remove(self, name: str) -> None:
+        """Make a hole, or forget a newcomer."""
+        if self._waiting.pop(name, None) is None:
+            seat = self._seat_of.pop(name)
+            self._seats[seat] = None
+            self._changed.add(seat)
+
+    def touch(self, name: str) -> None:
+        """Count the seat as changed: its occupant is, if not its name."""
+        if name in self._seat_of:
+            self._changed.add(self._seat_of[name])
+
+    def settle(self) -> list[int]:
+        """Give everybody a seat. Returns the seats that changed, ascending; those past the new end are among them."""
+        if not (self._waiting or self._changed):
+            return []
+        size, before = len(self), len(self._seats)
+        movers = [name for name in self._seats[size:] if name is not None]
+        self._changed.update(range(size, before))
+        self._seats[size:] = [None] * max(0, size - before)
+        self._seat_claimants(size)
+        rest = iter([*self._waiting, *movers])
+        for seat, name in enumerate(self._seats):
+            if name is None:
+                self._sit(next(rest), seat)
+        self._waiting.clear()
+        self._seat_of = {name: seat for seat, name in enumerate(self._seats) if name is not None}
+        changed, self._changed = sorted(self._changed), set()
+        return changed
+
+    def _seat_claimants(self, size: int) -> None:
+        """Claims of the latest view come first."""
+        for name, (_, seat) in sorted(self._waiting.items(), key=lambda item: item[1]):
+            if 0 <= seat < size and self._seats[seat] is None:
+                self._sit(name, seat)
+                del self._waiting[name]
+
+    def _sit(self, name: str, seat: int) -> None:
+        self._seats[seat] = name
+        self._changed.add(seat)
