@@ -188,6 +188,14 @@ class Scatter(Struct, frozen=True, tag="scatter"):
     partitions: int
     boundaries: Arg | None = None
     combine: str = ""
+    groups: int = 0
+    """Of two levels the first: a part is a bundle of consecutive targets, of which there are so many; 0: one level."""
+
+
+class Merge(Struct, frozen=True, tag="merge"):
+    """Of two levels the second: bundles of one group, one from each source, as a block with a part for each target."""
+
+    stage: str
 
 
 class Cut(Struct, frozen=True, tag="cut"):
@@ -197,7 +205,7 @@ class Cut(Struct, frozen=True, tag="cut"):
     max_bytes: int = 0
 
 
-Tail = Keep | Discard | Scatter | Cut
+Tail = Keep | Discard | Scatter | Merge | Cut
 
 
 class PartOutput(Struct, frozen=True):

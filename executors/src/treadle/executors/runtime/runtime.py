@@ -42,7 +42,7 @@ from ..program import (
 from .cache import Cache, read_input
 from .failures import InputFailed, Redactor, StageFailed, classify, error_name, full_traceback, message_of
 from .process import Meter, prepare_process
-from .tail import parts_of
+from .tail import parts_of, rows_of
 
 __all__ = ["Runtime", "prepare_process"]
 
@@ -160,7 +160,7 @@ class Runtime:
             partition=partition.index,
             attempt=partition.attempt,
             kind=kind,
-            rows=block.rows if block else codec.rows(kind, value),
+            rows=rows_of(program.tail, kind, parts) if block else codec.rows(kind, value),
             block=block,
             part=part,
             metrics={stage: metrics.values for stage, metrics in attempt.metrics.items() if metrics.values},

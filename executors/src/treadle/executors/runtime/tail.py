@@ -5,15 +5,17 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from treadle.primitives import codec
 from treadle.primitives.frozen import sealed
-from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets
+from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets, split_evenly
 from treadle.primitives.references import Kind
 
 from ..operations.attempt import Attempt
 from ..operations.flow import Flow, whole
 from ..operations.groups import fold, plain
 from ..operations.keys import firsts, keys_of, seconds
-from ..program import Cut, Scatter, Tail
+from ..program import Cut, Merge, Scatter, Tail
+from .bundles import bundle, bundled_rows, merge
 
 
 def parts_of(tail: Tail, flow: Flow, attempt: Attempt) -> tuple[Kind, list[Any], Any]:
@@ -26,21 +28,40 @@ def parts_of(tail: Tail, flow: Flow, attempt: Attempt) -> tuple[Kind, list[Any],
             given = sealed(value) if flow.kind == "objects" else value
             kind, parts = scatter(tail, flow.kind, given, attempt)
             return kind, parts, value
+        case Merge():
+            attempt.stage = tail.stage
+            kind, parts = merge(value)
+            return kind, parts, value
         case Cut(max_items, max_bytes):
             return flow.kind, cut(flow.kind, value, max_items, max_bytes), value
         case _:
             return flow.kind, [value], value
 
 
+def rows_of(tail: Tail, kind: Kind, parts: list[Any]) -> int:
+    """How many records the parts hold."""
+    if isinstance(tail, Scatter) and tail.groups:
+        return sum(map(bundled_rows, parts))
+    return sum(codec.rows(kind, part) for part in parts)
+
+
 def scatter(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind, list[Any]]:
-    """The records of each target partition, in their order; with `combine`, folded by key first."""
+    """The records of each target partition, in their order; with `combine`, folded by key first.
+
+    With `groups`, a bundle for each group of consecutive targets.
+    """
     if tail.combine:
         kind, value = "objects", _combined(tail, kind, value, attempt)
     keys = keys_of(tail.by, tail.stage, kind, value, attempt)
     targets = _targets(tail, keys, attempt)
     if kind == "objects":
-        return kind, _distribute(value, targets, tail.partitions)
-    return kind, _distribute_rows(kind, value, targets, tail.partitions)
+        parts = _distribute(value, targets, tail.partitions)
+    else:
+        parts = _distribute_rows(kind, value, targets, tail.partitions)
+    if not tail.groups:
+        return kind, parts
+    bounds = split_evenly(tail.partitions, tail.groups)
+    return "objects", [[bundle(kind, parts[start:stop])] for start, stop in bounds]
 
 
 def _combined(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> list[tuple[Any, Any]]:

@@ -1,0 +1,93 @@
+"""The two levels of a wide shuffle: bundles of consecutive targets, and what bundles of several sources make together.
+
+P sources scattered to C targets are P x C parts, each too small to be worth its place in an index and a read of its
+own. In two levels a source leaves G bundles; one task takes the bundles of one group from a run of sources and leaves
+a part for each target of the group: P x G + R x C parts for R runs (the merge of Exoshuffle, arXiv 2203.05072, and the
+multi-stage shuffle of Starling, arXiv 1911.11727).
+
+A bundle carries how many records each target has, so the second level only cuts and joins: it needs no key, calls no
+user function, and cannot put a record elsewhere than the first level decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain
+from pickle import PickleBuffer
+from typing import Any
+
+from treadle.primitives import codec
+from treadle.primitives.errors import UsageError
+from treadle.primitives.references import Kind
+
+Bundle = tuple[Kind, list[int], Any]
+"""(kind, records of each target, the records of all targets in order as an encoded part)."""
+
+
+def bundle(kind: Kind, parts: Sequence[Any]) -> Bundle:
+    """The parts of consecutive targets. Raises DataError for records that cannot be encoded."""
+    counts = [codec.rows(kind, part) for part in parts]
+    whole = list(chain.from_iterable(parts)) if kind == "objects" else _joined(kind, parts)
+    return kind, counts, PickleBuffer(b"".join(codec.encode(kind, whole)))
+
+
+def bundled_rows(part: Sequence[Bundle]) -> int:
+    """How many records a part that is one bundle holds."""
+    ((_, counts, _),) = part
+    return sum(counts)
+
+
+def merge(bundles: Sequence[Bundle]) -> tuple[Kind, list[Any]]:
+    """For each target its records of every source, in the order of the bundles: as a reader of one level joins them.
+
+    Raises UsageError when bundles that are not empty differ in kind, DataError when their dtypes or schemas do.
+    """
+    kind = _kind_of(bundles)
+    sources = [(counts, codec.decode(data)) for its, counts, data in bundles if its == kind]
+    if kind == "objects":
+        return kind, _merge_objects(sources)
+    columns = zip(*(_cut(kind, counts, value) for counts, value in sources), strict=True)
+    return kind, [_joined(kind, pieces) for pieces in columns]
+
+
+def _kind_of(bundles: Sequence[Bundle]) -> Kind:
+    kinds = {kind for kind, counts, _ in bundles if any(counts)} or {bundles[0][0]}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
+            "Return the same kind (records, table or array) from every partition of the stage before.",
+        )
+    return kinds.pop()
+
+
+def _merge_objects(sources: Sequence[tuple[list[int], list[Any]]]) -> list[list[Any]]:
+    parts: list[list[Any]] = [[] for _ in sources[0][0]]
+    for counts, records in sources:
+        start = 0
+        for part, count in zip(parts, counts, strict=True):
+            if count:
+                part += records[start : start + count]
+                start += count
+    return parts
+
+
+def _cut(kind: Kind, counts: list[int], value: Any) -> list[Any]:
+    stops = zip(accumulate(counts), counts, strict=True)
+    if kind == "table":
+        return [value.slice(stop - count, count) for stop, count in stops]
+    return [value[stop - count : stop] for stop, count in stops]
+
+
+def _joined(kind: Kind, pieces: Sequence[Any]) -> Any:
+    """In one chunk: many small ones would be as dear in a part as many small parts are in a block."""
+    whole = codec.concat(kind, pieces)
+    return whole if kind == "array" else _one_chunk(whole)
+
+
+def _one_chunk(table: Any) -> Any:
+    import pyarrow
+
+    try:
+        return table.combine_chunks()
+    except pyarrow.ArrowException:  # dictionaries that together outgrow their index type stay apart
+        return table
