@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
 
 from ..client.views import NodeView, RunEnd, RunView
@@ -45,6 +46,12 @@ class StageView(Struct, frozen=True, rename="camel"):
     """Segments under way inside of a loop."""
     attempt: int = 1
     """Of the activity; above 1: a driver was lost."""
+    place: str = ""
+    """Where blocks beyond a few KiB were planned to go: `host` or `store`; empty: it leaves none."""
+    estimate: int = 0
+    """Bytes that were predicted for them."""
+    read: dict[str, int] = {}
+    """Bytes of blocks it got, by the kind of place: inline, host, peer, store."""
 
 
 class Painter:
@@ -122,7 +129,15 @@ def _kind(node: Node) -> Literal["segment", "loop", "barrier"]:
 
 def _bare(node: Node, state: NodeState) -> StageView:
     partitions = node.partitions if isinstance(node, Segment) else 0
-    return StageView(node.id, node.stages, _kind(node), state, partitions)
+    return _placed(StageView(node.id, node.stages, _kind(node), state, partitions), node)
+
+
+def _placed(view: StageView, node: Node) -> StageView:
+    from msgspec.structs import replace
+
+    if not isinstance(node, Segment) or isinstance(node.tail, Discard):
+        return view
+    return replace(view, place=node.put, estimate=node.estimate)
 
 
 def _from_beat(node: Node, beat: NodeView) -> StageView:
@@ -168,7 +183,7 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
     summary = done.summary
     count = len(done.outcomes) if isinstance(done, Manifest) else 0
     iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, Loop) else ""
-    return StageView(
+    view = StageView(
         node.id,
         node.stages,
         _kind(node),
@@ -179,7 +194,9 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
         bytes=summary.size,
         failed_items=summary.failed_items,
         iteration=f"{node.id} {iterations}" if iterations else "",
+        read=summary.read,
     )
+    return _placed(view, node)
 
 
 def _from_ledger(files: RunFiles, node: Node) -> StageView:

@@ -75,6 +75,13 @@ def volume(stage: StageView) -> str:
     return ", ".join(filter(None, [rows, words.size(stage.bytes) if stage.bytes else ""]))
 
 
+def exchange(stage: StageView) -> str:
+    """Where its blocks were planned to go, with how much was predicted, and what it read from where."""
+    planned = f"to {stage.place}, {words.size(stage.estimate)} predicted" if stage.place else ""
+    read = ", ".join(f"{words.size(size)} {place}" for place, size in stage.read.items())
+    return "; ".join(filter(None, [planned, f"read {read}" if read else ""]))
+
+
 class Pace:
     """How long a stage still needs, from how fast it went since it was first seen."""
 

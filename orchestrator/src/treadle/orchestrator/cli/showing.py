@@ -103,14 +103,14 @@ def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
 
 
 def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
-    from .screens import counts, label, troubles, volume
+    from .screens import counts, exchange, label, troubles, volume
 
     if not stages:
         return []
-    rows = [["stage", "state", "partitions", "data", "", "node" if wide else ""]]
+    rows = [["stage", "state", "partitions", "data", "", *(("blocks", "node") if wide else ())]]
     for stage in stages:
-        node = stage.node if wide else ""
-        rows.append([label(stage), stage.state, counts(stage), volume(stage), troubles(stage), node])
+        more = (exchange(stage), stage.node) if wide else ()
+        rows.append([label(stage), stage.state, counts(stage), volume(stage), troubles(stage), *more])
     return ["", *words.columns(rows)]
 
 

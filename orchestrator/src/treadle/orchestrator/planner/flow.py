@@ -80,15 +80,20 @@ class Flow:
         )
 
 
+_OF_BLOCKS = {"exchange", "durability"}
+"""Settings of what a segment leaves: the last stage's count, since the others leave nothing."""
+
+
 def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> str:
     """The reason a stage may not join the flow; empty: it may."""
     first = flow.policy
     if policy.gang or (first is not None and first.gang):
         return "a gang has tasks of its own"
-    if first is not None and first != policy:
+    if first is not None:
         before, after = msgspec.to_builtins(first), msgspec.to_builtins(policy)
-        names = [name for name in before if before[name] != after[name]]
-        return f"{', '.join(names)} differ"
+        names = [name for name in before if before[name] != after[name] and name not in _OF_BLOCKS]
+        if names:
+            return f"{', '.join(names)} differ"
     last = flow.tolerated.get(flow.stages[-1]) if flow.stages else None
     if first is not None and _limits(last) != _limits(tolerance):
         return "toleratedFailures differ"
