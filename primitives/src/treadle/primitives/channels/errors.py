@@ -1,0 +1,32 @@
+"""What can go wrong in a collective, by who must act."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import TreadleError
+
+
+class MemberLost(TreadleError):
+    """A member of the channel failed, so this operation cannot have its result; the next one is among those left."""
+
+    def __init__(self, channel: str, lost: Sequence[str]) -> None:
+        self.lost = tuple(lost)
+        super().__init__(
+            f"{channel}: lost {', '.join(map(short, self.lost)) or 'a member'} while the channel was in use",
+            'The others may go on without it; on_loss="go on" makes a channel do so by itself.',
+        )
+
+
+class DeadlinePassed(TreadleError):
+    """An operation took longer than its deadline."""
+
+
+class ReduceFailed(TreadleError):
+    """The reduce function raised at another member, or that member gave up: this round has no result."""
+
+
+def short(member: str) -> str:
+    """The name of a member for people: `gang/3.5f..` is `member 3`."""
+    rank = member.rpartition("/")[2].partition(".")[0]
+    return f"member {rank}" if rank.isdigit() else member

@@ -1,0 +1,155 @@
+"""What members of a channel say to each other, over paths that keep order and lose nothing (protocols/path.py).
+
+Every message carries the epoch of its sender's view; one from a later view waits until the receiver has that view.
+Data messages carry values; all others are control messages, small and counted apart.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from ..references import Kind, Slice
+
+
+class Payload(Struct, frozen=True, array_like=True):
+    """A value, encoded (codec.py): in the message itself, or in a block the receiver gets."""
+
+    kind: Kind
+    data: bytes = b""
+    slice: Slice | None = None
+
+
+class Cast(Struct, frozen=True, array_like=True, tag=1):
+    """A broadcast value on its way along the tree. Data."""
+
+    channel: str
+    epoch: int
+    sender: str
+    number: int
+    """The sender's count: 1, 2, ..."""
+    born: int
+    """The sender's epoch when it sent; members that joined later do not get it."""
+    payload: Payload
+
+
+class Have(Struct, frozen=True, array_like=True, tag=2):
+    """To a new neighbour: what I have of each sender, so that you send what I lack."""
+
+    channel: str
+    epoch: int
+    numbers: dict[str, int]
+
+
+class Taken(Struct, frozen=True, array_like=True, tag=3):
+    """To the parent: what the users of my subtree have all received, by sender."""
+
+    channel: str
+    epoch: int
+    numbers: dict[str, int]
+
+
+class Stable(Struct, frozen=True, array_like=True, tag=4):
+    """To children: what everybody has received; it need be kept no longer."""
+
+    channel: str
+    epoch: int
+    numbers: dict[str, int]
+
+
+class Partial(Struct, frozen=True, array_like=True, tag=5):
+    """To the parent: the fold of my subtree. Data."""
+
+    channel: str
+    epoch: int
+    round: int
+    payload: Payload
+
+
+class Done(Struct, frozen=True, array_like=True, tag=6):
+    """To children: the root has the result of this round."""
+
+    channel: str
+    epoch: int
+    round: int
+
+
+class Failed(Struct, frozen=True, array_like=True, tag=7):
+    """To all neighbours in turn: this round has no result, because."""
+
+    channel: str
+    epoch: int
+    round: int
+    reason: str
+
+
+class Plan(Struct, frozen=True, array_like=True):
+    """Who takes part in the rounds of a shuffle from `first` on."""
+
+    first: int
+    epoch: int
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+
+
+class Standing(Struct, frozen=True, array_like=True):
+    """What a member knows of the rounds so far, merged on the way up the tree."""
+
+    decided: int = 0
+    """The last round that is over (reduce) or begun (shuffle)."""
+    failures: dict[int, str] = {}
+    """Rounds that failed, and why."""
+    loss: int = 0
+    """The latest epoch that lost a member."""
+    answered: int = 0
+    """The latest such epoch that a round has failed for."""
+    lost: tuple[str, ...] = ()
+    plans: tuple[Plan, ...] = ()
+
+
+class Status(Struct, frozen=True, array_like=True, tag=8):
+    """To the parent, in a new epoch: how far my subtree is."""
+
+    channel: str
+    epoch: int
+    standing: Standing
+
+
+class Agreed(Struct, frozen=True, array_like=True, tag=9):
+    """To children: from where everybody goes on in this epoch."""
+
+    channel: str
+    epoch: int
+    standing: Standing
+
+
+class Pieces(Struct, frozen=True, array_like=True, tag=10):
+    """From a producer to a consumer: its piece of a round; None: an empty one. Data."""
+
+    channel: str
+    epoch: int
+    round: int
+    plan: int
+    """Epoch of the plan the records were distributed by."""
+    payload: Payload | None
+
+
+Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces
+DATA = (Cast, Partial, Pieces)
+
+
+class Letter(Struct, frozen=True, array_like=True):
+    """A message on a path, or (without one) only its acknowledgement."""
+
+    number: int
+    """1, 2, ... on this path; 0: none, only `seen` counts."""
+    seen: int
+    """All up to here have arrived from the other side."""
+    message: Message | None = None
+    urgent: bool = False
+    """Acknowledge at once: the sender waits for it before it leaves."""
+
+
+class Caller(Struct, frozen=True, array_like=True):
+    """The first message on a connection: who dialled."""
+
+    member: str

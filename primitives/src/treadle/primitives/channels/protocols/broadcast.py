@@ -1,0 +1,173 @@
+"""Broadcast: a value floods the tree from its sender's seat, n - 1 messages; every member gets it at most once.
+
+Each member keeps a log of what it got, in that order, until everybody's user has received it. A link between two
+members transmits the log in order, leaving out what the other is known to have; so whoever gets a message has got
+before it everything its sender had (causal order, by induction over links). When the tree changes, new neighbours
+first tell each other what they have, then what is lacking is sent again: what one survivor has, all get. The
+acknowledgement of stable messages follows Birman and Joseph, Reliable communication in the presence of failures (1987).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..messages import Cast, Have, Message, Payload, Stable, Taken
+from .machine import Machine, OnLoss
+from .roster import Roster, Send, to_all
+
+_REPORT_EVERY = 16
+"""Received messages after which a member says so; at once when there is a block, which then can be removed."""
+
+
+class Broadcast(Machine):
+    def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
+        super().__init__(channel, me, on_loss)
+        self._log: deque[Cast] = deque()
+        self._inbox: deque[Cast] = deque()
+        self._have: dict[str, int] = {}
+        self._taken: dict[str, int] = {}
+        self._stable: dict[str, int] = {}
+        self._since_report = 0
+        self._subtree: dict[str, dict[str, int]] = {}
+        self._reported: dict[str, int] = {}
+        self._synced: set[str] = set()
+        self._asked: dict[str, int] = {}
+        self._joined = 0
+        self.discards: list[Payload] = []
+        """Own blocks that everybody has: the shell removes them."""
+
+    # -- of the user ----------
+
+    def send(self, payload: Payload) -> list[Send]:
+        """Give the value to all others. Raises MemberLost once after a loss."""
+        self._tell()
+        number = self._have.get(self.me, 0) + 1
+        cast = Cast(self.channel, self.epoch, self.me, number, self.epoch, payload)
+        self._taken[self.me] = number
+        return self._append(cast, "") + self._count(cast)
+
+    def receive(self) -> tuple[Payload, list[Send]] | None:
+        """The next value and messages to send, or None while there is none. Raises MemberLost once after a loss."""
+        if not self._inbox:
+            self._tell()
+            return None
+        cast = self._inbox.popleft()
+        self._taken[cast.sender] = cast.number
+        return cast.payload, self._count(cast)
+
+    @property
+    def unstable(self) -> int:
+        """How many own messages somebody has not received."""
+        return self._have.get(self.me, 0) - self._stable.get(self.me, 0) if len(self.roster.seats) > 1 else 0
+
+    @property
+    def holds_blocks(self) -> bool:
+        """Whether somebody may still need a block of this member's."""
+        return len(self.roster.seats) > 1 and any(c.payload.slice and c.sender == self.me for c in self._log)
+
+    # -- the flood ----------
+
+    def _append(self, cast: Cast, source: str) -> list[Send]:
+        self._have[cast.sender] = cast.number
+        self._log.append(cast)
+        return [
+            self._pass_on(cast, member) for member in self.roster.neighbours(self.me) if self._wants(member, source)
+        ]
+
+    def _wants(self, member: str, source: str) -> bool:
+        return member != source and member in self._synced
+
+    def _pass_on(self, cast: Cast, member: str) -> Send:
+        same = cast.epoch == self.epoch
+        return Send(
+            member,
+            cast if same else Cast(cast.channel, self.epoch, cast.sender, cast.number, cast.born, cast.payload),
+        )
+
+    def _arrived(self, sender: str, message: Message) -> list[Send]:
+        if isinstance(message, Cast):
+            return self._on_cast(sender, message)
+        if isinstance(message, Have):
+            return self._on_have(sender, message)
+        if isinstance(message, Taken) and message.epoch == self.epoch:
+            self._subtree[sender] = message.numbers
+            return self._report()
+        if isinstance(message, Stable):
+            return self._on_stable(message)
+        return []
+
+    def _on_cast(self, source: str, cast: Cast) -> list[Send]:
+        if cast.number <= self._have.get(cast.sender, 0) or cast.born < self._joined:
+            return []
+        self._inbox.append(cast)
+        return self._append(cast, source)
+
+    # -- a new tree ----------
+
+    def _moved(self, before: Roster) -> list[Send]:
+        if not before.epoch:
+            self._joined = self.epoch  # who leaves and joins again goes on with higher numbers than before
+            self._have[self.me] = self._stable[self.me] = self._taken[self.me] = self.epoch << 32
+        neighbours = self.roster.neighbours(self.me)
+        old = set(before.members)
+        self._synced &= set(neighbours)
+        sends: list[Send] = []
+        for member in neighbours:
+            if member in self._synced:
+                continue
+            if not before.epoch or member not in old:  # one of us has just come, and so has nothing to ask or be sent
+                self._synced.add(member)
+            else:
+                sends.append(self._ask(member))
+        self._subtree.clear()
+        return sends + (self._report(due=True) if len(self._have) > 1 or self._log else [])
+
+    def _ask(self, member: str) -> Send:
+        self._asked[member] = self.epoch
+        return Send(member, Have(self.channel, self.epoch, dict(self._have)))
+
+    def _on_have(self, sender: str, have: Have) -> list[Send]:
+        if sender not in self.roster.neighbours(self.me):
+            return []
+        sends = [] if self._asked.get(sender, 0) >= have.epoch else [self._ask(sender)]
+        self._synced.add(sender)
+        lacking = (cast for cast in self._log if cast.number > have.numbers.get(cast.sender, 0))
+        return sends + [self._pass_on(cast, sender) for cast in lacking]
+
+    # -- what everybody has ----------
+
+    def _count(self, cast: Cast) -> list[Send]:
+        self._since_report += _REPORT_EVERY if cast.payload.slice else 1
+        return self._report(due=True) if self._since_report >= _REPORT_EVERY else []
+
+    def _report(self, due: bool = False) -> list[Send]:
+        """Pass up the minimum of this subtree once all of it has said something; the root passes it down."""
+        children = self.roster.children(self.me)
+        if any(child not in self._subtree for child in children) and children:
+            return []
+        if not (due or children):
+            return []
+        self._since_report = 0
+        vectors = [self._taken] + [self._subtree[child] for child in children]
+        least = {sender: min(vector.get(sender, 0) for vector in vectors) for sender in self._taken}
+        if least == self._reported and not due:
+            return []
+        self._reported = least
+        parent = self.roster.parent(self.me)
+        if parent is not None:
+            return [Send(parent, Taken(self.channel, self.epoch, least))]
+        return self._on_stable(Stable(self.channel, self.epoch, least))
+
+    def _on_stable(self, stable: Stable) -> list[Send]:
+        news = {s: n for s, n in stable.numbers.items() if n > self._stable.get(s, 0)}
+        if not news:
+            return []
+        self._stable.update(news)
+        kept: deque[Cast] = deque()
+        for cast in self._log:
+            if cast.number > self._stable.get(cast.sender, 0):
+                kept.append(cast)
+            elif cast.sender == self.me and cast.payload.slice:
+                self.discards.append(cast.payload)
+        self._log = kept
+        return to_all(self.roster.children(self.me), Stable(self.channel, self.epoch, stable.numbers))

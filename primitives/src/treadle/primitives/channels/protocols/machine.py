@@ -1,0 +1,59 @@
+"""What the collectives have in common: views in order, messages of later views kept until then, losses told once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ..errors import MemberLost
+from ..messages import Message
+from .roster import NOBODY, Roster, Send
+
+OnLoss = Literal["fail", "go on"]
+
+
+class Machine:
+    """One member's part in one channel. Methods return the messages to send; results are polled."""
+
+    def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
+        self.channel, self.me, self.on_loss = channel, me, on_loss
+        self.roster = NOBODY
+        self._early: list[tuple[str, Message]] = []
+        self._untold: list[str] = []
+
+    @property
+    def epoch(self) -> int:
+        return self.roster.epoch
+
+    def view(self, roster: Roster) -> list[Send]:
+        """A newer view holds from now on."""
+        before, self.roster = self.roster, roster
+        if before.epoch:
+            self._untold += roster.lost
+        sends = self._moved(before)
+        early, self._early = self._early, []
+        for sender, message in early:
+            sends += self.message(sender, message)
+        return sends
+
+    def message(self, sender: str, message: Message) -> list[Send]:
+        """Something arrived from another member."""
+        if message.epoch > self.epoch:
+            self._early.append((sender, message))
+            return []
+        return self._arrived(sender, message)
+
+    def told(self) -> None:
+        """The user was told of all losses so far."""
+        self._untold.clear()
+
+    def _tell(self) -> None:
+        """Raise MemberLost for losses that the user was not told of."""
+        lost, self._untold = self._untold, []
+        if lost and self.on_loss == "fail":
+            raise MemberLost(self.channel, lost)
+
+    def _moved(self, before: Roster) -> list[Send]:
+        raise NotImplementedError
+
+    def _arrived(self, sender: str, message: Message) -> list[Send]:
+        raise NotImplementedError

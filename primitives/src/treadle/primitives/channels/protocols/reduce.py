@@ -1,0 +1,194 @@
+"""Reduce: contributions are folded up the tree, n - 1 data messages; `Done` comes down when the root has the result.
+
+A member keeps its contribution until the round is over. When the view changes, a round that is not over begins again
+among the members of the new view; after a loss it fails at all of them, unless the channel goes on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...errors import TreadleError
+from ..errors import MemberLost, ReduceFailed
+from ..messages import Done, Failed, Message, Partial, Payload, Standing
+from .machine import OnLoss
+from .roster import Roster, Send, to_all
+from .rounds import LOST, Rounds, answered, decided, fail_next, failed
+
+
+class Fold(NamedTuple):
+    """Work for the user's thread: combine two values; the right one is still encoded."""
+
+    ticket: int
+    left: Any
+    right: Payload
+
+
+class PassUp(NamedTuple):
+    """Work for the user's thread: encode this value."""
+
+    ticket: int
+    value: Any
+
+
+class Result(NamedTuple):
+    """The round is over; the value is there at the root only."""
+
+    is_root: bool
+    value: Any
+
+
+class Reduce(Rounds):
+    def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
+        super().__init__(channel, me, on_loss)
+        self._last = -1
+        """The last round this member's user had a part in; -1: has just come."""
+        self._active = False
+        self._own: Any = None
+        self._folded: Any = None
+        self._waiting: list[Payload] = []
+        self._pieces: dict[tuple[int, str], Payload] = {}
+        self._missing = 0
+        self._ticket = 0
+        self._busy = True
+        self._outcome: Result | TreadleError | None = None
+
+    # -- of the user's thread ----------
+
+    def contribute(self, value: Any) -> list[Send]:
+        """Begin the next round with this member's part."""
+        self._own, self._outcome, self._active = value, None, True
+        return self._begin()
+
+    def work(self) -> Fold | PassUp | None:
+        """What to do next, once; `folded` or `passed_up` answers."""
+        if self._busy or not self._active:
+            return None
+        if self._waiting:
+            self._busy = True
+            return Fold(self._ticket, self._folded, self._waiting.pop())
+        if self._missing or self._is_root:
+            return None
+        self._busy = True
+        return PassUp(self._ticket, self._folded)
+
+    def folded(self, ticket: int, value: Any) -> list[Send]:
+        """The answer to `Fold`; of no use when the round has begun again meanwhile."""
+        if ticket != self._ticket or not self._active:
+            return []
+        self._busy, self._folded = False, value
+        return self._finish_at_root()
+
+    def passed_up(self, ticket: int, payload: Payload) -> list[Send]:
+        """The answer to `PassUp`; this member's work is done, unless the round begins again."""
+        parent = self.roster.parent(self.me)
+        if ticket != self._ticket or not self._active or parent is None:
+            return []
+        return [Send(parent, Partial(self.channel, self.epoch, self._round, payload))]
+
+    def give_up(self, reason: str) -> list[Send]:
+        """End the round under way without a result, for all members."""
+        if not self._active or self._last < 0:
+            return []
+        return self._decide(ReduceFailed(f"{self.channel}: {reason}"), reason)
+
+    def outcome(self) -> Result | None:
+        """Of the round under way, or None. Raises MemberLost and ReduceFailed."""
+        if isinstance(self._outcome, TreadleError):
+            raise self._outcome
+        return self._outcome
+
+    # -- the round ----------
+
+    @property
+    def _round(self) -> int:
+        return self._last + 1
+
+    @property
+    def _is_root(self) -> bool:
+        return self.roster.parent(self.me) is None
+
+    def _begin(self) -> list[Send]:
+        """Begin the round (again) in this epoch, when there is a contribution and all agree where they are."""
+        if not self._active or not self.agreed:
+            return []
+        if self._round <= self.standing.decided:
+            self._end(self._known_outcome())
+            return []
+        self._ticket += 1
+        self._busy, self._folded = False, self._own
+        children = self.roster.children(self.me)
+        self._waiting = [piece for child in children if (piece := self._pieces.pop((self._round, child), None))]
+        self._missing = len(children) - len(self._waiting)
+        return self._finish_at_root()
+
+    def _finish_at_root(self) -> list[Send]:
+        if not self._is_root or self._missing or self._waiting or self._busy:
+            return []
+        return self._decide(Result(True, self._folded))
+
+    def _decide(self, outcome: Result | TreadleError, reason: str | None = None, source: str = "") -> list[Send]:
+        """The round is over: say so to those who do not know."""
+        number = self._round
+        self._end(outcome)
+        return self._spread(number, reason, source)
+
+    def _spread(self, number: int, reason: str | None, source: str) -> list[Send]:
+        if reason is None:
+            self.standing = decided(self.standing, number)
+            return to_all(self.roster.children(self.me), Done(self.channel, self.epoch, number))
+        self.standing = failed(self.standing, number, reason)
+        others = (member for member in self.roster.neighbours(self.me) if member != source)
+        return to_all(others, Failed(self.channel, self.epoch, number, reason))
+
+    def _end(self, outcome: Result | TreadleError) -> None:
+        self._outcome, self._active = outcome, False
+        self._last += 1
+        self._own = self._folded = None
+        self._waiting = []
+
+    def _known_outcome(self) -> Result | TreadleError:
+        """Of a round that ended before this member knew."""
+        reason = self.standing.failures.get(self._round)
+        if reason is None:
+            return Result(False, None)
+        if reason.startswith(LOST):
+            return MemberLost(self.channel, self.standing.lost)
+        return ReduceFailed(f"{self.channel}: {reason}", "The traceback is with the member named here.")
+
+    def _worked(self, sender: str, message: Message) -> list[Send]:
+        if isinstance(message, Partial):
+            return self._on_partial(sender, message)
+        if isinstance(message, Done | Failed) and message.round > self.standing.decided:
+            reason = message.reason if isinstance(message, Failed) else None
+            sends = self._spread(message.round, reason, sender)
+            return sends + self._begin()  # which ends it here
+        return []
+
+    def _on_partial(self, sender: str, message: Partial) -> list[Send]:
+        if message.round <= self.standing.decided:
+            return []
+        if not self._active or message.round != self._round:
+            self._pieces[message.round, sender] = message.payload
+            return []
+        self._waiting.append(message.payload)
+        self._missing -= 1
+        return []
+
+    # -- views ----------
+
+    def _moved(self, before: Roster) -> list[Send]:
+        self._pieces.clear()
+        self._waiting, self._busy = [], True
+        self._ticket += 1
+        return super()._moved(before)
+
+    def _conclude(self, standing: Standing) -> Standing:
+        if standing.loss <= standing.answered:
+            return standing
+        return fail_next(standing) if self.on_loss == "fail" else answered(standing)
+
+    def _resumed(self) -> list[Send]:
+        if self._last < 0:
+            self._last = self.standing.decided
+        return self._begin()

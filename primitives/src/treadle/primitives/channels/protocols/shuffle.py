@@ -1,0 +1,136 @@
+"""Shuffle: in each round every producer sends every consumer one piece, an empty one too.
+
+Who takes part in a round is its plan, the same for all. A new view makes a new plan for the rounds that nobody has
+begun; those begun end by the plan they began with, without waiting for anybody who has left, and fail where a piece of
+a lost member is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec.structs
+
+from ...errors import UsageError
+from ..errors import MemberLost
+from ..messages import Message, Payload, Pieces, Plan, Standing
+from .machine import OnLoss
+from .roster import Roster, Send
+from .rounds import Rounds, merge_plans
+
+
+class Shuffle(Rounds):
+    def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
+        super().__init__(channel, me, on_loss)
+        self._sent = self._received = -1
+        self._pieces: dict[tuple[int, int, str], Payload | None] = {}
+        self._lost: set[str] = set()
+
+    # -- of the user ----------
+
+    def consumers(self) -> int | None:
+        """How many pieces the next `send` takes; None while that is not agreed. Raises MemberLost, UsageError."""
+        plan = self._plan(self._sent)
+        if plan is None:
+            return None
+        self._check_untold(self._sent)
+        if self.me not in plan.producers:
+            raise UsageError(f"{self.channel}: a consumer does not send", 'Join with role="both" or "producer".')
+        return len(plan.consumers)
+
+    def send(self, pieces: Sequence[Payload | None]) -> list[Send]:
+        """This member's pieces of its next round, by consumer. `consumers` was asked just before."""
+        self._sent += 1
+        plan = _plan_of(self.standing.plans, self._sent)
+        self.standing = msgspec.structs.replace(self.standing, decided=max(self.standing.decided, self._sent))
+        sends = []
+        for consumer, payload in zip(plan.consumers, pieces, strict=True):
+            if consumer == self.me:
+                self._pieces[plan.epoch, self._sent, self.me] = payload
+            elif consumer in self.roster.members:
+                sends.append(Send(consumer, Pieces(self.channel, self.epoch, self._sent, plan.epoch, payload)))
+        return sends
+
+    def receive(self) -> list[Payload | None] | None:
+        """The pieces of this member's next round, in the producers' order, or None while some are missing.
+
+        Raises MemberLost when one cannot come any more, and UsageError to who is no consumer.
+        """
+        plan = self._plan(self._received)
+        if plan is None:
+            return None
+        number = self._received + 1
+        self._check_untold(self._received)
+        if self.me not in plan.consumers:
+            raise UsageError(f"{self.channel}: a producer does not receive", 'Join with role="both" or "consumer".')
+        missing = [one for one in plan.producers if (plan.epoch, number, one) not in self._pieces]
+        lost = [one for one in missing if one in self._lost]
+        if lost and self.on_loss == "fail":
+            self._take(plan, number)
+            self.told()
+            raise MemberLost(self.channel, lost)
+        if any(one in self.roster.members for one in missing):
+            return None
+        return self._take(plan, number)
+
+    # -- rounds ----------
+
+    def _plan(self, last: int) -> Plan | None:
+        """Of the round after `last`; None when it is not agreed yet."""
+        if last < 0 or not (self.agreed or last < self.standing.decided):
+            return None
+        return _plan_of(self.standing.plans, last + 1)
+
+    def _check_untold(self, last: int) -> None:
+        """A loss is told once: a round that was begun before it says so itself."""
+        if last >= self.standing.decided:
+            self._tell()
+
+    def _take(self, plan: Plan, number: int) -> list[Payload | None]:
+        self._received = number
+        pieces = [self._pieces.pop((plan.epoch, number, one), None) for one in plan.producers]
+        for key in [key for key in self._pieces if key[1] <= number]:
+            del self._pieces[key]  # of a plan that never came to hold
+        return pieces
+
+    def _worked(self, sender: str, message: Message) -> list[Send]:
+        raise NotImplementedError
+
+    def _arrived(self, sender: str, message: Message) -> list[Send]:
+        if not isinstance(message, Pieces):
+            return super()._arrived(sender, message)
+        if message.round > self._received:  # of an older epoch too: the plan decides
+            self._pieces[message.plan, message.round, sender] = message.payload
+        return []
+
+    # -- views ----------
+
+    def _moved(self, before: Roster) -> list[Send]:
+        self._lost.update(self.roster.lost)
+        return super()._moved(before)
+
+    def _conclude(self, standing: Standing) -> Standing:
+        plan = _make_plan(self.roster, standing.decided + 1)
+        return msgspec.structs.replace(standing, plans=merge_plans(standing.plans, (plan,)), answered=standing.loss)
+
+    def _resumed(self) -> list[Send]:
+        if self._sent < 0:
+            self._sent = self._received = self.standing.decided
+        return []
+
+
+def role_of(rank: int, role: str) -> str:
+    """What the seat says of a member: producers and consumers stand in the order of their ranks."""
+    return f"{rank:08}/{role}"
+
+
+def _make_plan(roster: Roster, first: int) -> Plan:
+    ranked = sorted((seat.role.partition("/")[0], place, seat) for place, seat in enumerate(roster.seats))
+    seats = [seat for _, _, seat in ranked]
+    producers = tuple(seat.member for seat in seats if not seat.role.endswith("consumer"))
+    consumers = tuple(seat.member for seat in seats if not seat.role.endswith("producer"))
+    return Plan(first, roster.epoch, producers, consumers)
+
+
+def _plan_of(plans: Sequence[Plan], number: int) -> Plan:
+    return max((plan for plan in plans if plan.first <= number), key=lambda plan: plan.first)
