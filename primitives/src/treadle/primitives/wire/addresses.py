@@ -1,0 +1,45 @@
+"""`tcp://host:port` on loopback, `tls://host:port` anywhere."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ..errors import UsageError
+
+
+class Address(NamedTuple):
+    scheme: str
+    """`tcp` or `tls`."""
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def parse(address: str, *, plain: bool = False) -> Address:
+    """The parts of an address.
+
+    Raises UsageError for what is none, and for `tcp://` off loopback: what crosses a network is encrypted. `plain`
+    allows it where the network itself is private to the caller.
+    """
+    try:
+        parts = urlsplit(address)
+        found = Address(parts.scheme, parts.hostname or "", -1 if parts.port is None else parts.port)
+    except ValueError:
+        found = Address("", "", -1)
+    if found.scheme not in ("tcp", "tls") or not found.host or found.port < 0:
+        raise UsageError(f"{address!r} is not an address", "Write tcp://host:port or tls://host:port.")
+    if found.scheme == "tcp" and not plain and not is_loopback(found.host):
+        raise UsageError(f"{address} is not on loopback and would not be encrypted", "Use tls:// there.")
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by its spelling, can only be this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

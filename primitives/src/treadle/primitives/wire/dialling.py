@@ -1,0 +1,175 @@
+"""Connections of threads begin here: dialled, listened for, and authenticated before anything else is said."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from .addresses import Address, parse
+from .blocking import Connection
+from .errors import TimedOut, WireError
+from .handshake import Handshake, KeyOf
+from .transports import Plain
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .tls import Identity
+
+_BACKLOG = 1024
+_IDLE, _PROBES, _INTERVAL = 30, 4, 10
+"""Seconds, number, seconds: a host that vanished is noticed by the kernel after about a minute."""
+
+
+def connect(
+    address: str,
+    run: str,
+    key: bytes,
+    *,
+    deadline: float,
+    source: tuple[str, int] | None = None,
+    plain: bool = False,
+) -> Connection:
+    """A connection to the server at `address` that has proved to hold the run's key, as this side has to it.
+
+    `source`: host and port to dial from. Raises UsageError for an address that cannot be (see `parse`), WireError
+    when nobody is there, and NotAuthentic.
+    """
+    target = parse(address, plain=plain)
+    sock = _dial(target, deadline, source)
+    return dialled(sock, run, key, deadline=deadline, tls=target.scheme == "tls", name=address)
+
+
+def dialled(
+    sock: socket.socket, run: str, key: bytes, *, deadline: float, tls: bool = False, name: str = ""
+) -> Connection:
+    """The client's side of the handshake over a connected socket, which the connection owns from now on.
+
+    Raises WireError and NotAuthentic; the socket is closed then.
+    """
+    try:
+        prepare(sock)
+        if not tls:
+            connection, certificate = Connection(sock, Plain(sock), name=name), b""
+        else:
+            from .tls import Encrypted, client_context, server_digest
+
+            secure = _encrypt(sock, client_context(), False, deadline)
+            connection, certificate = Connection(secure, Encrypted(secure), name=name), server_digest(secure)
+    except (OSError, WireError) as error:
+        sock.close()
+        raise _failed(name, error) from error
+    connection.greet(Handshake.client(run, key, certificate), deadline)
+    return connection
+
+
+def listen(address: str, *, plain: bool = False, reuse_port: bool = False) -> socket.socket:
+    """A listening socket; port 0 takes a free one (see `address_of`). Raises UsageError and WireError."""
+    target = parse(address, plain=plain)
+    family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
+    try:
+        return socket.create_server(target[1:], family=family, backlog=_BACKLOG, reuse_port=reuse_port)
+    except OSError as error:
+        raise WireError(f"cannot listen at {address}: {error}", "Use another port, or 0 for any.") from error
+
+
+def address_of(sock: socket.socket, *, tls: bool = False) -> str:
+    """The address of a listening socket."""
+    host, port = sock.getsockname()[:2]
+    return str(Address("tls" if tls else "tcp", host, port))
+
+
+def accept(sock: socket.socket, key_of: KeyOf, *, deadline: float, tls: Identity | None = None) -> Connection:
+    """The server's side of the handshake over a socket that `socket.accept` gave; the connection owns it from now on.
+
+    The connection's `run` is the one the client proved to belong to. Raises WireError and NotAuthentic; the socket
+    is closed then.
+    """
+    try:
+        prepare(sock)
+        if tls is None:
+            connection = Connection(sock, Plain(sock))
+        else:
+            from .tls import Encrypted
+
+            secure = _encrypt(sock, tls.context(), True, deadline)
+            connection = Connection(secure, Encrypted(secure))
+    except (OSError, WireError) as error:
+        sock.close()
+        raise _failed("a caller", error) from error
+    connection.greet(Handshake.server(key_of, tls.digest if tls else b""), deadline)
+    return connection
+
+
+def prepare(sock: socket.socket) -> None:
+    """Small messages leave at once; a host that vanished is noticed."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _INTERVAL)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+
+
+def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> socket.socket:
+    """Each address of the host is tried in turn."""
+    error: OSError | None = None
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except OSError as unknown:
+        found, error = [], unknown
+    for family, kind, protocol, _, place in found:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            if source is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                sock.bind(source)
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            sock.connect(place)
+            return sock
+        except OSError as failed:
+            sock.close()
+            error = failed
+        except BaseException:
+            sock.close()
+            raise
+    raise _failed(str(target), error or OSError("no address")) from error
+
+
+def _encrypt(sock: socket.socket, context: ssl.SSLContext, server: bool, deadline: float) -> ssl.SSLSocket:
+    """The TLS handshake within its deadline."""
+    import ssl
+
+    sock.setblocking(False)
+    secure = context.wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+    try:
+        while True:
+            try:
+                secure.do_handshake()
+                return secure
+            except ssl.SSLWantReadError:
+                _wait(secure, select.POLLIN, deadline)
+            except ssl.SSLWantWriteError:
+                _wait(secure, select.POLLOUT, deadline)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            secure.close()
+        raise
+
+
+def _wait(sock: socket.socket, event: int, deadline: float) -> None:
+    poll = select.poll()
+    poll.register(sock, event)
+    while not poll.poll(max(0, int(min(deadline - time.monotonic(), 3600) * 1000))):
+        if time.monotonic() >= deadline:
+            raise TimeoutError("the TLS handshake took too long")
+
+
+def _failed(name: str, error: OSError | WireError) -> WireError:
+    if isinstance(error, WireError):
+        return error
+    kind = TimedOut if isinstance(error, TimeoutError) else WireError
+    return kind(f"no connection with {name or 'the other side'}: {error}", "Is it up, and reachable from here?")

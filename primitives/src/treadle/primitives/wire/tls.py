@@ -1,0 +1,134 @@
+"""Encryption off loopback: each server has a certificate of its own making, and the handshake vouches for it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import secrets
+import ssl
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import UsageError
+from ..whole_files import Buffer, make_folders
+from .transports import AGAIN
+
+_RECORDS = 256 << 10
+"""Bytes given to OpenSSL at once; after AGAIN the same ones must be given again."""
+_YEARS = 20
+"""Clients do not look at dates: the certificate is known by its digest."""
+
+
+class Identity(NamedTuple):
+    """A server's certificate and private key."""
+
+    path: Path
+    """One PEM file (0600): key, then certificate."""
+    digest: bytes
+    """SHA-256 of the certificate (DER)."""
+
+    def context(self) -> ssl.SSLContext:
+        """For a server."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_cert_chain(self.path)
+        return context
+
+
+def tls_identity(folder: str | os.PathLike[str]) -> Identity:
+    """The identity kept in `folder`; made there once, so that every server of a host can use the same.
+
+    Raises UsageError when it must be made and the package `cryptography` is missing.
+    """
+    path = Path(folder) / "tls.pem"
+    if not path.exists():
+        _create(path)
+    return Identity(path, hashlib.sha256(_certificate_der(path)).digest())
+
+
+@functools.cache
+def client_context() -> ssl.SSLContext:
+    """Takes any certificate: the handshake after it fails unless both sides saw the same one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def server_digest(connection: ssl.SSLSocket | ssl.SSLObject) -> bytes:
+    """SHA-256 of the certificate the server showed to this client."""
+    return hashlib.sha256(connection.getpeercert(binary_form=True) or b"").digest()
+
+
+class Encrypted:
+    """TLS over TCP. One thread at a time inside OpenSSL: it keeps one state for both directions."""
+
+    def __init__(self, sock: ssl.SSLSocket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+
+    def send(self, views: Sequence[Buffer]) -> int:
+        first = b"".join(views) if sum(map(len, views)) <= _RECORDS else views[0]
+        try:
+            with self._lock:
+                return self._sock.send(memoryview(first)[:_RECORDS])
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return AGAIN
+
+    def receive(self, view: memoryview) -> int:
+        try:
+            with self._lock:
+                return self._sock.recv_into(view)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return AGAIN
+
+    def send_file(self, descriptor: int, offset: int, count: int) -> int:
+        return self.send([os.pread(descriptor, min(count, _RECORDS), offset)])
+
+
+def _certificate_der(path: Path) -> bytes:
+    text = path.read_text("ascii")
+    return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE-----") :])
+
+
+def _create(path: Path) -> None:
+    """Link a complete file into place, so that of two creators one wins and both use its file."""
+    pem = _new_pem()
+    make_folders(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(pem)
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
+
+
+def _new_pem() -> bytes:
+    """An ECDSA key on P-256 and a certificate it signed itself."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        raise UsageError(
+            "connections off loopback need the package cryptography", "Install treadle-primitives[tls]."
+        ) from error
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "treadle")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=365 * _YEARS))
+    certificate = builder.sign(key, hashes.SHA256())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)
