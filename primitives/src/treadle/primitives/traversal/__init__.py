@@ -1,0 +1,8 @@
+"""A path between two members neither of which can accept connections: both dial out at once (docs/nat.md)."""
+
+from .attempt import Attempt as Attempt
+from .attempt import NoPath as NoPath
+from .machine import Schedule as Schedule
+from .machine import Traversal as Traversal
+from .paths import Paths as Paths
+from .ports import share_port as share_port

@@ -1,0 +1,303 @@
+"""How two members behind NATs try to reach each other, and when they stop. Pure: the clock is passed in.
+
+Each side runs one `Traversal`, begun at about the same moment. The **leader** is the one whose name comes first:
+
+    seconds  leader         follower       why
+    0 - 4    dials, listens dials, listens simultaneous open: each SYN makes the hole that lets the other one in;
+                                           or one side is open, and the other one's dial is simply accepted
+    4 - 6    dials          listens        one after the other, for a NAT or host that takes no crossing SYNs;
+    6 - 8    listens        dials          the holes made before are still there
+    8 - 11   -              -              what is being proved may end
+
+    event       then
+    Dialled     `Prove` the path; no other dial until it is refuted
+    DialFailed  dial again after a pause that doubles
+    Accepted    `Prove` the path; anybody may call, so no more than eight at a time
+    Proved      `Use` the path, `Close` all others: over
+    Refuted     `Close` the path; dial again after a pause when it was the dialled one
+    Tick        a dial longer than 2 s begins anew, a proof longer than 3 s is refuted, the next phase begins;
+                at the deadline, or after the last phase when nothing is being proved: `GiveUp`: over
+
+A path named by an event that comes too late is closed. Once over, nothing follows but such closing.
+
+The two forms are "TCP hole punching" with crossing SYNs and "sequential hole punching" of Ford, Srisuresh, Kegel,
+*Peer-to-Peer Communication Across Network Address Translators* (USENIX ATC 2005, sections 4.2-4.5), see also RFC 5128
+section 3.4; NATs must pass a simultaneous open (RFC 9293, figure 7) by RFC 5382, REQ-2. That this carries data-parallel
+work on functions was shown by Wawrzoniak et al., *Boxer: Data Analytics on Network-enabled Serverless Platforms*
+(CIDR 2021). The leader has the last word on which path is used, as the controlling agent of ICE has (RFC 8445).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import Struct
+
+MOST_STRANGERS = 8
+"""Accepted connections being proved at a time."""
+
+# -- events ----------
+
+
+class Dialled(Struct, frozen=True):
+    """The dial under way ended in a connection."""
+
+    path: int
+
+
+class DialFailed(Struct, frozen=True):
+    """The dial under way was refused, or could not begin."""
+
+    reason: str
+
+
+class Accepted(Struct, frozen=True):
+    """Somebody connected to the local port; perhaps to another attempt that listens there, which passed it on."""
+
+    path: int
+
+
+class Proved(Struct, frozen=True):
+    """Bytes went both ways, and the other side holds the token; for the follower: the leader chose this path."""
+
+    path: int
+
+
+class Refuted(Struct, frozen=True):
+    """It ended, or the other side does not hold the token."""
+
+    path: int
+    reason: str
+
+
+class Tick(Struct, frozen=True):
+    """Only time went by."""
+
+
+Event = Dialled | DialFailed | Accepted | Proved | Refuted | Tick
+
+# -- instructions ----------
+
+
+class StartDial(Struct, frozen=True):
+    """Connect to the other side from the local port; `Dialled` or `DialFailed` answers, unless it is stopped."""
+
+
+class StopDial(Struct, frozen=True):
+    """Give up the dial under way, without a packet: what it opened in the NAT stays open."""
+
+
+class StartListening(Struct, frozen=True):
+    """Accept connections to the local port."""
+
+
+class StopListening(Struct, frozen=True):
+    pass
+
+
+class Prove(Struct, frozen=True):
+    """Exchange the proof over this path; `Proved` or `Refuted` answers, unless it is closed."""
+
+    path: int
+
+
+class Close(Struct, frozen=True):
+    path: int
+
+
+class Use(Struct, frozen=True):
+    """This path it is; the leader tells the follower. Last."""
+
+    path: int
+
+
+class GiveUp(Struct, frozen=True):
+    """No path. Last."""
+
+    reason: str
+
+
+Instruction = StartDial | StopDial | StartListening | StopListening | Prove | Close | Use | GiveUp
+
+
+class Schedule(Struct, frozen=True):
+    """Seconds. Both sides must have the same."""
+
+    simultaneous: float = 4.0
+    each_way: float = 2.0
+    dial: float = 2.0
+    """A dial is begun anew after so long; the kernel repeats a lost SYN after 1 s."""
+    proof: float = 3.0
+    pause: float = 0.05
+    """Before dialling again after the first failure; doubled with every further one."""
+    longest_pause: float = 0.8
+
+    @property
+    def total(self) -> float:
+        """An attempt takes no longer."""
+        return self.simultaneous + 2 * self.each_way + self.proof
+
+
+SCHEDULE = Schedule()
+
+
+class _Phase(NamedTuple):
+    end: float
+    dials: bool
+    listens: bool
+
+
+class Traversal:
+    """One side of one attempt. `handle` every event, and a `Tick` at `wake`, until `over`."""
+
+    def __init__(self, me: str, member: str, now: float, deadline: float, schedule: Schedule = SCHEDULE) -> None:
+        """`now` and `deadline` are of one monotonic clock, in seconds."""
+        self.leads = me < member
+        self.over = False
+        self._now = now
+        self._schedule = schedule
+        self._deadline = min(deadline, now + schedule.total)
+        self._phases = _phases(self.leads, now, schedule)
+        self._dialling = False
+        self._dial_end = 0.0
+        self._redial = now
+        self._pause = schedule.pause
+        self._listening = False
+        self._proofs: dict[int, float] = {}
+        self._dialled: int | None = None
+        self._dials = self._connections = 0
+        self._last = "nothing answered"
+
+    @property
+    def wake(self) -> float:
+        """When a `Tick` is due, if nothing else happens before."""
+        moments = [self._deadline, *self._proofs.values()]
+        moments += [phase.end for phase in self._phases[:1]]
+        if self._dialling:
+            moments.append(self._dial_end)
+        elif self._may_dial:
+            moments.append(self._redial)
+        return min(moments)
+
+    def handle(self, event: Event, now: float) -> list[Instruction]:
+        """What to do now; a clock that went backwards counts as standing still."""
+        self._now = max(now, self._now)
+        if self.over:
+            return _closing(event)
+        done = self._on(event)
+        return done if self.over else done + self._go_on()
+
+    # -- what happened
+
+    def _on(self, event: Event) -> list[Instruction]:
+        match event:
+            case Dialled(path):
+                return self._dial_ended(path)
+            case DialFailed(reason):
+                return self._dial_failed(reason)
+            case Accepted(path):
+                return self._prove(path) if self._strangers < MOST_STRANGERS else [Close(path)]
+            case Proved(path):
+                return self._choose(path)
+            case Refuted(path, reason) if path in self._proofs:
+                return self._refute(path, reason)
+        return []
+
+    def _dial_ended(self, path: int) -> list[Instruction]:
+        if not self._dialling:
+            return [Close(path)]
+        self._dialling = False
+        self._dialled = path
+        return self._prove(path)
+
+    def _dial_failed(self, reason: str) -> list[Instruction]:
+        if self._dialling:
+            self._dialling = False
+            self._last = reason
+            self._wait_to_redial()
+        return []
+
+    @property
+    def _strangers(self) -> int:
+        return len(self._proofs) - (self._dialled is not None)
+
+    def _choose(self, path: int) -> list[Instruction]:
+        if path not in self._proofs:
+            return [Close(path)]
+        del self._proofs[path]
+        return [*self._end(), Use(path)]
+
+    def _prove(self, path: int) -> list[Instruction]:
+        self._connections += 1
+        self._proofs[path] = self._now + self._schedule.proof
+        return [Prove(path)]
+
+    def _refute(self, path: int, reason: str) -> list[Instruction]:
+        self._last = reason
+        del self._proofs[path]
+        if path == self._dialled:
+            self._dialled = None
+            self._wait_to_redial()
+        return [Close(path)]
+
+    # -- what follows
+
+    def _go_on(self) -> list[Instruction]:
+        instructions: list[Instruction] = []
+        for path in [path for path, end in self._proofs.items() if end <= self._now]:
+            instructions += self._refute(path, "a connection came about, and then no bytes")
+        while self._phases and self._phases[0].end <= self._now:
+            self._phases.pop(0)
+            instructions += self._stop_dial()
+            self._redial = self._now
+        if self._deadline <= self._now or not (self._phases or self._proofs):
+            return [*instructions, *self._end(), GiveUp(self._summary())]
+        return instructions + self._follow_phase()
+
+    def _follow_phase(self) -> list[Instruction]:
+        instructions: list[Instruction] = []
+        if self._dialling and self._dial_end <= self._now:
+            instructions += self._stop_dial()
+            self._redial = self._now
+        if self._may_dial and self._redial <= self._now:
+            self._dialling = True
+            self._dials += 1
+            self._dial_end = self._now + self._schedule.dial
+            instructions.append(StartDial())
+        return instructions + self._listen(bool(self._phases) and self._phases[0].listens)
+
+    def _listen(self, wanted: bool) -> list[Instruction]:
+        before, self._listening = self._listening, wanted
+        if before == wanted:
+            return []
+        return [StartListening()] if wanted else [StopListening()]
+
+    @property
+    def _may_dial(self) -> bool:
+        return bool(self._phases) and self._phases[0].dials and not self._dialling and self._dialled is None
+
+    def _wait_to_redial(self) -> None:
+        self._redial = self._now + self._pause
+        self._pause = min(2 * self._pause, self._schedule.longest_pause)
+
+    def _stop_dial(self) -> list[Instruction]:
+        stopped, self._dialling = self._dialling, False
+        return [StopDial()] if stopped else []
+
+    def _end(self) -> list[Instruction]:
+        self.over = True
+        return [*self._stop_dial(), *self._listen(False), *map(Close, self._proofs)]
+
+    def _summary(self) -> str:
+        return f"{self._dials} dials, {self._connections} connections, the last: {self._last}"
+
+
+def _phases(leads: bool, now: float, schedule: Schedule) -> list[_Phase]:
+    first = now + schedule.simultaneous
+    second = first + schedule.each_way
+    third = second + schedule.each_way
+    return [_Phase(first, True, True), _Phase(second, leads, not leads), _Phase(third, not leads, leads)]
+
+
+def _closing(event: Event) -> list[Instruction]:
+    return [Close(event.path)] if isinstance(event, Dialled | Accepted | Proved) else []
