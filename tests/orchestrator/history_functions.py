@@ -27,6 +27,10 @@ def total(values: Iterator[int]) -> Result:
     return Result(found, metrics={"total": found})
 
 
+def listed(values: Iterator[Any]) -> list[Any]:
+    return list(values)
+
+
 def slowly(record: int, *, flag: str) -> int:
     """Waits until the flag is there."""
     while not Path(flag).exists():

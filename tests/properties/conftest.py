@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import namespaces
 import pytest
 
 from treadle.executors.interface import Executor
 from treadle.orchestrator.dispatcher import arguments
+from treadle.orchestrator.dispatcher.hosts import Hosts as Server
 from treadle.orchestrator.testing import Engine
 from treadle.orchestrator.testing.harness import Harness
+from treadle.orchestrator.testing.hosts import SeveralHosts
 from treadle.primitives.host import SHARED_MEMORY
 from treadle.primitives.store import Store
 from treadle.primitives.testing.s3 import seaweedfs
@@ -44,6 +47,11 @@ class Site:
         base = self.folder / str(number)
         base.mkdir()
         return base, f"run-{number}"
+
+    @property
+    def host_roots(self) -> Sequence[Path | None]:
+        """The host folders of all hosts."""
+        return [self.host_root]
 
     @property
     def scripts(self) -> Path:
@@ -87,12 +95,67 @@ def sites(harness: Harness, host_folder: Path, numbers: Iterator[int]) -> Callab
     return site
 
 
+@dataclass
+class Hosts(Site):
+    """Two hosts with a slot each and memory of their own; blocks are pulled over TCP."""
+
+    roots: Sequence[Path] = ()
+    servers: Sequence[Server] = ()
+
+    @property
+    def host_roots(self) -> Sequence[Path | None]:
+        return self.roots
+
+    def engine(self, executor: Executor | None = None, store: Store | None = None) -> Engine:
+        used = store or self.store
+        return self.harness.engine(used, executor or self.executor, self.host_root, self.servers)
+
+
+@pytest.fixture(scope="session")
+def hosts_site(harness: Harness, host_folder: Path, numbers: Iterator[int]) -> Hosts:
+    """Two hosts on loopback."""
+    roots = [host_folder / "left", host_folder / "right"]
+    executor = SeveralHosts([harness.local(1, root) for root in roots])
+    store = Store.open(f"file://{harness.folder}/store")
+    servers = harness.hosts(store, roots, ["tcp://127.0.0.1:0"] * 2)
+    return Hosts(harness, executor, store, roots[0], harness.folder, numbers, roots, servers)
+
+
+@pytest.fixture(scope="session")
+def namespaces_site(
+    tmp_path_factory: pytest.TempPathFactory, host_folder: Path, numbers: Iterator[int]
+) -> Iterator[Hosts]:
+    """Two hosts in network namespaces of their own; the driver is on the first one."""
+    if reason := namespaces.unsupported():
+        pytest.skip(reason)
+    with namespaces.two_hosts() as (left, right):
+        folder = tmp_path_factory.mktemp("namespaces")
+        (folder / "faults").mkdir()
+        with left.entered():
+            harness = Harness(folder, TESTS, {FAULTS: str(folder / "faults")})
+        yield _in_namespaces(harness, (left, right), host_folder, numbers)
+        harness.close()
+
+
+def _in_namespaces(
+    harness: Harness, places: tuple[namespaces.Host, ...], memory: Path, numbers: Iterator[int]
+) -> Hosts:
+    store = Store.open(f"file://{harness.folder}/store")
+    executors, servers = [], []
+    roots = [memory / f"namespace-{number}" for number in range(len(places))]
+    for place, root in zip(places, roots, strict=True):
+        executors.append(harness.local(1, root, entered=place.entered))
+        with place.entered():
+            servers += harness.hosts(store, [root], [f"tls://{place.address}:0"])
+    return Hosts(harness, SeveralHosts(executors), store, roots[0], harness.folder, numbers, roots, servers)
+
+
 @pytest.fixture(scope="session")
 def s3_site(harness: Harness, numbers: Iterator[int]) -> Iterator[Site]:
     """Two slots that share nothing but a real S3 server."""
     with seaweedfs() as endpoint:
         store = Store.open("s3://treadle", **endpoint.options)
-        executor = harness.local(2, None, **endpoint.environment)
+        executor = harness.local(2, None, environment=endpoint.environment)
         yield Site(harness, executor, store, None, harness.folder, numbers)
 
 

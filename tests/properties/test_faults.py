@@ -35,7 +35,7 @@ def check_faults(case: Case, what: Faults, site: Site) -> None:
     base, run = site.place()
     case.write(base)
     what.write(site.scripts, run)
-    damage = Damage(site.store, run, site.host_root)
+    damage = Damage(site.store, run, *site.host_roots)
     engine = site.engine(FaultyExecutor(site.executor, what.reports, damage))
     wanted = expected(case, base, run)
     try:

@@ -126,8 +126,9 @@ class _FaultySlot:
 class Damage:
     """Spoils blocks of a run, wherever they are; remembers which."""
 
-    def __init__(self, store: Store, run: str, host_root: Path | None) -> None:
-        self._store, self._run, self._host_root = store, run, host_root
+    def __init__(self, store: Store, run: str, *host_roots: Path | None) -> None:
+        self._store, self._run = store, run
+        self._host_roots = [root for root in host_roots if root is not None]
         self.blocks: set[str] = set()
 
     def __call__(self, block: BlockRef, action: str) -> None:
@@ -139,11 +140,12 @@ class Damage:
             self._store.delete([name])
             if action == "corrupt":
                 self._store.put(name, b"\xff" * block.size)
-        elif self._host_root is not None:
-            path = self._host_root / self._run / block.name
-            path.unlink()
-            if action == "corrupt":
-                path.write_bytes(b"\xff" * block.size)
+        for root in self._host_roots:
+            path = root / self._run / block.name
+            if path.exists():
+                path.unlink()
+                if action == "corrupt":
+                    path.write_bytes(b"\xff" * block.size)
 
 
 # -- the driver ----------------------------------------------------------------------------------------------------

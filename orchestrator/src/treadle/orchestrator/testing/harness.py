@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,16 +54,22 @@ class Harness:
         """The result of a coroutine that runs on the harness's loop; cancelled after `seconds`."""
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
 
-    def local(self, slots: int, host_root: Path | None, **environment: str) -> LocalExecutor:
-        """A started local executor; `environment` is added to that of its workers."""
+    def local(
+        self,
+        slots: int,
+        host_root: Path | None,
+        entered: Callable[[], AbstractContextManager[None]] = nullcontext,
+        environment: Mapping[str, str] | None = None,
+    ) -> LocalExecutor:
+        """A started local executor; `environment` is added to that of its workers, which start while `entered`."""
         executor = LocalExecutor(
             run_key=lambda run: trust.run_key(self.key, run),
             slots=slots,
             memory=1 << 30,
             host_root=None if host_root is None else str(host_root),
-            environment={**self._environment, **environment},
+            environment={**self._environment, **(environment or {})},
         )
-        self.wait(executor.start())
+        self.wait(_start(executor, entered))
         self._executors.append(executor)
         return executor
 
@@ -100,3 +107,8 @@ class Harness:
 
     def run(self, engine: Engine, case: Case, base: Path, run: str) -> EngineResult | EngineFailure:
         return self.submit(engine, case, base, run) or self.result(engine, run)
+
+
+async def _start(executor: LocalExecutor, entered: Callable[[], AbstractContextManager[None]]) -> None:
+    with entered():
+        await executor.start()

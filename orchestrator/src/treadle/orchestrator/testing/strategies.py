@@ -11,6 +11,7 @@ fewer and smaller records, and defaults.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,27 @@ class Case:
 def cases(module: str, *, most: int = 6, failing: bool = True) -> SearchStrategy[Case]:
     """Workflows of at most `most` stages at each level; with `failing`, also ones whose functions raise."""
     return _cases(module, most, failing)
+
+
+@st.composite
+def mixed(draw: DrawFn, module: str, most: int = 5) -> Case:
+    """Workflows whose stages each go their own way: directly or through the store, durable or not."""
+    case = draw(cases(module, most=most))
+    return dataclasses.replace(case, document={**case.document, "stages": _mix(draw, case.document["stages"])})
+
+
+def _mix(draw: DrawFn, stages: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, stage in stages.items():
+        more: dict[str, Any] = {}
+        if stage["type"] == "loop":
+            more["stages"] = _mix(draw, stage["stages"])
+        elif stage["type"] != "barrier":
+            more = {"durability": draw(st.sampled_from(["task", "segment", None]))}
+        if stage["type"] in ("shuffle", "broadcast") or (stage["type"] == "reduce" and stage.get("per") == "all"):
+            more["exchange"] = draw(st.sampled_from(["direct", "storage", "auto"]))
+        found[name] = {**stage, **{key: value for key, value in more.items() if value is not None}}
+    return found
 
 
 @st.composite

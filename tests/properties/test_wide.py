@@ -1,0 +1,41 @@
+"""Shuffles of two levels: the definition's result, whatever the workflow. Every shuffle counts as wide here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from treadle.orchestrator.planner import widths
+from treadle.orchestrator.testing.faults import Faults
+from treadle.orchestrator.testing.strategies import Case, cases
+
+from .conftest import Site
+from .profiles import examples
+from .test_faults import cases_with_faults, check_faults
+from .test_generated import MODULE, check
+
+pytestmark = pytest.mark.timeout(0)
+
+
+@pytest.fixture
+def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widths, "WIDE", 0)
+
+
+@pytest.mark.parametrize(("slots", "host"), [(1, True), (3, False)])
+@examples(25)
+@given(case=cases(MODULE))
+def test_two_levels_change_nothing(
+    two_levels: None, no_inline: None, sites: Callable[[int, bool], Site], slots: int, host: bool, case: Case
+) -> None:
+    check(case, sites(slots, host))
+
+
+@examples(15)
+@given(both=cases_with_faults())
+def test_faults_on_either_level_change_nothing(
+    two_levels: None, no_inline: None, sites: Callable[[int, bool], Site], both: tuple[Case, Faults]
+) -> None:
+    check_faults(*both, sites(2, True))
