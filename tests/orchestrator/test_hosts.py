@@ -86,7 +86,7 @@ def no_inline(monkeypatch: pytest.MonkeyPatch) -> None:
 def wanted(document: dict[str, Any], base: Path) -> list[Any]:
     found = expected(Case(document), base, "reference")
     assert not isinstance(found, ReferenceFailure)
-    return [partition.value for partition in found.datasets["all"].partitions]
+    return [partition.value for partition in found.datasets["all"]]
 
 
 def direct(**more: Any) -> dict[str, Any]:
