@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .addresses import Address, is_loopback, parse
 from .blocking import Connection
-from .dialling import accept, address_of, connect, dialled, listen
+from .dialling import accept, address_of, connect, dialled, incoming, listen, welcome
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .framing import Decoder, Frame, encode
 from .handshake import Handshake, KeyOf
@@ -57,10 +57,12 @@ __all__ = [
     "connect",
     "dialled",
     "encode",
+    "incoming",
     "is_loopback",
     "listen",
     "open_connection",
     "parse",
     "serve",
     "tls_identity",
+    "welcome",
 ]

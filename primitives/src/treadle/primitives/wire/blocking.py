@@ -20,7 +20,7 @@ from ..whole_files import Buffer
 from . import framing
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .handshake import MESSAGE_LIMIT, Handshake
-from .transports import AGAIN, Transport
+from .transports import WANT_READ, Transport
 
 T = TypeVar("T")
 _BUFFER = 64 << 10
@@ -189,20 +189,36 @@ class Connection:
     ) -> int:
         """Do it as soon as it can be done. `safe`: being too late leaves the stream's place known."""
         try:
-            while (done := operation()) == AGAIN:
-                left = deadline - time.monotonic()
-                if left <= 0 or not poll.poll(max(1, int(min(left, 3600) * 1000))):
-                    if deadline > time.monotonic():
-                        continue
+            while (done := operation()) < 0:
+                wanted = self._readable if done == WANT_READ else self._writable
+                if not self._wait(poll if wanted is poll else self._poll_once(done), deadline):
                     late = TimedOut(f"{self.name} did not answer or take data in time", "It may be busy or cut off.")
                     raise late if safe else self._broken(late)
-        except (OSError, ValueError) as error:  # ValueError: closed by another thread
+        except (OSError, ValueError) as error:  # ValueError: of a socket that was closed
             raise self._broken(_lost(self.name, error, self._aborted)) from error
         return done
+
+    def _wait(self, poll: select.poll, deadline: float) -> bool:
+        """Whether it became ready before the deadline."""
+        while (left := deadline - time.monotonic()) > 0:
+            if poll.poll(max(1, int(min(left, 3600) * 1000))):
+                return True
+        return False
+
+    def _poll_once(self, wanted: int) -> select.poll:
+        """For the direction that another thread may be waiting for: TLS may read in order to send."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN if wanted == WANT_READ else select.POLLOUT)
+        return poll
 
     def _broken(self, error: WireError) -> WireError:
         self.close()
         return error
+
+    def secure(self, deadline: float) -> bytes:
+        """Agree on encryption; the digest of the server's certificate for a client, if any. Raises WireError."""
+        self._until_ready(self._transport.secure, self._readable, deadline)
+        return self._transport.certificate()
 
     def greet(self, handshake: Handshake, deadline: float) -> None:
         """Do one side's part of the handshake. Raises NotAuthentic and WireError; the connection is closed then."""

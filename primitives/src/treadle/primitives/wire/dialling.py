@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import select
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -15,8 +13,6 @@ from .handshake import Handshake, KeyOf
 from .transports import Plain
 
 if TYPE_CHECKING:
-    import ssl
-
     from .tls import Identity
 
 _BACKLOG = 1024
@@ -50,18 +46,8 @@ def dialled(
 
     Raises WireError and NotAuthentic; the socket is closed then.
     """
-    try:
-        prepare(sock)
-        if not tls:
-            connection, certificate = Connection(sock, Plain(sock), name=name), b""
-        else:
-            from .tls import Encrypted, client_context, server_digest
-
-            secure = _encrypt(sock, client_context(), False, deadline)
-            connection, certificate = Connection(secure, Encrypted(secure), name=name), server_digest(secure)
-    except (OSError, WireError) as error:
-        sock.close()
-        raise _failed(name, error) from error
+    connection = _wrapped(sock, name) if not tls else _encrypted(sock, name)
+    certificate = connection.secure(deadline)
     connection.greet(Handshake.client(run, key, certificate), deadline)
     return connection
 
@@ -88,20 +74,20 @@ def accept(sock: socket.socket, key_of: KeyOf, *, deadline: float, tls: Identity
     The connection's `run` is the one the client proved to belong to. Raises WireError and NotAuthentic; the socket
     is closed then.
     """
-    try:
-        prepare(sock)
-        if tls is None:
-            connection = Connection(sock, Plain(sock))
-        else:
-            from .tls import Encrypted
-
-            secure = _encrypt(sock, tls.context(), True, deadline)
-            connection = Connection(secure, Encrypted(secure))
-    except (OSError, WireError) as error:
-        sock.close()
-        raise _failed("a caller", error) from error
-    connection.greet(Handshake.server(key_of, tls.digest if tls else b""), deadline)
+    connection = incoming(sock, tls=tls)
+    welcome(connection, key_of, deadline=deadline, tls=tls)
     return connection
+
+
+def incoming(sock: socket.socket, *, tls: Identity | None = None) -> Connection:
+    """A connection nothing was said over yet: the first half of `accept`, which waits for nothing. Raises WireError."""
+    return _wrapped(sock, "") if tls is None else _encrypted(sock, "", tls)
+
+
+def welcome(connection: Connection, key_of: KeyOf, *, deadline: float, tls: Identity | None = None) -> None:
+    """The second half of `accept`. Raises WireError and NotAuthentic; the connection is closed then."""
+    connection.secure(deadline)
+    connection.greet(Handshake.server(key_of, tls.digest if tls else b""), deadline)
 
 
 def prepare(sock: socket.socket) -> None:
@@ -139,37 +125,30 @@ def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> s
     raise _failed(str(target), error or OSError("no address")) from error
 
 
-def _encrypt(sock: socket.socket, context: ssl.SSLContext, server: bool, deadline: float) -> ssl.SSLSocket:
-    """The TLS handshake within its deadline."""
-    import ssl
-
-    sock.setblocking(False)
-    secure = context.wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+def _wrapped(sock: socket.socket, name: str) -> Connection:
     try:
-        while True:
-            try:
-                secure.do_handshake()
-                return secure
-            except ssl.SSLWantReadError:
-                _wait(secure, select.POLLIN, deadline)
-            except ssl.SSLWantWriteError:
-                _wait(secure, select.POLLOUT, deadline)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            secure.close()
-        raise
+        prepare(sock)
+        return Connection(sock, Plain(sock), name=name)
+    except OSError as error:
+        sock.close()
+        raise _failed(name, error) from error
 
 
-def _wait(sock: socket.socket, event: int, deadline: float) -> None:
-    poll = select.poll()
-    poll.register(sock, event)
-    while not poll.poll(max(0, int(min(deadline - time.monotonic(), 3600) * 1000))):
-        if time.monotonic() >= deadline:
-            raise TimeoutError("the TLS handshake took too long")
+def _encrypted(sock: socket.socket, name: str, tls: Identity | None = None) -> Connection:
+    """`tls`: of a server; None: a client."""
+    from .tls import Encrypted, client_context
+
+    try:
+        prepare(sock)
+        sock.setblocking(False)
+        context = tls.context() if tls else client_context()
+        secure = context.wrap_socket(sock, server_side=tls is not None, do_handshake_on_connect=False)
+        return Connection(secure, Encrypted(secure), name=name)
+    except OSError as error:
+        sock.close()
+        raise _failed(name, error) from error
 
 
-def _failed(name: str, error: OSError | WireError) -> WireError:
-    if isinstance(error, WireError):
-        return error
+def _failed(name: str, error: OSError) -> WireError:
     kind = TimedOut if isinstance(error, TimeoutError) else WireError
     return kind(f"no connection with {name or 'the other side'}: {error}", "Is it up, and reachable from here?")

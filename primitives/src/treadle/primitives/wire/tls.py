@@ -9,17 +9,17 @@ import os
 import secrets
 import ssl
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import UsageError
 from ..whole_files import Buffer, make_folders
-from .transports import AGAIN
+from .transports import WANT_READ, WANT_WRITE
 
 _RECORDS = 256 << 10
-"""Bytes given to OpenSSL at once; after AGAIN the same ones must be given again."""
+"""Bytes given to OpenSSL at once; after WANT_WRITE the same ones must be given again."""
 _YEARS = 20
 """Clients do not look at dates: the certificate is known by its digest."""
 
@@ -34,10 +34,7 @@ class Identity(NamedTuple):
 
     def context(self) -> ssl.SSLContext:
         """For a server."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_cert_chain(self.path)
-        return context
+        return _server_context(self)
 
 
 def tls_identity(folder: str | os.PathLike[str]) -> Identity:
@@ -49,6 +46,14 @@ def tls_identity(folder: str | os.PathLike[str]) -> Identity:
     if not path.exists():
         _create(path)
     return Identity(path, hashlib.sha256(_certificate_der(path)).digest())
+
+
+@functools.lru_cache(8)
+def _server_context(identity: Identity) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(identity.path)
+    return context
 
 
 @functools.cache
@@ -73,23 +78,35 @@ class Encrypted:
         self._sock = sock
         self._lock = threading.Lock()
 
+    def secure(self) -> int:
+        def handshake() -> int:
+            self._sock.do_handshake()
+            return 0
+
+        return self._attempt(handshake)
+
+    def certificate(self) -> bytes:
+        return server_digest(self._sock)
+
     def send(self, views: Sequence[Buffer]) -> int:
         first = b"".join(views) if sum(map(len, views)) <= _RECORDS else views[0]
-        try:
-            with self._lock:
-                return self._sock.send(memoryview(first)[:_RECORDS])
-        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            return AGAIN
+        return self._attempt(lambda: self._sock.send(memoryview(first)[:_RECORDS]))
 
     def receive(self, view: memoryview) -> int:
-        try:
-            with self._lock:
-                return self._sock.recv_into(view)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return AGAIN
+        return self._attempt(lambda: self._sock.recv_into(view))
 
     def send_file(self, descriptor: int, offset: int, count: int) -> int:
-        return self.send([os.pread(descriptor, min(count, _RECORDS), offset)])
+        piece = os.pread(descriptor, min(count, _RECORDS), offset)
+        return self.send([piece]) if piece else 0
+
+    def _attempt(self, operation: Callable[[], int]) -> int:
+        try:
+            with self._lock:
+                return operation()
+        except ssl.SSLWantReadError:
+            return WANT_READ
+        except ssl.SSLWantWriteError:
+            return WANT_WRITE
 
 
 def _certificate_der(path: Path) -> bytes:
