@@ -25,6 +25,8 @@ class NodeData(Struct, frozen=True, tag="node"):
 
     nodes: tuple[str, ...]
     form: Literal["plain", "cut", "scattered"] = "plain"
+    groups: int = 1
+    """Scattered: the blocks of each node are so many equal runs, one for each group of consecutive targets."""
 
 
 class StateData(Struct, frozen=True, tag="state"):
@@ -81,7 +83,15 @@ class GroupFeed(Struct, frozen=True, tag="group"):
     fan_in: int
 
 
-Feed = FilesFeed | ItemsFeed | RangeFeed | NarrowFeed | AllFeed | GroupFeed
+class BundleFeed(Struct, frozen=True, tag="bundles"):
+    """The second level of a wide shuffle: for each group, then each run of sources, a partition reads its bundles."""
+
+    data: NodeData
+    run: int
+    """Consecutive blocks of `data` that one partition reads from; the last run may be shorter."""
+
+
+Feed = FilesFeed | ItemsFeed | RangeFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed
 
 # -- how a segment behaves ----------
 

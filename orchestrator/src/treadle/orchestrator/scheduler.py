@@ -34,6 +34,7 @@ class Data(Struct, frozen=True):
 
     segments: tuple[str, ...]
     form: str = "plain"
+    groups: int = 1
 
 
 class Summary(Struct, frozen=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
+from typing import Any, overload
 
 from treadle.executors.program import BlockInput, ItemSplit, PartitionInput, RangeSplit
 from treadle.primitives.errors import InternalError
@@ -13,6 +15,7 @@ from treadle.primitives.references import BlockRef, Slice
 
 from ..plan import (
     AllFeed,
+    BundleFeed,
     DataRef,
     Feed,
     FilesFeed,
@@ -63,8 +66,8 @@ class Scope:
 
     def data(self, ref: DataRef, find_loop: FindLoop) -> Data:
         match ref:
-            case NodeData(nodes, form):
-                return Data(tuple(self.segment(node) for node in nodes), form)
+            case NodeData(nodes, form, groups):
+                return Data(tuple(self.segment(node) for node in nodes), form, groups)
             case StateData(name):
                 return self.states[name]
             case LoopData(loop, name):
@@ -72,11 +75,11 @@ class Scope:
         raise InternalError(f"unknown reference {ref!r}")
 
 
-def partition_inputs(data: Data, find: FindManifest) -> list[BlockInput]:
+def partition_inputs(data: Data, find: FindManifest) -> Sequence[BlockInput]:
     """The input of each partition of a dataset."""
     manifests = [find(segment) for segment in data.segments]
     if data.form == "scattered":
-        return _gather(manifests)
+        return Gathered([_blocks(manifest) for manifest in manifests], data.groups)
     rows = [_parts(outcome.block) for manifest in manifests for outcome in manifest.outcomes]
     return [BlockInput((one,)) for row in rows for one in row]
 
@@ -86,12 +89,55 @@ def _parts(block: BlockRef | None) -> list[tuple[Slice, ...]]:
     return [()] if block is None else [(block.slice(part),) for part in range(len(block.parts))]
 
 
-def _gather(manifests: Sequence[Manifest]) -> list[BlockInput]:
-    blocks = [[outcome.block for outcome in manifest.outcomes if outcome.block] for manifest in manifests]
-    targets = len(next((block.parts for row in blocks for block in row), ()))
+def _blocks(manifest: Manifest) -> list[BlockRef]:
+    return [outcome.block for outcome in manifest.outcomes if outcome.block]
+
+
+class Gathered(Sequence[BlockInput]):
+    """The input of each target of a shuffle, made when it is asked for: all at once they are sources x targets slices.
+
+    Each input's blocks stand in `groups` equal runs, of which the g-th holds the g-th group of consecutive targets.
+    """
+
+    def __init__(self, inputs: Sequence[Sequence[BlockRef]], groups: int = 1) -> None:
+        self._inputs = [_split(blocks, groups) for blocks in inputs]
+        present = next((runs for runs in self._inputs if runs[0]), [])
+        self._stops = list(accumulate(len(run[0].parts) for run in present))
+        """Where each group of targets ends."""
+
+    def __len__(self) -> int:
+        return self._stops[-1] if self._stops else 0
+
+    @overload
+    def __getitem__(self, index: int) -> BlockInput: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[BlockInput]: ...
+    def __getitem__(self, index: int | slice) -> BlockInput | Sequence[BlockInput]:
+        if isinstance(index, slice):
+            return [self[target] for target in range(*index.indices(len(self)))]
+        target = range(len(self))[index]
+        group = bisect_right(self._stops, target)
+        part = target - (self._stops[group - 1] if group else 0)
+        return BlockInput(
+            tuple(tuple(block.slice(part) for block in runs[group]) for runs in self._inputs), pieces=True
+        )
+
+
+def _split(blocks: Sequence[BlockRef], groups: int) -> list[Sequence[BlockRef]]:
+    size, rest = divmod(len(blocks), groups)
+    if rest:
+        raise InternalError(f"{len(blocks)} blocks are no {groups} groups")
+    return [blocks[group * size : (group + 1) * size] for group in range(groups)]
+
+
+def bundle_inputs(blocks: Sequence[BlockRef], run: int) -> list[BlockInput]:
+    """For each group, then each run of `run` blocks, the bundles that one partition of the second level merges."""
+    groups = len(blocks[0].parts) if blocks else 0
+    runs = [blocks[start : start + run] for start in range(0, len(blocks), run)]
     return [
-        BlockInput(tuple(tuple(block.slice(target) for block in row) for row in blocks), pieces=True)
-        for target in range(targets)
+        BlockInput((tuple(block.slice(group) for block in some),), pieces=True)
+        for group in range(groups)
+        for some in runs
     ]
 
 
@@ -112,6 +158,9 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
             present = [one for one in _slices(partition_inputs(scope.data(data, find_loop), find)) if one.part.rows]
             groups = [tuple(present[start : start + fan_in]) for start in range(0, len(present), fan_in)]
             return [BlockInput((group,)) for group in groups or [()]]
+        case BundleFeed(data, run):
+            (manifest,) = (find(segment) for segment in scope.data(data, find_loop).segments)
+            return bundle_inputs(_blocks(manifest), run)
     raise InternalError(f"unknown feed {feed!r}")
 
 

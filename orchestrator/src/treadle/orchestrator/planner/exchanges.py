@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from treadle.dsl.model import BroadcastStage, RangePartitioner, ReduceStage, ShuffleStage
-from treadle.executors.program import Arg, By, Cuts, Reduce, Sample, Scatter, ToBroadcast, Value
+from treadle.executors.program import Arg, By, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.primitives.errors import UsageError
 
-from ..plan import AllFeed, GroupFeed, NodeData
+from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData
 from .flow import Dataset, Flow
 from .maps import call
 from .references import is_reference
 from .sources import DEFAULT_PARTITIONS
+from .widths import Levels, levels_of
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
@@ -41,18 +44,37 @@ def scatter(graph: GraphPlanner, name: str, stage: ShuffleStage) -> None:
     flows = [graph.join(reference, name, stage) for reference in inputs]
     partitions = _partitions(graph, name, stage, flows)
     boundaries = _boundaries(graph, name, stage, partitions, samples)
+    levels = levels_of([flow.partitions for flow in flows], partitions)
     names = []
     for index, flow in enumerate(flows):
         if isinstance(boundaries, Value) and isinstance(boundaries.value, str):
             _need_boundaries(graph, flow, name, boundaries.value)
-        tail = Scatter(name, by_of(stage), partitions, boundaries, stage.combine or "")
+        tail = Scatter(name, by_of(stage), partitions, boundaries, stage.combine or "", levels.groups if levels else 0)
         flow.reasons.append(
             f"{name} has {partitions or 'as many'} partitions" + ("" if partitions else " as its input")
         )
         names.append(name if len(inputs) == 1 else f"{name}.{index}")
-        graph.add(flow, names[-1], tail, "scattered")
+        if levels:
+            _in_two_levels(graph, names[-1], tail, flow, levels, index)
+        else:
+            graph.add(flow, names[-1], tail, "scattered")
     estimate = sum(flow.estimate for flow in flows)
-    graph.scattered[name] = Dataset(NodeData(tuple(names), "scattered"), partitions, estimate, frozenset(names))
+    data = NodeData(tuple(names), "scattered", levels.groups if levels else 1)
+    graph.scattered[name] = Dataset(data, partitions, estimate, frozenset(names))
+
+
+def _in_two_levels(graph: GraphPlanner, node_id: str, tail: Scatter, flow: Flow, levels: Levels, index: int) -> None:
+    """Bundles first, then a segment that merges them: no user code runs in it, so it may run as often as it must."""
+    flow.reasons.append(levels.reason)
+    dataset = graph.add(flow, f"{node_id}.level1", tail, "scattered")
+    assert isinstance(dataset.ref, NodeData)
+    assert flow.policy is not None
+    run = levels.runs[index]
+    second = Flow(BundleFeed(dataset.ref, run), levels.tasks[index], flow.estimate, [], [tail.stage])
+    second.data = set(dataset.nodes)
+    second.policy = msgspec.structs.replace(flow.policy, idempotent=True)
+    second.reasons.append(f"each partition merges the bundles of one of {levels.groups} groups from {run} sources")
+    graph.add(second, node_id, Merge(tail.stage), "scattered")
 
 
 def _partitions(graph: GraphPlanner, name: str, stage: ShuffleStage, flows: Sequence[Flow]) -> int:

@@ -15,6 +15,7 @@ from treadle.executors.program import (
     Discard,
     MapPartition,
     MapRecords,
+    Merge,
     Op,
     Reduce,
     Sample,
@@ -27,6 +28,7 @@ from treadle.primitives.errors import InternalError
 
 from ..plan import (
     AllFeed,
+    BundleFeed,
     DataRef,
     Feed,
     FilesFeed,
@@ -161,6 +163,8 @@ def _reads(feed: Feed) -> str:
             return f"all of {_data(data)}"
         case GroupFeed(data, fan_in):
             return f"{_data(data)}, {fan_in} at a time"
+        case BundleFeed(data, run):
+            return f"bundles of {_data(data)}, {run} at a time"
     raise InternalError(f"unknown feed {feed!r}")
 
 
@@ -204,7 +208,10 @@ def _tail(tail: Tail) -> tuple[str, ...]:
             how = "range" if tail.boundaries is not None else "hash"
             count = f"{tail.partitions} partitions" if tail.partitions else "as many partitions as its input has"
             combine = f", combine {tail.combine}" if tail.combine else ""
-            return (f"{tail.stage}: scatter by {_by(tail.by)} to {count} ({how}{combine})",)
+            bundles = f", in {tail.groups} bundles" if tail.groups else ""
+            return (f"{tail.stage}: scatter by {_by(tail.by)} to {count}{bundles} ({how}{combine})",)
+        case Merge():
+            return (f"{tail.stage}: join the bundles of several sources, a part for each partition",)
         case Cut():
             limits = [
                 f"{tail.max_items} records" if tail.max_items else "",
