@@ -27,6 +27,7 @@ class Hosts:
         self._store, self._key, self._folder = store, key, folder
         self._lost: dict[str, float] = {}
         self._server = PeerServer(folder, self._run_key, address)
+        self.host_id = folder.host_id
         self.figures: Figures | None = None
         for run in folder.folders():
             self.announce(run)

@@ -298,6 +298,16 @@ class SegmentRun:
         )
         if known.lost:
             self._core.stop()
+            self._note_hosts(known)
+
+    def _note_hosts(self, failure: Failure) -> None:
+        """Hosts that took blocks with them: later plans count them."""
+        source, hosts = self._inputs[failure.partition], self._run.site.hosts
+        slices = [one for row in source.inputs for one in row] if isinstance(source, BlockInput) else []
+        places = {place for one in slices if one.name in failure.lost for place in one.locations}
+        for place in places if hosts else ():
+            if hosts and place.startswith("host:"):
+                hosts.lost(place.removeprefix("host:"))
 
     def _settle(self) -> None:
         if self._core.over:
