@@ -215,6 +215,34 @@ def test_a_slot_without_work_of_its_own_helps_the_longest_queue() -> None:
     assert one(core, "c") in (0, 1)
 
 
+def sizes(core: Dispatch, slots: int, seconds: float) -> list[int]:
+    """Partitions of each task when every slot asks in turn and every task is done before the next is asked for."""
+    found = []
+    while not core.over:
+        for slot in map(str, range(slots)):
+            task = core.next_task(slot, 0.0)
+            if task is not None:
+                found.append(len(task.attempts))
+                for attempt in task.attempts:
+                    assert core.done(slot, outcome(attempt.partition, seconds=seconds))
+                core.ended(slot)
+    return found
+
+
+def test_partitions_known_to_be_short_share_one_task() -> None:
+    assert sizes(Dispatch(Policy(), range(8), slots=2, pace=0.0001), 2, 0.0001) == [8]
+    assert sizes(Dispatch(Policy(), range(8), slots=2), 2, 0.0001) == [1, 7]
+
+
+def test_tasks_shrink_towards_the_end_where_times_are_known() -> None:
+    assert sizes(Dispatch(Policy(), range(8), slots=2, pace=0.01), 2, 0.01) == [2, 2, 1, 1, 1, 1]
+    assert sizes(Dispatch(Policy(), range(8), slots=2), 2, 0.01) == [1] * 8
+
+
+def test_long_partitions_are_apart_however_many_there_are() -> None:
+    assert sizes(Dispatch(Policy(), range(100), slots=2, pace=0.3), 2, 0.3) == [1] * 100
+
+
 def test_what_a_task_never_reported_is_handed_out_again() -> None:
     core = Dispatch(Policy(), range(64), slots=1)
     task = take(core)

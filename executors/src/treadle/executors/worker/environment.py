@@ -19,17 +19,21 @@ _DRIVERS_OWN = ("PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONUNBUFFERED")
 """Settings of Python that are meant for the driver's own process."""
 
 
+_SETTINGS: dict[bytes, bytes] = vars(os.environ)["_data"]
+"""Behind `os.environ`, which encodes and decodes every name on the way: a task of a loop would wait for that."""
+
+
 class Surroundings:
     """What user code can change for those after it: environment, working directory, path of imports."""
 
     def __init__(self) -> None:
-        self._environ, self._folder, self._path = dict(os.environ), os.getcwd(), list(sys.path)
+        self._settings, self._folder, self._path = dict(_SETTINGS), os.getcwd(), list(sys.path)
 
     def restore(self) -> None:
         """Put back what is gone or changed; entries that were added to the path stay (a bundle adds its own)."""
-        if os.environ != self._environ:
+        if self._settings != _SETTINGS:
             os.environ.clear()
-            os.environ.update(self._environ)
+            os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self._settings.items()})
         if _folder() != self._folder:
             os.chdir(self._folder)
         sys.path += [entry for entry in self._path if entry not in sys.path]

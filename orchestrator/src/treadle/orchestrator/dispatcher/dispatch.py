@@ -41,6 +41,8 @@ SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""
 TASK_SECONDS = 0.2
 """A task holds about so much work, once durations are known: small enough to balance, large enough to amortise."""
+TASK_LEAST_SECONDS = 0.002
+"""Partitions shorter than that share a task: what its message costs would be most of their time."""
 TASK_PARTITIONS = 500
 """Most partitions in one task."""
 
@@ -83,7 +85,8 @@ class Dispatch:
     """The state of one segment under way.
 
     `starts` counts attempts ever begun (numbering), `spent` those that count against the budget, `losses` those whose
-    worker was lost, `crashes` those that an earlier driver's death cut off.
+    worker was lost, `crashes` those that an earlier driver's death cut off. `pace`: seconds that a partition took in
+    the iteration before; 0: not known.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Dispatch:
         preferred: Mapping[int, str] | None = None,
         tolerated: Mapping[str, Tolerance] | None = None,
         quorum: int = 0,
+        pace: float = 0.0,
     ) -> None:
         self._policy = policy
         self._slots = max(1, slots)
@@ -115,6 +119,7 @@ class Dispatch:
         self._seconds = 0.0
         self._committed = 0
         self._quorum = quorum
+        self._pace = pace
         self._entered: dict[str, int] = {}
         self._failed_items: dict[str, int] = {}
         self.failed: dict[int, Failure] = {}
@@ -206,6 +211,7 @@ class Dispatch:
     def committed_before(self, outcome: Outcome) -> None:
         """A commit found in the ledger."""
         self._committed += 1
+        self._seconds += outcome.seconds
         self._count_items(outcome)
 
     def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict:
@@ -316,10 +322,11 @@ class Dispatch:
         return chosen
 
     def _task_size(self) -> int:
-        share = math.ceil((self._waiting() + 1) / (4 * self._slots))
-        if self._committed:
-            average = self._seconds / self._committed
-            share = min(share, max(1, int(TASK_SECONDS / max(average, 1e-6))))
+        """A share of what waits (guided self-scheduling, Polychronopoulos and Kuck 1987); larger if times are known."""
+        share = math.ceil((self._waiting() + 1) / ((2 if self._pace else 4) * self._slots))
+        average = self._seconds / self._committed if self._committed else self._pace
+        if average:
+            share = min(max(share, int(TASK_LEAST_SECONDS / average)), int(TASK_SECONDS / average))
         else:
             share = min(share, 16)
         return max(1, min(share, TASK_PARTITIONS))

@@ -89,14 +89,17 @@ def prepare(
     writer: LedgerWriter,
     history: SegmentHistory,
     scope: Scope | None = None,
+    pace: float = 0.0,
 ) -> SegmentRun:
-    """`scope` is where in the loops the segment runs, None outside of them.
+    """`scope` is where in the loops the segment runs, None outside of them; `pace` what its partitions took before.
 
     Raises SegmentFailed when the segment's program cannot be made, such as a template over null.
     """
     where = scope or run.scope
     try:
-        return SegmentRun(run, segment, where, orders.bindings, writer, history, orders.limit, durable=scope is None)
+        return SegmentRun(
+            run, segment, where, orders.bindings, writer, history, orders.limit, durable=scope is None, pace=pace
+        )
     except UsageError as error:
         raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
 

@@ -123,6 +123,7 @@ class _LoopRunner:
         self._resumption = 0
         self._tidier = Tidier(run)
         self._iterated: dict[tuple[str, int], Iterated] = {}
+        self._pace: dict[str, float] = {}
         self._read(writer.ledger.records)
 
     def _read(self, records: list[Record]) -> None:
@@ -254,12 +255,14 @@ class _LoopRunner:
             self._run.know(Manifest(name, history.expected, outcomes, summary))
             return summary
         orders = Orders(instruction.bindings, limit=instruction.limit)
-        segment_run = prepare(self._run, segment, orders, self._writer, history, scope)
+        pace = self._pace.get(segment.id, 0.0)
+        segment_run = prepare(self._run, segment, orders, self._writer, history, scope, pace)
         self._watch(segment_run)
         with self._desk.showing(segment_run):
             manifest = await segment_run.run()
         self._writer.append(Closed(name))
         self._remember(manifest)
+        self._pace[segment.id] = sum(outcome.seconds for outcome in manifest.outcomes) / max(1, len(manifest.outcomes))
         return manifest.summary
 
     def _remember(self, manifest: Manifest) -> None:

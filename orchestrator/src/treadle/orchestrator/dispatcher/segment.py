@@ -76,9 +76,10 @@ class SegmentRun:
         limit: int = 0,
         *,
         durable: bool = True,
+        pace: float = 0.0,
     ) -> None:
         self._run, self._segment, self._scope, self._writer, self._history = run, segment, scope, writer, history
-        self._durable = durable
+        self._durable, self._pace = durable, pace
         self.name = scope.segment(segment.id)
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
         env = {**run.env, **bindings, "state": {**bindings.get("state", {}), **scope.scalars}}
@@ -114,6 +115,7 @@ class SegmentRun:
             preferred=self._preferred(missing),
             tolerated=self._segment.tolerated,
             quorum=self._quorum(),
+            pace=self._pace,
         )
         for outcome in self._committed.values():
             core.committed_before(outcome)
