@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
 from harness.gang import DEADLINE
 from harness.work import Array, split
+
 from rivals.interface import GangRival
 
 SHARED_MEMORY = Path("/dev/shm")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import redis
-
 from harness.gang import DEADLINE
 from harness.work import Array, split
+
 from rivals.interface import GangRival
 
 FAN_OUT = 2

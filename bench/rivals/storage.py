@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from harness.gang import DEADLINE
+from harness.work import Array, Task, split
+
+from rivals.interface import GangRival
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import MissingError
 from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
 from treadle.primitives.testing.s3 import seaweedfs
-
-from harness.gang import DEADLINE
-from harness.work import Array, Task, split
-from rivals.interface import GangRival
 
 FAN_OUT = 2
 FASTEST, SLOWEST = 0.0005, 0.02

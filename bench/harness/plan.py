@@ -1,0 +1,81 @@
+"""What is measured: cells of one rival, one number of members and a list of tasks. `quick` is cut to minutes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from harness.settings import RIVALS, SORTERS
+from harness.work import Task
+
+SMALL, LARGE = 100, 100_000_000
+"""Bytes of the arrays."""
+INTEGERS = 1_000_000
+MESSAGE = 1024
+SORTED_QUICK, SORTED_FULL = 256 << 20, 512 << 20
+"""Bytes of records."""
+_SLOW = ("storage file", "storage S3")
+_HEAVY = ("Ray", "Dask")
+
+
+class Cell(NamedTuple):
+    rival: str
+    members: int
+    tasks: list[Task]
+    skipped: str = ""
+    """Why it is not measured."""
+
+    def without(self, done: int) -> Cell:
+        return self._replace(tasks=self.tasks[done:])
+
+
+class Sort(NamedTuple):
+    """Terasort end to end."""
+
+    rival: str
+    size: int
+    rounds: int
+
+
+def cells(*, quick: bool) -> list[Cell]:
+    """Rival after rival for each number of members, so that what is compared is close in time."""
+    found = []
+    for members in (2, 8, 16, 64, 256) if quick else (2, 8, 16, 32, 64, 256):
+        for rival in RIVALS:
+            tasks = _tasks(rival, members, quick=quick)
+            found.append(Cell(rival, members, tasks, _unfit(rival, members, quick=quick)))
+    return found
+
+
+def sorts(*, quick: bool) -> list[Sort]:
+    return [Sort(rival, SORTED_QUICK if quick else SORTED_FULL, 3 if quick else 5) for rival in SORTERS]
+
+
+def _tasks(rival: str, members: int, *, quick: bool) -> list[Task]:
+    barrier = Task("barrier", rounds=20 if quick else 50, warm_up=3)
+    if members == 256 or (members == 16 and quick):
+        return [barrier]
+    rounds = 10 if quick else 30
+    tasks = [
+        Task("broadcast", SMALL, rounds, 2),
+        Task("reduce", SMALL, rounds, 2),
+        Task("shuffle", INTEGERS, 5 if quick else 9),
+        barrier,
+    ]
+    if members == 2:
+        tasks.append(_round_trip(rival, quick=quick))
+    if members <= 8 or not quick:
+        return [*tasks, Task("broadcast", LARGE, 3 if quick else 7), Task("reduce", LARGE, 3 if quick else 7)]
+    return tasks if rival in _SLOW else [*tasks, Task("broadcast", LARGE, 3)]
+
+
+def _round_trip(rival: str, *, quick: bool) -> Task:
+    count = 300 if rival in _SLOW else 2000
+    return Task("round trip", MESSAGE, count if quick else 5 * count, 100)
+
+
+def _unfit(rival: str, members: int, *, quick: bool) -> str:
+    if rival in _HEAVY and members == 256:
+        return "256 workers of it do not fit this kind of machine"
+    if rival in _HEAVY and members > 8 and quick:
+        return "left out of the quick run: starting so many workers takes minutes"
+    return ""

@@ -1,0 +1,227 @@
+"""Measures everybody, one after the other, and writes a JSON line for each figure.
+
+python bench/run.py [--quick] [--only direct,Redis] [--members 2,8] [--what members,sort] [--results FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import json
+import os
+import select
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness import machine, plan, tera
+from harness.settings import BENCH, BENCH_DIR, RESULTS, RIVALS, SORTERS, Entry
+from harness.work import Task
+
+_CHILD_SUBREAPER = 36
+"""Of prctl: what a child leaves behind becomes ours, so that we can end it."""
+_MEMORY_SHARE = 0.6
+"""Of the memory that is available, for a reduce or broadcast and its copies."""
+
+
+class Results:
+    """The file of figures: one JSON object a line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+    def write(self, **facts: Any) -> None:
+        line = json.dumps(facts)
+        with self._path.open("a") as file:
+            file.write(line + "\n")
+        print(_brief(facts), flush=True)
+
+
+def _brief(facts: dict[str, Any]) -> str:
+    where = " ".join(str(facts[key]) for key in ("rival", "members", "operation", "size") if key in facts)
+    if "median" in facts:
+        return f"{where}: median {facts['median'] * 1e3:.3f} ms, least {facts['min'] * 1e3:.3f} ms"
+    return f"{where}: {facts.get('error') or facts.get('skipped') or 'measured on ' + json.dumps(facts)}"
+
+
+def run_cell(cell: plan.Cell, results: Results, seconds: float) -> None:
+    """All tasks of a cell; when one fails, the others go on in a new child."""
+    where = {"rival": cell.rival, "members": cell.members}
+    if cell.skipped:
+        results.write(**where, skipped=cell.skipped)
+        return
+    fitting = [task for task in cell.tasks if _fits(task, cell.members)]
+    for task in cell.tasks:
+        if task not in fitting:
+            results.write(**where, operation=task.operation, size=task.size, skipped="it does not fit the memory")
+    cell = cell._replace(tasks=fitting)
+    while cell.tasks:
+        tasks = json.dumps([asdict(task) for task in cell.tasks])
+        done = 0
+        for said in child(RIVALS[cell.rival], ["members", cell.rival, str(cell.members), tasks], seconds):
+            if "started" not in said:
+                task = cell.tasks[done]
+                results.write(**where, operation=task.operation, size=task.size, **_summary(said))
+                done += 1
+        cell = cell.without(max(1, done))
+
+
+def run_sort(sort: plan.Sort, results: Results, seconds: float) -> None:
+    data = tera.make(BENCH_DIR, sort.size)
+    for said in child(SORTERS[sort.rival], ["sort", sort.rival, str(sort.rounds), str(data)], seconds):
+        if "started" not in said:
+            results.write(rival=sort.rival, operation="terasort", size=sort.size, **_summary(said))
+
+
+def _fits(task: Task, members: int) -> bool:
+    """Each member's array, its copy on the way and a partial sum; in a broadcast, a copy for each at most."""
+    with open("/proc/meminfo") as file:
+        available = int(file.read().partition("MemAvailable:")[2].split()[0]) * 1024
+    copies = {"reduce": 3 * members, "broadcast": members + 3}.get(task.operation, 0)
+    return copies * task.size < _MEMORY_SHARE * available
+
+
+def _summary(said: dict[str, Any]) -> dict[str, Any]:
+    if "error" in said:
+        return said
+    seconds = sorted(said["seconds"])
+    kept = {"seconds": [round(one, 7) for one in said["seconds"]]} if len(seconds) <= 100 else {}
+    return {
+        "rounds": len(seconds),
+        "median": statistics.median(seconds),
+        "min": seconds[0],
+        "p99": seconds[-(len(seconds) // 100) - 1],
+        **kept,
+    }
+
+
+def child(entry: Entry, arguments: list[str], seconds: float) -> Iterator[dict[str, Any]]:
+    """What the child says; an error when it ends, or does not, without having said one."""
+    if not Path(entry.python).exists():
+        yield {"error": "no environment: run bench/environments.py first"}
+        return
+    log = BENCH_DIR / "logs" / f"{'-'.join(arguments[:3]).replace(' ', '-')}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [entry.python, str(BENCH / "child.py"), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=file,
+            env=_environment(),
+        )
+        try:
+            yield from _answers(process, time.monotonic() + seconds)
+        finally:
+            process.kill()
+            process.wait()
+            end_descendants()
+
+
+def _answers(process: subprocess.Popen[bytes], end: float) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    buffer, failed = b"", False
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], max(0.0, end - time.monotonic()))
+        data = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
+        if not data:
+            break
+        *lines, buffer = (buffer + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"@@ "):
+                said: dict[str, Any] = json.loads(line[3:])
+                failed = failed or "error" in said
+                yield said
+    if not ready:
+        yield {"error": "not done in time"}
+    elif not failed and process.wait(30) != 0:
+        yield {"error": f"ended with code {process.returncode}"}
+
+
+def _environment() -> dict[str, str]:
+    """One thread for each process, files below BENCH_DIR, nobody phones home."""
+    (BENCH_DIR / "tmp").mkdir(exist_ok=True)
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {
+        **os.environ,
+        **one,
+        "PYTHONPATH": str(BENCH),
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(BENCH_DIR / "tmp"),
+        "BENCH_DIR": str(BENCH_DIR),
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def end_descendants() -> None:
+    """Everything that a child left running: asked first, then killed."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        for _ in range(30):
+            left = _descendants(os.getpid())
+            for process in left:
+                with suppress(OSError):
+                    os.kill(process, sign)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if not left:
+                return
+            time.sleep(0.1)
+
+
+def _descendants(root: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/stat") as file:
+            parents.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(int(name))
+    found, todo = list[int](), [root]
+    while todo:
+        below = parents.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: below ten minutes on two cores")
+    parser.add_argument("--only", default=",".join(RIVALS), help="rivals, comma-separated")
+    parser.add_argument("--members", default="", help="numbers of members, comma-separated")
+    parser.add_argument("--what", default="members,sort")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--seconds", type=float, default=0, help="for one cell at most; 150, or 1200 in a full run")
+    return parser.parse_args()
+
+
+def main() -> None:
+    chosen = options()
+    ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
+    seconds = chosen.seconds or (150 if chosen.quick else 1200)
+    results = Results(chosen.results)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    results.write(date=now, quick=chosen.quick, **machine.facts())
+    only, counts = chosen.only.split(","), [int(count) for count in chosen.members.split(",") if count]
+    try:
+        for cell in plan.cells(quick=chosen.quick) if "members" in chosen.what else []:
+            if cell.rival in only and (not counts or cell.members in counts):
+                run_cell(cell, results, seconds)
+        for sort in plan.sorts(quick=chosen.quick) if "sort" in chosen.what else []:
+            if sort.rival in only:
+                run_sort(sort, results, seconds)
+    finally:
+        end_descendants()
+        shutil.rmtree(BENCH_DIR / "tmp", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
