@@ -1,16 +1,317 @@
-"""This process as a member of a gang."""
+"""This process as a member of a gang: its channels, and what connects them with those of other members."""
 
 from __future__ import annotations
 
+import os
+import socket
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
 from ..blocks import Blocks
+from ..coordinator.messages import (
+    Broken,
+    Bye,
+    Count,
+    Counted,
+    FromMember,
+    Hello,
+    Join,
+    Leave,
+    Refused,
+    Relay,
+    Relayed,
+    Released,
+    ToMember,
+    View,
+    Wait,
+)
+from ..errors import TreadleError, UsageError
+from ..host import SHARED_MEMORY, host_id
+from ..wire import Identity, address_of, is_loopback, listen, parse
+from .errors import DeadlinePassed, MemberLost
 from .gang import Gang
+from .io.loop import Late, Loop
+from .io.roads import Roads
+from .io.uplink import Uplink
+from .io.values import Values
+from .messages import DATA, Message
+from .protocols.machine import Machine
+from .protocols.roster import Send, advance
+
+T = TypeVar("T")
+_FAREWELL = 5.0
+"""Seconds a member that leaves waits until others have what it sent."""
+
+
+class Joined(Struct):
+    """A channel this member is in."""
+
+    join: Join
+    machine: Machine
+    refused: str = ""
+
+
+class Arrival(Struct):
+    """A barrier this member waits at, or did."""
+
+    wait: Wait
+    waiting: bool = False
+    answer: Released | Broken | Refused | None = None
 
 
 class Member:
-    """Connected to the coordinator; to other members once there is something to send."""
+    """Connected to the coordinator; to other members once there is something to send. Thread-safe."""
 
     def __init__(self, gang: Gang, key: bytes, blocks: Blocks) -> None:
+        """Connects. Raises DeadlinePassed, WireError and NotAuthentic."""
         self.gang = gang
+        self.name = f"{gang.name}/{gang.rank}.{os.urandom(6).hex()}"
+        self.values = Values(blocks, f"channels/{self.name}")
+        self.counts: Counter[str] = Counter()
+        """Messages sent to members: `data` and `control`."""
+        self._host = blocks._host.host_id if blocks._host is not None else host_id(SHARED_MEMORY)
+        self._channels: dict[str, Joined] = {}
+        self._barriers: dict[str, Arrival] = {}
+        self._counted: dict[str, Counted] = {}
+        self._loop = Loop()
+        self._uplink = Uplink(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
+        self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter)
+        self._listener: socket.socket | None = None
+        self._identity: Identity | None = None
+        self.address = ""
+        try:
+            self._open()
+        except BaseException:
+            self._release()
+            raise
+
+    def _open(self) -> None:
+        local = self._uplink.open(time.monotonic() + self.gang.deadline)
+        self._begin_listening(local)
+        with self._loop.lock:
+            self._uplink.begin()
+            self._uplink.beat()
+            self._roads.tick()
+
+    def _begin_listening(self, local: str) -> None:
+        """Off loopback an identity is needed; without one this member only dials."""
+        plain = is_loopback(parse(self.gang.address).host)
+        if not plain:
+            from ..wire import tls_identity
+
+            try:
+                with tempfile.TemporaryDirectory() as folder:
+                    self._identity = tls_identity(folder)
+                    self._identity.context()
+            except UsageError:
+                return
+        scheme = "tcp" if plain else "tls"
+        self._listener = listen(f"{scheme}://{f'[{local}]' if ':' in local else local}:0")
+        self._listener.setblocking(False)
+        self.address = address_of(self._listener, tls=not plain)
+        self._loop.do(self._accept_from_now)
+
+    def _accept_from_now(self) -> None:
+        assert self._listener is not None
+        self._loop.register(self._listener.fileno(), self._accept)
+
+    def _accept(self, _: int) -> None:
+        assert self._listener is not None
+        try:
+            sock, _where = self._listener.accept()
+        except OSError:
+            return
+        self._roads.accepted(sock, self._identity)
+
+    # -- for channels ----------
+
+    @property
+    def coordinator_messages(self) -> int:
+        """To and from the coordinator, signs of life apart."""
+        return self._uplink.messages
+
+    @property
+    def far(self) -> bool:
+        """Whether some member can only be reached through the coordinator."""
+        return self._roads.relaying
+
+    def join(self, join: Join, machine: Machine) -> None:
+        """Enter a channel; its first view comes when all parties have. Raises UsageError for one it is in."""
+        self._loop.do(lambda: self._join(join, machine))
+
+    def _join(self, join: Join, machine: Machine) -> None:
+        if join.channel in self._channels:
+            raise UsageError(f"this member is in {machine.title} already", "Leave it first, or use another name.")
+        self._channels[join.channel] = Joined(join, machine)
+        self._uplink.send(join)
+
+    def leave(self, channel: str) -> None:
+        """Leave it in good order; not being in it is well too."""
+        self._loop.do(lambda: self._leave(channel))
+
+    def _leave(self, channel: str) -> None:
+        if self._channels.pop(channel, None) is not None:
+            self._uplink.send(Leave(channel))
+
+    def act(self, channel: str, poll: Callable[[], T | None], deadline: float, what: str) -> T:
+        """What `poll` says once it is not None and this member has the channel's first view.
+
+        Called again whenever something happened. Raises DeadlinePassed, and what `poll` raises.
+        """
+        joined = self._channels[channel]
+
+        def ready() -> T | None:
+            if joined.refused:
+                raise UsageError(f"{joined.machine.title} cannot be joined: {joined.refused}")
+            if not joined.machine.epoch:
+                return None
+            if self.name in joined.machine.roster.lost:
+                raise MemberLost(joined.machine.title, [self.name])
+            return poll()
+
+        try:
+            return self._loop.wait(ready, deadline)
+        except Late:
+            raise self._late(joined.machine.title, channel, what, forming=not joined.machine.epoch) from None
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Within a poll: give messages to the paths."""
+        for member, message in sends:
+            self.counts["data" if isinstance(message, DATA) else "control"] += 1
+            self._roads.send(member, message)
+
+    def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
+        """Arrive at a barrier and wait for the others. Raises MemberLost, DeadlinePassed."""
+        arrival = self._loop.do(lambda: self._arrive(barrier, parties))
+        try:
+            answer: Released | Broken | Refused = self._loop.wait(lambda: arrival.answer, deadline)
+        except Late:
+            raise self._late(f"barrier {barrier}", barrier, "wait", forming=True) from None
+        arrival.answer = None
+        if isinstance(answer, Broken):
+            raise MemberLost(f"barrier {barrier}", answer.lost)
+        if not isinstance(answer, Released):
+            raise UsageError(f"barrier {barrier}: {answer.reason}")
+        arrival.wait = Wait(barrier, parties, answer.generation + 1)
+
+    def _arrive(self, barrier: str, parties: int) -> Arrival:
+        arrival = self._barriers.get(barrier)
+        if arrival is None:
+            arrival = self._barriers[barrier] = Arrival(Wait(barrier, parties, 0))
+        arrival.wait, arrival.waiting = Wait(barrier, parties, arrival.wait.generation), True
+        self._uplink.send(arrival.wait)
+        return arrival
+
+    def _late(self, name: str, subject: str, what: str, *, forming: bool) -> DeadlinePassed:
+        if not self._uplink.connected:
+            return DeadlinePassed(f"{name}: {what} took too long; no coordinator: {self._uplink.trouble}")
+        found = self._count(subject) if forming else None
+        if found is None:
+            return DeadlinePassed(f"{name}: {what} took too long", "Another member may be busy, or not use it alike.")
+        who = f"{found.present} of {found.parties} members"
+        return DeadlinePassed(f"{name}: {what} took too long: {who} are there", "All members of a gang must use it.")
+
+    def _count(self, subject: str) -> Counted | None:
+        """How many are there, if the coordinator answers at once."""
+        self._counted.pop(subject, None)
+        self._loop.do(lambda: self._uplink.send(Count(subject)))
+        try:
+            return self._loop.wait(lambda: self._counted.get(subject), time.monotonic() + 1)
+        except TreadleError:
+            return None
+
+    # -- what arrives ----------
+
+    def _introduction(self) -> Iterable[FromMember]:
+        yield Hello(self.name, self.address, self._host)
+        for joined in self._channels.values():
+            yield self._joins_again(joined)
+        for arrival in self._barriers.values():
+            if arrival.waiting:
+                yield arrival.wait
+
+    def _joins_again(self, joined: Joined) -> Join:
+        old, roster = joined.join, joined.machine.roster
+        seat = roster.members.index(self.name) if self.name in roster.members else -1
+        return Join(old.channel, old.parties, old.fan_out, old.role, roster.epoch, seat)
+
+    def _relay(self, member: str, body: bytes) -> None:
+        self._uplink.send(Relay(member, body))
+
+    def _on_letter(self, sender: str, message: Message) -> None:
+        joined = self._channels.get(message.channel)
+        if joined is not None:
+            self.send(joined.machine.message(sender, message))
+
+    def _on_message(self, message: ToMember) -> None:
+        if isinstance(message, View):
+            self._on_view(message)
+        elif isinstance(message, Relayed):
+            self._roads.from_relay(message.member, message.body)
+        elif isinstance(message, Released | Broken):
+            self._on_barrier(message)
+        elif isinstance(message, Counted):
+            self._counted[message.subject] = message
+        elif isinstance(message, Refused):
+            self._on_refused(message)
+
+    def _on_view(self, view: View) -> None:
+        joined = self._channels.get(view.channel)
+        if joined is None or (roster := advance(joined.machine.roster, view)) is None:
+            return
+        for seat in roster.seats:
+            self._roads.know(seat.member, seat.address)
+        for member in roster.lost:
+            if member not in roster.members:
+                self._roads.lose(member)
+        self.send(joined.machine.view(roster))
+
+    def _on_barrier(self, message: Released | Broken) -> None:
+        arrival = self._barriers.get(message.barrier)
+        if arrival is not None and arrival.waiting and message.generation == arrival.wait.generation:
+            arrival.answer, arrival.waiting = message, False
+
+    def _on_refused(self, message: Refused) -> None:
+        if (joined := self._channels.get(message.subject)) is not None:
+            joined.refused = message.reason
+        elif (arrival := self._barriers.get(message.subject)) is not None and arrival.waiting:
+            arrival.answer, arrival.waiting = message, False
+
+    # -- the end ----------
 
     def close(self) -> None:
-        """Leave everything in good order."""
+        """Leave everything in good order: others get what was sent, the coordinator knows."""
+        try:
+            self._flush(time.monotonic() + min(_FAREWELL, self.gang.deadline))
+        finally:
+            self._release()
+
+    def _flush(self, deadline: float) -> None:
+        self._loop.do(self._roads.farewell)
+        try:
+            self._loop.wait(lambda: self._roads.quiet or None, deadline)
+            self._loop.do(self._say_goodbye)
+            self._loop.wait(lambda: not self._uplink.connected or None, deadline)
+        except Late:
+            pass  # somebody does not answer: the coordinator will see to that
+
+    def _say_goodbye(self) -> None:
+        """The coordinator closes the connection then: what it has not read is not lost by our closing first."""
+        self._uplink.stop()
+        self._uplink.send(Bye())
+
+    def _release(self) -> None:
+        self._loop.do(self._let_go)
+        self._loop.close()
+
+    def _let_go(self) -> None:
+        self._roads.close()
+        self._uplink.close()
+        if self._listener is not None:
+            self._loop.unregister(self._listener.fileno())
+            self._listener.close()

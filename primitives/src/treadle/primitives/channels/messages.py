@@ -133,7 +133,15 @@ class Pieces(Struct, frozen=True, array_like=True, tag=10):
     payload: Payload | None
 
 
-Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces
+class Got(Struct, frozen=True, array_like=True, tag=11):
+    """To a producer: its block of this round is mapped here."""
+
+    channel: str
+    epoch: int
+    round: int
+
+
+Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces | Got
 DATA = (Cast, Partial, Pieces)
 
 

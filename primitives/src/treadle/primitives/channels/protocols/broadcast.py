@@ -46,14 +46,17 @@ class Broadcast(Machine):
         self._taken[self.me] = number
         return self._append(cast, "") + self._count(cast)
 
-    def receive(self) -> tuple[Payload, list[Send]] | None:
-        """The next value and messages to send, or None while there is none. Raises MemberLost once after a loss."""
+    def receive(self) -> Cast | None:
+        """The next value, or None while there is none; `took` follows. Raises MemberLost once after a loss."""
         if not self._inbox:
             self._tell()
             return None
-        cast = self._inbox.popleft()
+        return self._inbox.popleft()
+
+    def took(self, cast: Cast) -> list[Send]:
+        """The user has it: its block is mapped."""
         self._taken[cast.sender] = cast.number
-        return cast.payload, self._count(cast)
+        return self._count(cast)
 
     @property
     def unstable(self) -> int:

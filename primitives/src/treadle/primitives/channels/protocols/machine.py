@@ -16,6 +16,8 @@ class Machine:
 
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         self.channel, self.me, self.on_loss = channel, me, on_loss
+        self.title = channel
+        """The channel in messages of errors."""
         self.roster = NOBODY
         self._early: list[tuple[str, Message]] = []
         self._untold: list[str] = []
@@ -50,7 +52,7 @@ class Machine:
         """Raise MemberLost for losses that the user was not told of."""
         lost, self._untold = self._untold, []
         if lost and self.on_loss == "fail":
-            raise MemberLost(self.channel, lost)
+            raise MemberLost(self.title, lost)
 
     def _moved(self, before: Roster) -> list[Send]:
         raise NotImplementedError

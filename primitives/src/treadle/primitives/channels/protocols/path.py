@@ -1,8 +1,8 @@
 """Everything from one member to another, once and in order, over whatever connections there are in turn.
 
-Letters are numbered and kept until the other side has said that it has seen them; a new connection, or the way through
-the coordinator, carries again what was not. So collectives need not know of connections that break (after TCP, RFC 9293,
-one layer up: a connection ends, a path only when its member is lost).
+Letters are numbered and kept until the other side has said that it has seen them; a new connection, or the way
+through the coordinator, carries again what was not. So collectives need not know of connections that break (as in TCP,
+RFC 9293, one layer up: a connection ends, a path only when its member is lost).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Reduce(Rounds):
         """End the round under way without a result, for all members."""
         if not self._active or self._last < 0:
             return []
-        return self._decide(ReduceFailed(f"{self.channel}: {reason}"), reason)
+        return self._decide(ReduceFailed(f"{self.title}: {reason}"), reason)
 
     def outcome(self) -> Result | None:
         """Of the round under way, or None. Raises MemberLost and ReduceFailed."""
@@ -153,8 +153,8 @@ class Reduce(Rounds):
         if reason is None:
             return Result(False, None)
         if reason.startswith(LOST):
-            return MemberLost(self.channel, self.standing.lost)
-        return ReduceFailed(f"{self.channel}: {reason}", "The traceback is with the member named here.")
+            return MemberLost(self.title, self.standing.lost)
+        return ReduceFailed(f"{self.title}: {reason}", "The traceback is with the member named here.")
 
     def _worked(self, sender: str, message: Message) -> list[Send]:
         if isinstance(message, Partial):

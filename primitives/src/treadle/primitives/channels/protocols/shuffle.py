@@ -8,15 +8,23 @@ a lost member is missing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec.structs
 
 from ...errors import UsageError
 from ..errors import MemberLost
-from ..messages import Message, Payload, Pieces, Plan, Standing
+from ..messages import Got, Message, Payload, Pieces, Plan, Standing
 from .machine import OnLoss
 from .roster import Roster, Send
 from .rounds import Rounds, merge_plans
+
+
+class Received(NamedTuple):
+    """A round's pieces by producer; None: that one left, or failed, without sending it."""
+
+    round: int
+    pieces: list[tuple[str, Payload | None]]
 
 
 class Shuffle(Rounds):
@@ -25,23 +33,27 @@ class Shuffle(Rounds):
         self._sent = self._received = -1
         self._pieces: dict[tuple[int, int, str], Payload | None] = {}
         self._lost: set[str] = set()
+        self._outstanding: dict[int, tuple[Payload, set[str]]] = {}
+        self.discards: list[Payload] = []
+        """Own blocks that every consumer has: the shell removes them."""
 
     # -- of the user ----------
 
-    def consumers(self) -> int | None:
-        """How many pieces the next `send` takes; None while that is not agreed. Raises MemberLost, UsageError."""
+    def next_plan(self) -> Plan | None:
+        """By whom the next `send` goes; None while that is not agreed. Raises MemberLost, UsageError."""
         plan = self._plan(self._sent)
         if plan is None:
             return None
         self._check_untold(self._sent)
         if self.me not in plan.producers:
-            raise UsageError(f"{self.channel}: a consumer does not send", 'Join with role="both" or "producer".')
-        return len(plan.consumers)
+            raise UsageError(f"{self.title}: a consumer does not send", 'Join with role="both" or "producer".')
+        return plan
 
-    def send(self, pieces: Sequence[Payload | None]) -> list[Send]:
-        """This member's pieces of its next round, by consumer. `consumers` was asked just before."""
+    def send(self, plan: Plan, pieces: Sequence[Payload]) -> list[Send] | None:
+        """This member's pieces of its next round, by consumer; None when the plan has changed meanwhile."""
+        if self.next_plan() != plan:
+            return None
         self._sent += 1
-        plan = _plan_of(self.standing.plans, self._sent)
         self.standing = msgspec.structs.replace(self.standing, decided=max(self.standing.decided, self._sent))
         sends = []
         for consumer, payload in zip(plan.consumers, pieces, strict=True):
@@ -49,12 +61,14 @@ class Shuffle(Rounds):
                 self._pieces[plan.epoch, self._sent, self.me] = payload
             elif consumer in self.roster.members:
                 sends.append(Send(consumer, Pieces(self.channel, self.epoch, self._sent, plan.epoch, payload)))
+        if pieces and pieces[0].slice:
+            self._outstanding[self._sent] = (pieces[0], set(plan.consumers))
         return sends
 
-    def receive(self) -> list[Payload | None] | None:
+    def receive(self) -> Received | None:
         """The pieces of this member's next round, in the producers' order, or None while some are missing.
 
-        Raises MemberLost when one cannot come any more, and UsageError to who is no consumer.
+        `took` follows. Raises MemberLost when one cannot come any more, and UsageError to who is no consumer.
         """
         plan = self._plan(self._received)
         if plan is None:
@@ -62,16 +76,40 @@ class Shuffle(Rounds):
         number = self._received + 1
         self._check_untold(self._received)
         if self.me not in plan.consumers:
-            raise UsageError(f"{self.channel}: a producer does not receive", 'Join with role="both" or "consumer".')
+            raise UsageError(f"{self.title}: a producer does not receive", 'Join with role="both" or "consumer".')
         missing = [one for one in plan.producers if (plan.epoch, number, one) not in self._pieces]
         lost = [one for one in missing if one in self._lost]
         if lost and self.on_loss == "fail":
             self._take(plan, number)
             self.told()
-            raise MemberLost(self.channel, lost)
+            raise MemberLost(self.title, lost)
         if any(one in self.roster.members for one in missing):
             return None
         return self._take(plan, number)
+
+    def took(self, received: Received) -> list[Send]:
+        """The user has them: their blocks are mapped."""
+        got = Got(self.channel, self.epoch, received.round)
+        sends = []
+        for producer, payload in received.pieces:
+            if producer == self.me:
+                self._mapped(self.me, received.round)
+            elif payload is not None and payload.slice and producer in self.roster.members:
+                sends.append(Send(producer, got))
+        return sends
+
+    @property
+    def holds_blocks(self) -> bool:
+        """Whether somebody may still need a block of this member's."""
+        return bool(self._outstanding)
+
+    def _mapped(self, consumer: str, number: int) -> None:
+        if number in self._outstanding:
+            payload, consumers = self._outstanding[number]
+            consumers.discard(consumer)
+            if not consumers:
+                del self._outstanding[number]
+                self.discards.append(payload)
 
     # -- rounds ----------
 
@@ -86,17 +124,20 @@ class Shuffle(Rounds):
         if last >= self.standing.decided:
             self._tell()
 
-    def _take(self, plan: Plan, number: int) -> list[Payload | None]:
+    def _take(self, plan: Plan, number: int) -> Received:
         self._received = number
-        pieces = [self._pieces.pop((plan.epoch, number, one), None) for one in plan.producers]
+        pieces = [(one, self._pieces.pop((plan.epoch, number, one), None)) for one in plan.producers]
         for key in [key for key in self._pieces if key[1] <= number]:
             del self._pieces[key]  # of a plan that never came to hold
-        return pieces
+        return Received(number, pieces)
 
     def _worked(self, sender: str, message: Message) -> list[Send]:
         raise NotImplementedError
 
     def _arrived(self, sender: str, message: Message) -> list[Send]:
+        if isinstance(message, Got):
+            self._mapped(sender, message.round)
+            return []
         if not isinstance(message, Pieces):
             return super()._arrived(sender, message)
         if message.round > self._received:  # of an older epoch too: the plan decides
@@ -107,6 +148,9 @@ class Shuffle(Rounds):
 
     def _moved(self, before: Roster) -> list[Send]:
         self._lost.update(self.roster.lost)
+        for gone in set(before.members) - set(self.roster.members):
+            for number in list(self._outstanding):
+                self._mapped(gone, number)
         return super()._moved(before)
 
     def _conclude(self, standing: Standing) -> Standing:

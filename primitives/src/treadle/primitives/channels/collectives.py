@@ -1,0 +1,357 @@
+"""Channels as user functions see them. Every call returns or raises within its deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar
+
+from ..coordinator.messages import Join
+from ..errors import TreadleError, UsageError
+from .errors import DeadlinePassed, short
+from .gang import current_member
+from .member import Member
+from .messages import Cast, Payload, Plan
+from .pieces import distribute
+from .protocols.broadcast import Broadcast
+from .protocols.machine import Machine, OnLoss
+from .protocols.reduce import Fold, PassUp, Reduce, Result
+from .protocols.roster import Send
+from .protocols.shuffle import Received, Shuffle, role_of
+
+M = TypeVar("M", bound=Machine)
+Role = Literal["both", "producer", "consumer"]
+_WINDOW = 4096
+"""Values a member may have sent that others have not received."""
+_LINGER = 5.0
+"""Seconds a channel waits at its end for members that have still to map its blocks."""
+
+
+class _Channel(Generic[M]):
+    """Joins when it is first used or entered, and leaves when it is closed."""
+
+    _what = ""
+
+    def __init__(
+        self,
+        name: str,
+        machine: Callable[[str, str, OnLoss], M],
+        *,
+        parties: int | None,
+        deadline: float | None,
+        on_loss: OnLoss,
+        fan_out: int,
+        role: str,
+        member: Member | None,
+    ) -> None:
+        self.name = name
+        self._member = member or current_member()
+        gang = self._member.gang
+        self.deadline = gang.deadline if deadline is None else deadline
+        self._key = f"{gang.name}/{self._what}/{name}"
+        self._machine = machine(self._key, self._member.name, on_loss)
+        self._machine.title = f"{self._what} channel {name}"
+        self._join = Join(self._key, parties or gang.size, fan_out, role)
+        self._open = False
+
+    def join(self) -> None:
+        """Become a member now, instead of at the first use. Returns at once."""
+        if not self._open:
+            self._member.join(self._join, self._machine)
+            self._open = True
+
+    def close(self) -> None:
+        """Leave the channel in good order."""
+        if self._open:
+            self._open = False
+            self._linger()
+            self._member.leave(self._key)
+
+    def _linger(self) -> None:
+        """Wait for those who still need something of this member's."""
+
+    def _act(self, poll: Callable[[], Any], deadline: float, what: str) -> Any:
+        self.join()
+        return self._member.act(self._key, poll, deadline, what)
+
+    def _until(self, deadline: float | None) -> float:
+        return time.monotonic() + (self.deadline if deadline is None else deadline)
+
+    def __enter__(self) -> Self:
+        self.join()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class BroadcastChannel(_Channel[Broadcast]):
+    """Values that one member sends reach all others, each once and in the order they were sent."""
+
+    _what = "broadcast"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        parties: int | None = None,
+        deadline: float | None = None,
+        on_loss: OnLoss = "fail",
+        fan_out: int = 2,
+        member: Member | None = None,
+    ) -> None:
+        """`parties`: how many must have joined before anybody begins; the gang's size if not given.
+
+        `deadline`: seconds an operation may take; the gang's if not given. `on_loss`: `fail` tells every member once of
+        a loss (MemberLost), `go on` does not. `fan_out` of the tree.
+        """
+        super().__init__(
+            name,
+            Broadcast,
+            parties=parties,
+            deadline=deadline,
+            on_loss=on_loss,
+            fan_out=fan_out,
+            role="",
+            member=member,
+        )
+
+    def send(self, value: Any, *, deadline: float | None = None) -> None:
+        """Give `value` to all other members. Any member may, one after the other.
+
+        Raises MemberLost, DeadlinePassed, and DataError for what cannot be pickled.
+        """
+        until = self._until(deadline)
+        self._act(lambda: self._machine.unstable < _WINDOW or None, until, "send")
+        payload = self._member.values.encode(value, far=self._member.far)
+        self._act(lambda: self._send(payload), until, "send")
+
+    def _send(self, payload: Payload) -> bool:
+        self._member.send(self._machine.send(payload))
+        self._discard()
+        return True
+
+    def receive(self, *, deadline: float | None = None) -> Any:
+        """The next value another member sent; arrays and tables in it are read-only views.
+
+        Raises MemberLost when a member was lost and nothing is there, DeadlinePassed, and as `Blocks.get` does.
+        """
+        cast = self._act(self._machine.receive, self._until(deadline), "receive")
+        try:
+            return self._member.values.decode(cast.payload)
+        finally:
+            self._act(lambda: self._took(cast), self._until(deadline), "receive")
+
+    def _took(self, cast: Cast) -> bool:
+        self._member.send(self._machine.took(cast))
+        self._discard()
+        return True
+
+    def _discard(self) -> None:
+        while self._machine.discards:
+            self._member.values.discard(self._machine.discards.pop())
+
+    def _linger(self) -> None:
+        _wait_for_readers(self, lambda: self._machine.holds_blocks)
+        self._discard()
+
+
+class ReduceChannel(_Channel[Reduce]):
+    """Folds one value of each member into one; in any order and any grouping."""
+
+    _what = "reduce"
+
+    def __init__(
+        self,
+        name: str,
+        reduce: Callable[[Any, Any], Any],
+        handler: Callable[[Any], object] | None = None,
+        *,
+        parties: int | None = None,
+        deadline: float | None = None,
+        on_loss: OnLoss = "fail",
+        fan_out: int = 2,
+        member: Member | None = None,
+    ) -> None:
+        """`reduce(a, b)` is associative and commutative and changes neither (b may be a read-only view).
+
+        `handler` is called with each result, at the member that gets it. For the others see BroadcastChannel; with
+        `on_loss` `go on` a round begins again among those left.
+        """
+        super().__init__(
+            name, Reduce, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=fan_out, role="", member=member
+        )
+        self._reduce, self._handler = reduce, handler
+        self._passed: Payload | None = None
+
+    def reduce(self, value: Any, *, deadline: float | None = None) -> Any:
+        """The fold of all members' values at the member at the tree's root, None at the others.
+
+        Returns when the root has the result. Raises MemberLost when a member was lost before, ReduceFailed when
+        `reduce` raised elsewhere, DeadlinePassed, and whatever `reduce` raises here.
+        """
+        until = self._until(deadline)
+        self._act(lambda: self._send(self._machine.contribute(value)), until, "reduce")
+        try:
+            result = self._work(until)
+        except DeadlinePassed:
+            self._give_up("a member did not take part in time")
+            raise
+        finally:
+            self._discard()
+        if result.is_root and self._handler is not None:
+            self._handler(result.value)
+        return result.value
+
+    def _work(self, until: float) -> Result:
+        """Do what the machine asks for until the round is over."""
+        while True:
+            step = self._act(lambda: self._machine.outcome() or self._machine.work(), until, "reduce")
+            if isinstance(step, Result):
+                return step
+            if isinstance(step, Fold):
+                self._fold(step, until)
+            else:
+                self._pass_up(step, until)
+
+    def _fold(self, step: Fold, until: float) -> None:
+        try:
+            value = self._reduce(step.left, self._member.values.decode(step.right))
+        except Exception as error:
+            self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile
+            self._give_up(f"reduce raised {type(error).__name__} at {short(self._member.name)}: {error}")
+            raise
+        self._act(lambda: self._send(self._machine.folded(step.ticket, value)), until, "reduce")
+
+    def _pass_up(self, step: PassUp, until: float) -> None:
+        payload = self._member.values.encode(step.value, far=self._member.far)
+        self._discard()
+        self._passed = payload
+        self._act(lambda: self._send(self._machine.passed_up(step.ticket, payload)), until, "reduce")
+
+    def _still_wanted(self) -> bool:
+        self._machine.outcome()
+        return True
+
+    def _send(self, sends: list[Send]) -> bool:
+        self._member.send(sends)
+        return True
+
+    def _give_up(self, reason: str) -> None:
+        self._act(lambda: self._send(self._machine.give_up(reason)), self._until(1), "reduce")
+
+    def _discard(self) -> None:
+        """The round is over, or begins again: whoever read the block has."""
+        if self._passed is not None:
+            self._member.values.discard(self._passed)
+            self._passed = None
+
+
+class ShuffleChannel(_Channel[Shuffle]):
+    """Each producer gives each consumer the records whose hash is the consumer's."""
+
+    _what = "shuffle"
+
+    def __init__(
+        self,
+        name: str,
+        role: Role = "both",
+        *,
+        parties: int | None = None,
+        deadline: float | None = None,
+        on_loss: OnLoss = "fail",
+        member: Member | None = None,
+    ) -> None:
+        """Producers and consumers stand in the order of their ranks. For the others see BroadcastChannel."""
+        if role not in ("both", "producer", "consumer"):
+            raise UsageError(f"{role!r} is no role in a shuffle", "Use both, producer or consumer.")
+        member = member or current_member()
+        seat = role_of(member.gang.rank, role)
+        super().__init__(
+            name, Shuffle, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=2, role=seat, member=member
+        )
+
+    def send(self, data: Any, hash: Callable[[Any], Any], *, deadline: float | None = None) -> None:
+        """Give the records of `data` away: consumer `hash(record) % consumers` gets a record.
+
+        `data` is a sequence of records, or a NumPy array or Arrow table, of which `hash` gets the whole and returns an
+        integer for each row. Raises MemberLost, DeadlinePassed, UsageError (a consumer does not send) and DataError.
+        """
+        until, done = self._until(deadline), False
+        while not done:
+            plan = self._act(self._machine.next_plan, until, "send")
+            kind, pieces = distribute(data, hash, len(plan.consumers))
+            payloads = self._member.values.encode_pieces(kind, pieces, far=self._member.far) if pieces else []
+            done = self._act(lambda: self._send(plan, payloads), until, "send")  # noqa: B023 - called at once
+
+    def _send(self, plan: Plan, payloads: Sequence[Payload]) -> bool:
+        sends = self._machine.send(plan, payloads)
+        self._member.send(sends or [])
+        self._discard()
+        return sends is not None
+
+    def receive(self, *, deadline: float | None = None) -> list[Any]:
+        """The pieces of the next round in the producers' order; read-only views where they are arrays or tables.
+
+        A producer that left before sending counts as one with no records. Raises MemberLost when a piece of a lost
+        member is missing, DeadlinePassed, and UsageError (a producer does not receive).
+        """
+        received = self._act(self._machine.receive, self._until(deadline), "receive")
+        try:
+            return [[] if one is None else self._member.values.decode_piece(one) for _, one in received.pieces]
+        finally:
+            self._act(lambda: self._took(received), self._until(deadline), "receive")
+
+    def _took(self, received: Received) -> bool:
+        self._member.send(self._machine.took(received))
+        self._discard()
+        return True
+
+    def send_receive(self, data: Any, hash: Callable[[Any], Any], *, deadline: float | None = None) -> list[Any]:
+        """`send` and then `receive`, together within the deadline."""
+        until = self._until(deadline)
+        self.send(data, hash, deadline=until - time.monotonic())
+        return self.receive(deadline=until - time.monotonic())
+
+    def _discard(self) -> None:
+        while self._machine.discards:
+            self._member.values.discard(self._machine.discards.pop())
+
+    def _linger(self) -> None:
+        _wait_for_readers(self, lambda: self._machine.holds_blocks)
+        self._discard()
+
+
+def _wait_for_readers(channel: _Channel[Any], waits: Callable[[], bool]) -> None:
+    with contextlib.suppress(TreadleError):  # their share of memory is given back when the run ends
+        channel._act(lambda: not waits() or None, time.monotonic() + min(_LINGER, channel.deadline), "close")
+
+
+class Barrier:
+    """All parties pass it together, again and again."""
+
+    def __init__(
+        self,
+        name: str,
+        parties: int | None = None,
+        *,
+        deadline: float | None = None,
+        member: Member | None = None,
+    ) -> None:
+        """`parties`: how many members there are to wait for; the gang's size if not given."""
+        self._member = member or current_member()
+        gang = self._member.gang
+        self.name, self.parties = name, parties or gang.size
+        self.deadline = gang.deadline if deadline is None else deadline
+
+    def wait(self, *, deadline: float | None = None) -> None:
+        """Return once all parties have called it as often as this one.
+
+        Raises MemberLost when a party failed or ended (nobody passes this barrier any more), DeadlinePassed.
+        """
+        until = time.monotonic() + (self.deadline if deadline is None else deadline)
+        self._member.wait_at(f"{self._member.gang.name}/barrier/{self.name}", self.parties, until)

@@ -1,0 +1,84 @@
+"""A connection in the member's loop: never waits, keeps what the kernel does not take."""
+
+from __future__ import annotations
+
+import select
+from collections import deque
+
+from ...whole_files import Buffer
+from ...wire import Closed, Connection, Decoder, WireError, encode
+from ...wire.transports import Plain
+
+
+class Link:
+    """Heads of frames over an authenticated connection, which it owns from now on."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._transport = connection._transport
+        self._plain = isinstance(self._transport, Plain)
+        self._decoder = Decoder(tail_limit=0)
+        self._early = bytes(connection._buffer[connection._start : connection._end])
+        self._queue: deque[Buffer] = deque()
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    @property
+    def name(self) -> str:
+        return self._connection.name
+
+    @property
+    def local_host(self) -> str:
+        """The address of this machine that the other side sees."""
+        return str(self._connection.sock.getsockname()[0])
+
+    @property
+    def events(self) -> int:
+        """What to wait for."""
+        return select.EPOLLIN | select.EPOLLOUT if self._queue else select.EPOLLIN
+
+    def send(self, head: bytes) -> None:
+        """Give a frame to the kernel, or keep it for `flush`. Raises WireError."""
+        self._queue.extend(encode(head))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is kept, as far as it goes. Raises WireError."""
+        queue = self._queue
+        while queue:
+            try:
+                sent = self._transport.send([queue[0]])
+            except (OSError, ValueError) as error:
+                raise WireError(f"the connection to {self.name} was lost: {error}") from error
+            if sent < 0:  # not now
+                return
+            if sent == len(queue[0]):
+                queue.popleft()
+            else:
+                queue[0] = memoryview(queue[0])[sent:]
+
+    def receive(self) -> list[bytes]:
+        """The frames that are here now. Raises WireError; Closed at the end."""
+        heads: list[bytes] = []
+        if self._early:
+            early, self._early = self._early, b""
+            heads += [frame.head for frame in self._decoder.feed(early)]
+        while True:
+            room = self._decoder.room()
+            try:
+                count = self._transport.receive(room)
+            except (OSError, ValueError) as error:
+                raise WireError(f"the connection to {self.name} was lost: {error}") from error
+            if count < 0:
+                return heads
+            if count == 0:
+                if heads:
+                    return heads  # the end shows again
+                raise Closed(f"{self.name} closed the connection")
+            heads += [frame.head for frame in self._decoder.advance(count)]
+            if self._plain and count < len(room):
+                return heads
+
+    def close(self) -> None:
+        self._connection.close()

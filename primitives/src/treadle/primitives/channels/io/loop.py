@@ -1,0 +1,155 @@
+"""Who reads the sockets: the user's thread while it waits, the keeper's while the user's function computes.
+
+All state is guarded by one lock, which nobody holds while waiting. One thread at a time leads: it waits for the sockets
+and handles what comes (leader and followers, Schmidt 1995). A user's thread that has to wait takes the lead from the
+keeper, so that what it waits for arrives without passing from thread to thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...errors import TreadleError
+
+T = TypeVar("T")
+_NAP = 0.005
+"""Seconds after which the keeper looks whether anybody leads."""
+_LONGEST = 3600.0
+
+
+class Late(TreadleError):
+    """What was waited for did not come before the deadline."""
+
+
+class Loop:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._leader: int = 0
+        self._wanted = 0
+        self._turns = 0
+        self._error: BaseException | None = None
+        self._stop = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
+        self._keeper.start()
+
+    # -- for handlers, with the lock held ----------
+
+    def register(self, fd: int, handler: Callable[[int], None], events: int = select.EPOLLIN) -> None:
+        self._handlers[fd] = handler
+        self._epoll.register(fd, events)
+
+    def change(self, fd: int, events: int) -> None:
+        self._epoll.modify(fd, events)
+
+    def unregister(self, fd: int) -> None:
+        """Before the descriptor is closed."""
+        if self._handlers.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do it after so long."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), action))
+
+    # -- for any thread ----------
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Do something with the lock held, and let those who wait look again."""
+        with self.lock:
+            result = action()
+            if self._leader and self._leader != threading.get_ident():
+                self._changed.notify_all()
+                os.eventfd_write(self._wake, 1)
+            return result
+
+    def wait(self, poll: Callable[[], T | None], deadline: float) -> T:
+        """What `poll` says, called with the lock held, as soon as it is not None. Raises Late, and what `poll` does."""
+        with self.lock:
+            while (result := poll()) is None:
+                if self._error is not None:
+                    raise self._error
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Late("too late")
+                if not self._leader:
+                    self._turn(left)
+                else:
+                    self._take_over(left)
+            return result
+
+    def _take_over(self, left: float) -> None:
+        """Wait until something happened or the lead is free."""
+        self._wanted += 1
+        os.eventfd_write(self._wake, 1)
+        self._changed.wait(min(left, 1.0))
+        self._wanted -= 1
+
+    def _turn(self, left: float) -> None:
+        """Lead once: wait for sockets and timers without the lock, then handle what came."""
+        timeout = min(left, self._until_timer())
+        self._leader = threading.get_ident()
+        self.lock.release()
+        try:
+            events = self._epoll.poll(timeout)
+        finally:
+            self.lock.acquire()
+            self._leader = 0
+        self._turns += 1
+        for fd, event in events:
+            self._handle(fd, event)
+        self._run_timers()
+        self._changed.notify_all()
+
+    def _handle(self, fd: int, event: int) -> None:
+        if fd == self._wake:
+            os.eventfd_read(self._wake)
+        elif (handler := self._handlers.get(fd)) is not None:
+            handler(event)
+
+    def _until_timer(self) -> float:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else _LONGEST
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+
+    # -- the keeper ----------
+
+    def _keep(self) -> None:
+        seen = -1
+        while not self._stop.wait(_NAP):
+            if self._leader or self._turns != seen:
+                seen = self._turns
+                continue
+            try:
+                self._lead_while_nobody_else_does()
+            except Exception as error:  # noqa: BLE001 - whoever waits next gets it
+                self._error = error
+                return
+            seen = self._turns
+
+    def _lead_while_nobody_else_does(self) -> None:
+        with self.lock:
+            while not (self._leader or self._wanted or self._stop.is_set()):
+                self._turn(_LONGEST)
+
+    def close(self) -> None:
+        """End the keeper; handlers run no more."""
+        self._stop.set()
+        os.eventfd_write(self._wake, 1)
+        self._keeper.join()
+        self._epoll.close()
+        os.close(self._wake)

@@ -1,0 +1,264 @@
+"""The ways to other members: a connection that one of the two dialled, or else through the coordinator."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from socket import socket
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...errors import TreadleError
+from ...wire import WireError, accept, connect
+from ..messages import Caller, Letter, Message
+from ..protocols.path import Path
+from .links import Link
+
+if TYPE_CHECKING:
+    from ...wire import Identity
+    from .loop import Loop
+
+_TICK = 0.2
+"""Seconds between acknowledgements of what came, and looks at what was not acknowledged."""
+_PATIENCE = 5.0
+"""Seconds a connection may stay silent on what was sent; then the coordinator carries it."""
+_DIALLING = 5.0
+"""Seconds until a dialled member must have proved itself."""
+_HANDSHAKES = 64
+"""At the same time."""
+_encode = msgspec.msgpack.Encoder().encode
+_letter = msgspec.msgpack.Decoder(Letter).decode
+_caller = msgspec.msgpack.Decoder(Caller).decode
+
+
+class Road:
+    """To one other member."""
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        self.path = Path()
+        self.address = ""
+        self.link: Link | None = None
+        self.dialling = False
+        self.relayed = False
+        """No connection can be made, for now."""
+        self.dead = False
+        self.moved = time.monotonic()
+        """When the other side last acknowledged something, or there was nothing to."""
+
+
+class Roads:
+    """All of a member's. Called with the loop's lock held."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        me: str,
+        run: str,
+        key: bytes,
+        relay: Callable[[str, bytes], None],
+        receive: Callable[[str, Message], None],
+    ) -> None:
+        self._loop, self._me, self._run, self._key = loop, me, run, key
+        self._relay, self._receive = relay, receive
+        self._roads: dict[str, Road] = {}
+        self._links: set[Link] = set()
+        self._handshakes = threading.Semaphore(_HANDSHAKES)
+        self._closed = False
+
+    # -- letters ----------
+
+    def know(self, member: str, address: str) -> None:
+        """Where a member can be dialled."""
+        self._road(member).address = address
+
+    def send(self, member: str, message: Message | None, urgent: bool = False) -> None:
+        road = self._road(member)
+        if road.dead:
+            return
+        if road.path.quiet:
+            road.moved = time.monotonic()
+        self._carry(road, road.path.send(message, urgent))
+
+    def lose(self, member: str) -> None:
+        """It is no more: nothing need reach it."""
+        road = self._road(member)
+        road.dead = True
+        if road.link is not None:
+            self._drop(road.link)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether everybody has seen everything."""
+        return all(road.dead or road.path.quiet for road in self._roads.values())
+
+    @property
+    def relaying(self) -> bool:
+        return any(road.relayed and not road.dead for road in self._roads.values())
+
+    def farewell(self) -> None:
+        """Ask for acknowledgements at once."""
+        for road in list(self._roads.values()):
+            if not road.path.quiet:
+                self.send(road.member, None, urgent=True)
+
+    def from_relay(self, member: str, body: bytes) -> None:
+        """A letter that came through the coordinator."""
+        self._arrived(self._road(member), _letter(body))
+
+    def _road(self, member: str) -> Road:
+        if member not in self._roads:
+            self._roads[member] = Road(member)
+        return self._roads[member]
+
+    def _carry(self, road: Road, letter: Letter) -> None:
+        if road.link is not None:
+            self._put(road, road.link, letter)
+        elif road.relayed:
+            self._relay(road.member, _encode(letter))
+        else:
+            self._dial(road)
+
+    def _put(self, road: Road, link: Link, letter: Letter) -> None:
+        try:
+            link.send(_encode(letter))
+            if link.events & select.EPOLLOUT:
+                self._loop.change(link.fileno(), link.events)
+        except WireError:
+            self._broken(road, link)
+
+    def _arrived(self, road: Road, letter: Letter) -> None:
+        road.moved = time.monotonic()
+        for message in road.path.receive(letter):
+            self._receive(road.member, message)
+        self._acknowledge(road, letter.urgent)
+
+    def _acknowledge(self, road: Road, now: bool) -> None:
+        answer = road.path.acknowledgement(now)
+        if answer is not None and (road.link is not None or road.relayed):
+            self._carry(road, answer)
+
+    # -- connections ----------
+
+    def accepted(self, sock: socket, identity: Identity | None) -> None:
+        """Somebody dialled us."""
+        if not self._handshakes.acquire(blocking=False):
+            sock.close()  # it dials again, or comes through the coordinator
+            return
+        threading.Thread(target=self._accept, args=(sock, identity), name="treadle-accept", daemon=True).start()
+
+    def _accept(self, sock: socket, identity: Identity | None) -> None:
+        try:
+            key_of = {self._run: self._key}.get
+            link = Link(accept(sock, key_of, deadline=time.monotonic() + _DIALLING, tls=identity))
+            self._loop.do(lambda: self._listen(None, link))
+        except TreadleError:
+            pass  # a stranger, or one that gave up
+        finally:
+            self._handshakes.release()
+
+    def _dial(self, road: Road) -> None:
+        if road.dialling or road.dead:
+            return
+        if not road.address:
+            self._relay_all(road)
+            return
+        road.dialling = True
+        threading.Thread(target=self._connect, args=(road, road.address), name="treadle-dial", daemon=True).start()
+
+    def _connect(self, road: Road, address: str) -> None:
+        try:
+            link = Link(connect(address, self._run, self._key, deadline=time.monotonic() + _DIALLING))
+            link.send(_encode(Caller(self._me)))
+        except TreadleError:
+            self._loop.do(lambda: self._unreachable(road))
+            return
+        self._loop.do(lambda: self._listen(road, link))
+
+    def _unreachable(self, road: Road) -> None:
+        road.dialling = False
+        if road.link is None and not road.dead and not self._closed:
+            self._relay_all(road)
+
+    def _listen(self, road: Road | None, link: Link) -> None:
+        if self._closed:
+            link.close()
+            return
+        self._links.add(link)
+        known = [road]
+        self._loop.register(link.fileno(), lambda event: self._ready(known, link, event))
+        if road is not None:
+            road.dialling = False
+            self._use(road, link)
+        self._ready(known, link, 0)
+
+    def _use(self, road: Road, link: Link) -> None:
+        road.link, road.relayed, road.moved = link, False, time.monotonic()
+        for letter in road.path.again():
+            self._put(road, link, letter)
+
+    def _ready(self, known: list[Road | None], link: Link, event: int) -> None:
+        try:
+            if event & select.EPOLLOUT:
+                link.flush()
+                self._loop.change(link.fileno(), link.events)
+            for head in link.receive():
+                if known[0] is None:
+                    known[0] = road = self._road(_caller(head).member)
+                    if road.link is None:
+                        self._use(road, link)
+                else:
+                    self._arrived(known[0], _letter(head))
+        except (WireError, msgspec.MsgspecError):
+            self._broken(known[0], link)
+
+    def _broken(self, road: Road | None, link: Link) -> None:
+        self._drop(link)
+        if road is None or road.link is not link:
+            return
+        road.link = None
+        if not road.path.quiet and not self._closed:
+            self._dial(road)
+
+    def _drop(self, link: Link) -> None:
+        if link in self._links:
+            self._links.discard(link)
+            self._loop.unregister(link.fileno())
+            link.close()
+
+    # -- without a connection ----------
+
+    def _relay_all(self, road: Road) -> None:
+        road.relayed = True
+        for letter in road.path.again():
+            self._relay(road.member, _encode(letter))
+
+    def tick(self) -> None:
+        """The first of many."""
+        if self._closed:
+            return
+        self._loop.later(_TICK, self.tick)
+        now = time.monotonic()
+        for road in list(self._roads.values()):
+            if not road.dead:
+                self._look_after(road, now)
+
+    def _look_after(self, road: Road, now: float) -> None:
+        self._acknowledge(road, True)
+        if road.path.quiet or now - road.moved < _PATIENCE * (0.1 if road.relayed else 1):
+            return
+        road.moved = now
+        if road.link is not None:
+            link, road.link = road.link, None
+            self._drop(link)
+            self._relay_all(road)
+        elif road.relayed:
+            self._relay_all(road)
+
+    def close(self) -> None:
+        self._closed = True
+        for link in list(self._links):
+            self._drop(link)

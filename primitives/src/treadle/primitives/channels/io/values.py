@@ -1,0 +1,71 @@
+"""Values of user functions as payloads: small ones in the message, others as blocks that members of a host map."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ...blocks import Blocks
+from ...codec import decode
+from ...errors import TreadleError
+from ...references import Kind
+from ..messages import Payload
+
+INLINE = 8 << 10
+"""Bytes of an encoded value up to which it travels in the message."""
+_INLINE_ALL = 32 << 10
+"""The same for the pieces of one round of a shuffle together."""
+
+
+class Values:
+    """Encodes and decodes; thread-safe as Blocks are."""
+
+    def __init__(self, blocks: Blocks, prefix: str) -> None:
+        self._blocks, self._prefix = blocks, prefix
+
+    def encode(self, value: Any, *, far: bool = False) -> Payload:
+        """One value. `far`: some receiver cannot be reached directly, so a block goes to the store."""
+        kind = kind_of(value)
+        part = [value] if kind == "objects" else value
+        ref = self._blocks.put(self._prefix, kind, [part], "store" if far else "host", INLINE)
+        return Payload(kind, ref.inline) if ref.inline else Payload(kind, b"", ref.slice(0))
+
+    def encode_pieces(self, kind: Kind, pieces: Sequence[Any], *, far: bool = False) -> list[Payload]:
+        """The pieces of a round, as one block when they are not small."""
+        limit = min(INLINE * len(pieces), _INLINE_ALL)
+        ref = self._blocks.put(self._prefix, kind, pieces, "store" if far else "host", limit)
+        slices = [ref.slice(index) for index in range(len(pieces))]
+        if ref.inline:
+            return [Payload(kind, slice.inline) for slice in slices]
+        return [Payload(kind, b"", slice) for slice in slices]
+
+    def decode(self, payload: Payload) -> Any:
+        """The value `encode` was given; arrays and tables are read-only views. Raises as `Blocks.get` does."""
+        value = self.decode_piece(payload)
+        return value[0] if payload.kind == "objects" else value
+
+    def decode_piece(self, payload: Payload) -> Any:
+        """A piece `encode_pieces` was given."""
+        if payload.slice is None:
+            return decode(payload.data)
+        return self._blocks.get(payload.slice, shared=True)
+
+    def discard(self, payload: Payload) -> None:
+        """Give back the shared memory of a block that everybody has mapped. Best effort: the run's end does it too."""
+        host, slice = self._blocks._host, payload.slice
+        if host is None or slice is None or f"host:{host.host_id}" not in slice.locations:
+            return
+        with contextlib.suppress(OSError, TreadleError):
+            host.path(f"{self._blocks._run}/{slice.name}").unlink(missing_ok=True)
+
+
+def kind_of(value: Any) -> Kind:
+    """How a value is encoded."""
+    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
+    if numpy is not None and type(value) is numpy.ndarray and value.ndim and not value.dtype.hasobject:
+        return "array"
+    if arrow is not None and isinstance(value, arrow.Table) and value.num_columns:
+        return "table"
+    return "objects"

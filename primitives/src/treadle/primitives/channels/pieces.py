@@ -1,0 +1,48 @@
+"""Records to consumers: piece i holds those whose hash is i modulo the number of consumers, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import DataError
+from ..references import Kind
+from .io.values import kind_of
+
+
+def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
+    """The kind of the pieces, and one for each consumer. Raises DataError for hashes that are no integers."""
+    kind = kind_of(data)
+    if kind == "objects":
+        return kind, _records(data, hash, consumers)
+    return kind, _rows(kind, data, hash, consumers)
+
+
+def _records(data: Any, hash: Callable[[Any], Any], consumers: int) -> list[Any]:
+    pieces: list[list[Any]] = [[] for _ in range(consumers)]
+    if not consumers:
+        return pieces
+    try:
+        for record in data:
+            pieces[hash(record) % consumers].append(record)
+    except TypeError as error:
+        raise DataError(f"a record cannot be given to a consumer: {error}", "hash returns an integer.") from error
+    return pieces
+
+
+def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> list[Any]:
+    import numpy as np
+
+    hashes = np.asarray(hash(data))
+    if hashes.shape != (len(data),) or hashes.dtype.kind not in "iu":
+        what = f"hash gave {hashes.dtype}{list(hashes.shape)} for {len(data)} rows"
+        raise DataError(what, "It gets the whole array or table, and returns one integer for each row.")
+    if not consumers:
+        return []
+    target = hashes % consumers
+    order = np.argsort(target, kind="stable")
+    ends = np.cumsum(np.bincount(target, minlength=consumers))
+    ordered = data.take(order) if kind == "table" else data[order]
+    if kind == "table":
+        return [ordered.slice(end - count, count) for end, count in zip(ends, np.diff(ends, prepend=0), strict=True)]
+    return np.split(ordered, ends[:-1])
