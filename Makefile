@@ -33,6 +33,12 @@ chaos: .venv/ready
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -s -m chaos
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q tests/properties
 
+## bench: the figures of bench/RESULTS.md, below ten minutes; FULL=1: all sizes, an hour (bench/README.md)
+bench: .venv/ready
+	$(BIN)/python bench/environments.py
+	$(BIN)/python bench/run.py $(if $(FULL),,--quick)
+	$(BIN)/python bench/report.py
+
 ## isolated: each member tested in an environment that holds it and what it depends on, no more
 isolated: .venv/ready
 	tests/isolated.sh

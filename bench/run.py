@@ -155,7 +155,7 @@ def _environment() -> dict[str, str]:
     return {
         **os.environ,
         **one,
-        "PYTHONPATH": str(BENCH),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(BENCH), os.environ.get("PYTHONPATH")])),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(BENCH_DIR / "tmp"),
         "BENCH_DIR": str(BENCH_DIR),

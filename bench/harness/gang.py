@@ -32,7 +32,7 @@ class Member(Protocol):
         """Seat 0 gives the value, the others None; all have it afterwards."""
 
     def reduce(self, key: str, value: Array) -> Array | None:
-        """The element-wise sum, at seat 0."""
+        """The element-wise sum at one of the members, None at the others."""
 
     def shuffle(self, key: str, value: Array) -> Array:
         """Of the integers of all, those congruent to the own seat."""
@@ -103,6 +103,8 @@ class Gang:
         done = self._all("done")
         if task.operation == "shuffle":
             work.check_shuffle(task, self._members, number, [answer for _, _, answer in done])
+        if task.operation == "reduce" and sum(answer for _, _, answer in done) != 1:
+            raise AssertionError("wrong answer: the sum of a reduce must be at one member")
         first = max(began for began, _, _ in done) if task.operation == "barrier" else begin
         return float(max(ended for _, ended, _ in done) - first)
 
@@ -164,7 +166,7 @@ def _perform(pipe: Connection, member: Member, seat: int, members: int, task: Ta
 def _timed(
     member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
 ) -> tuple[float, float, Any]:
-    """When it began, when it was done, and for a shuffle what came."""
+    """When it began, when it was done, and what is left to check."""
     began = time.monotonic()
     if task.operation == "barrier":
         member.barrier(key)
@@ -177,10 +179,9 @@ def _timed(
     if task.operation == "reduce":
         result = member.reduce(key, value)
         ended = time.monotonic()
-        if seat == 0:
-            assert result is not None
+        if result is not None:
             work.check_reduce(task, members, number, result)
-        return began, ended, None
+        return began, ended, result is not None
     received = member.shuffle(key, value)
     return began, time.monotonic(), work.shuffled(received, seat, members)
 

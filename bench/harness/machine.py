@@ -27,7 +27,7 @@ def facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory GB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
         "shared memory GB": round(_size("/dev/shm") / 1e9),
-        "kernel": platform.release(),
+        "kernel": platform.release().partition("-")[0],
         "python": platform.python_version(),
         "load": round(os.getloadavg()[0], 2),
         "versions": {**_versions(sys.executable, _OF_PROJECT), **_rivals(), "redis-server": _redis_server()},
