@@ -122,12 +122,19 @@ class Connection:
             self.receive_into(tail, deadline)
         return message, tail
 
-    def receive_head(self, kind: Any, deadline: float, *, tail_limit: int = framing.TAIL_LIMIT) -> tuple[Any, int]:
+    def receive_head(
+        self,
+        kind: Any,
+        deadline: float,
+        *,
+        head_limit: int = framing.HEAD_LIMIT,
+        tail_limit: int = framing.TAIL_LIMIT,
+    ) -> tuple[Any, int]:
         """The next message and the length of its tail, which `receive_into` must fetch before anything else.
 
         Raises WireError. After TimedOut it may be called again.
         """
-        head, length = self._receive_head(deadline, framing.HEAD_LIMIT, tail_limit)
+        head, length = self._receive_head(deadline, head_limit, tail_limit)
         try:
             return _decoder(kind).decode(head), length
         except msgspec.MsgspecError as error:

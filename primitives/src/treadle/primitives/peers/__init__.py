@@ -1,0 +1,15 @@
+"""Blocks between hosts: each host serves those in its shared memory over TCP, and readers pull.
+
+A host's server (`PeerServer`) says where it is in the store (`announce`, `resolve`); a reader (`PeerClient`) pulls
+ranges, or a whole block into its own host's shared memory. Both prove that they hold the run's key (`wire`).
+"""
+
+from __future__ import annotations
+
+from .client import PeerClient
+from .directory import Directory, announce, resolve, withdraw
+from .messages import Want
+from .pool import Failure
+from .server import PeerServer
+
+__all__ = ["Directory", "Failure", "PeerClient", "PeerServer", "Want", "announce", "resolve", "withdraw"]

@@ -1,0 +1,153 @@
+"""Pulls blocks of a run from the servers of other hosts; the reader sets the pace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import CorruptError, MissingError
+from ..host import HostFolder
+from ..store_errors import border
+from ..whole_files import check_name
+from ..wire import Connection, NotAuthentic, TimedOut, WireError
+from . import pulling
+from .messages import GONE, Pull, Want
+from .pool import Failure, Pool
+from .shared import one_puller, save
+
+T = TypeVar("T")
+
+
+class PeerClient:
+    """For one run. Thread-safe: connections are reused, each by one thread at a time.
+
+    A connection that had gone stale, or breaks after some answers, is replaced once for each step forward. A server
+    that does not answer is not dialled again for a moment (`failures`). Checksums are the caller's to compare.
+    """
+
+    def __init__(self, run: str, key: bytes, *, plain: bool = False) -> None:
+        self.run = run
+        self._pool = Pool(run, key, plain=plain)
+
+    @property
+    def failures(self) -> Mapping[str, Failure]:
+        """Addresses whose last use failed."""
+        return self._pool.failures
+
+    def fetch(self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float) -> list[memoryview]:
+        """The bytes of ranges (name, offset, length) of blocks, read-only, in order; fewer where a block ends.
+
+        A long range has a buffer of its own; short ones may share one. Raises MissingError (`block` says which) when
+        the host does not have a block, WireError when it is not reached by the deadline or breaks off, NotAuthentic.
+        """
+        found: list[memoryview] = []
+        missing = ""
+        for want, view in zip(wants, self.pull(address, wants, deadline), strict=True):
+            if view is None:
+                missing = missing or want[0]
+            else:
+                found.append(view)
+        if missing:
+            raise _gone(address, missing)
+        return found
+
+    def pull(self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float) -> Iterator[memoryview | None]:
+        """The same one by one, None for a block that is not there; at most `WINDOW` bytes are ahead of the reader."""
+        pending = [Want(check_name(name), offset, length) for name, offset, length in wants]
+        done = 0
+        while done < len(pending):
+            connection, fresh = self._pool.take(address, deadline)
+            before, began = done, time.monotonic()
+            try:
+                for view in pulling.pull(connection, pending[done:], deadline):
+                    done += 1
+                    if done == len(pending):
+                        self._pool.give(address, connection)
+                    yield view
+            except WireError as error:
+                connection.close()
+                self._give_up(address, error, fresh and done == before, began)
+            except BaseException:
+                if done < len(pending):
+                    connection.close()
+                raise
+
+    def fetch_to_host(self, address: str, name: str, size: int | None, host: HostFolder, deadline: float) -> memoryview:
+        """A whole block, mapped from this host's folder, where the first process to want it has put it.
+
+        The others wait for that one. When shared memory is full, each gets the bytes in memory of its own. Raises
+        as `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
+        """
+        own = f"{self.run}/{check_name(name)}"
+        with border(host.url, own):
+            view = _mapped(host, own)
+            if view is None:
+                path = host.path(own)
+                with one_puller(path, deadline):
+                    view = _mapped(host, own)
+                    if view is None:
+                        view = self._pull_whole(address, name, path, deadline)
+            view = host.map(own) if view is None else view
+        if size is not None and len(view) != size:
+            error = CorruptError(f"block {name} has {len(view):,} bytes at {address}, not {size:,}")
+            error.block = name
+            raise error
+        return view
+
+    def close(self) -> None:
+        """Close connections nobody uses; those in use are closed by who uses them."""
+        self._pool.close()
+
+    def _pull_whole(self, address: str, name: str, path: Path, deadline: float) -> memoryview | None:
+        """None: it is at `path` now."""
+
+        def receive(connection: Connection) -> memoryview | None:
+            wants = (Want(name, 0, -1),)
+            connection.send(Pull(wants), deadline=deadline)
+            (got,), length = pulling.expect(connection, wants, deadline)
+            if got == GONE:
+                raise _gone(address, name)
+            return save(connection, length, path, deadline)
+
+        return self._with_connection(address, receive, deadline)
+
+    def _with_connection(self, address: str, use: Callable[[Connection], T], deadline: float) -> T:
+        """Again with another connection when an old one fails."""
+        while True:
+            connection, fresh = self._pool.take(address, deadline)
+            began = time.monotonic()
+            try:
+                result = use(connection)
+            except MissingError:
+                self._pool.give(address, connection)
+                raise
+            except WireError as error:
+                connection.close()
+                self._give_up(address, error, fresh, began)
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                self._pool.give(address, connection)
+                return result
+
+    def _give_up(self, address: str, error: WireError | NotAuthentic, hopeless: bool, began: float) -> None:
+        """Raise the error if another connection would not help."""
+        if hopeless or isinstance(error, TimedOut):
+            self._pool.failed(address, error, began)
+            raise error
+
+
+def _mapped(host: HostFolder, name: str) -> memoryview | None:
+    try:
+        return host.map(name)
+    except MissingError:
+        return None
+
+
+def _gone(address: str, name: str) -> MissingError:
+    error = MissingError(f"{address} does not have block {name}", "Its producer must run again.")
+    error.block = name
+    return error

@@ -1,0 +1,91 @@
+"""Connections to servers of blocks, used again, and a short memory of servers that failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from typing import NamedTuple
+
+from ..errors import TreadleError
+from ..wire import Connection, NotAuthentic, WireError, connect
+
+CONNECT_SECONDS = 5.0
+_IDLE = 4
+"""Connections kept for each address."""
+_SHORTEST, _LONGEST = 1.0, 30.0
+
+
+class Failure(NamedTuple):
+    """An address that failed, and is not dialled again for twice the time that this cost, at least a second."""
+
+    times: int
+    """In a row."""
+    until: float
+    """Moment of `time.monotonic()`."""
+    error: TreadleError
+
+
+class Pool:
+    """Thread-safe; a connection taken is the caller's until given back."""
+
+    def __init__(self, run: str, key: bytes, *, plain: bool) -> None:
+        self._run, self._key, self._plain = run, key, plain
+        self._lock = threading.Lock()
+        self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
+        self._closed = False
+        self.failures: dict[str, Failure] = {}
+
+    def take(self, address: str, deadline: float) -> tuple[Connection, bool]:
+        """A connection, and whether it is new. Raises UsageError, WireError, NotAuthentic."""
+        while (connection := self._pop(address)) is not None:
+            if not connection.stale:
+                return connection, False
+            connection.close()
+        self._refuse_failing(address)
+        began = time.monotonic()
+        try:
+            until = min(deadline, began + CONNECT_SECONDS)
+            return connect(address, self._run, self._key, deadline=until, plain=self._plain), True
+        except (WireError, NotAuthentic) as error:
+            self.failed(address, error, began)
+            raise
+
+    def give(self, address: str, connection: Connection) -> None:
+        """Back, with nothing under way."""
+        with self._lock:
+            self.failures.pop(address, None)
+            if not self._closed and len(self._idle[address]) < _IDLE:
+                self._idle[address].append(connection)
+                return
+        connection.close()
+
+    def failed(self, address: str, error: TreadleError, began: float) -> None:
+        """Remember it, unless it was a moment's matter of which the next dial will know more."""
+        now = time.monotonic()
+        with self._lock:
+            times = self.failures[address].times + 1 if address in self.failures else 1
+            pause = min(max(2 * (now - began), _SHORTEST), _LONGEST)
+            self.failures[address] = Failure(times, now + pause, error)
+            dropped = self._idle.pop(address, [])
+        for connection in dropped:
+            connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            dropped = [connection for idle in self._idle.values() for connection in idle]
+            self._idle.clear()
+        for connection in dropped:
+            connection.close()
+
+    def _pop(self, address: str) -> Connection | None:
+        with self._lock:
+            idle = self._idle.get(address)
+            return idle.pop() if idle else None
+
+    def _refuse_failing(self, address: str) -> None:
+        failure = self.failures.get(address)
+        if failure is not None and failure.until > time.monotonic():
+            message = failure.error.message
+            raise WireError(f"{address} failed a moment ago: {message}", "Another try is made soon.") from failure.error

@@ -1,0 +1,89 @@
+"""Ranges asked for ahead of the one being read, within bounds, and received straight into buffers of their size."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ..wire import Connection, WireError
+from .messages import BATCH, GONE, Part, Pull, Want
+
+WINDOW = 32 << 20
+"""Bytes asked for and not read, at most, unless one range alone is longer."""
+_REQUESTS = 2
+"""On the way at once: while one is read, the next is being sent."""
+_WANTS = 256
+"""Of one request: so short that sending it never waits for a server that waits for us."""
+_HUGE = 1 << 20
+"""Bytes from which NumPy's memory, of huge pages where there are some, is faster to fill for the first time."""
+
+
+def requests(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
+    """The wants in order, cut so that no request is for more than its share of the window."""
+    gathered: list[Want] = []
+    size = 0
+    for want in wants:
+        length = want.length if want.length >= 0 else WINDOW
+        if gathered and (len(gathered) == _WANTS or size + length > WINDOW // _REQUESTS):
+            yield tuple(gathered)
+            gathered, size = [], 0
+        gathered.append(want)
+        size += length
+    if gathered:
+        yield tuple(gathered)
+
+
+def pull(connection: Connection, wants: Sequence[Want], deadline: float) -> Iterator[memoryview | None]:
+    """The bytes of each want in order; None: that block is not there. Raises WireError.
+
+    What was asked for follows the reader: who does not pull on is sent no more than the window. Who stops in the
+    middle must close the connection.
+    """
+    waiting = requests(wants)
+    under_way: deque[tuple[Want, ...]] = deque()
+    while True:
+        while len(under_way) < _REQUESTS and (request := next(waiting, None)) is not None:
+            connection.send(Pull(request), deadline=deadline)
+            under_way.append(request)
+        if not under_way:
+            return
+        yield from _answers(connection, under_way.popleft(), deadline)
+
+
+def allocate(length: int) -> memoryview:
+    """Memory to receive into; its contents are arbitrary."""
+    if length < _HUGE:
+        return memoryview(bytearray(length))
+    import numpy as np
+
+    return np.empty(length, np.uint8).data
+
+
+def expect(connection: Connection, wants: Sequence[Want], deadline: float) -> tuple[tuple[int, ...], int]:
+    """Lengths of the next answers, and of the tail that follows. Raises WireError for what does not answer `wants`."""
+    first = wants[0].length
+    limit = first + BATCH * 2 if first >= 0 else 1 << 62
+    part, length = connection.receive_head(Part, deadline, tail_limit=limit)
+    pairs = zip(wants, part.lengths, strict=False)
+    wrong = any(got > want.length >= 0 for want, got in pairs) or not 0 < len(part.lengths) <= len(wants)
+    if wrong or sum(max(got, 0) for got in part.lengths) != length:
+        connection.close()
+        raise WireError(f"{connection.name} answers what was not asked for", "Bytes were damaged on the way.")
+    for want, got in zip(wants, part.lengths, strict=False):
+        if got < GONE:
+            connection.close()
+            raise WireError(f"{connection.name} cannot read {want.name}", "Its log may say why.")
+    return part.lengths, length
+
+
+def _answers(connection: Connection, wants: Sequence[Want], deadline: float) -> Iterator[memoryview | None]:
+    while wants:
+        lengths, length = expect(connection, wants, deadline)
+        buffer = allocate(length)
+        connection.receive_into(buffer, deadline)
+        buffer = buffer.toreadonly()
+        wants = wants[len(lengths) :]
+        start = 0
+        for got in lengths:
+            yield None if got == GONE else buffer[start : start + got]
+            start += max(got, 0)

@@ -1,0 +1,119 @@
+"""A block of another host in this host's shared memory: pulled by one process, mapped by all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import xxhash
+
+from ..whole_files import make_folders, write_all
+from ..wire import Connection, TimedOut
+from .pulling import allocate
+
+_CHUNK = 1 << 20
+"""Bytes received, then written, while they are in the processor's cache."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
+_TEMPORARY = ".tmp-"
+"""Names of files in the making begin so (see `whole_files.is_temporary`)."""
+
+
+@contextlib.contextmanager
+def one_puller(path: Path, deadline: float) -> Iterator[None]:
+    """One process or thread of this host at a time; a process that dies lets the next one in.
+
+    Raises TimedOut when another one has not finished by the deadline.
+    """
+    make_folders(path.parent)
+    lock = path.with_name(f"{_TEMPORARY}{xxhash.xxh3_64_hexdigest(path.name.encode())}.lock")
+    descriptor = _locked(lock, deadline)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(lock)
+        os.close(descriptor)
+
+
+def save(connection: Connection, length: int, path: Path, deadline: float) -> memoryview | None:
+    """Receive a tail into a file that appears whole at `path`; None then.
+
+    When shared memory is full: the bytes, in memory of this process. Raises WireError and OSError.
+    """
+    temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        private = _receive(connection, length, descriptor, deadline)
+        if private is None:
+            os.rename(temporary, path)
+        return private
+    finally:
+        os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _receive(connection: Connection, length: int, descriptor: int, deadline: float) -> memoryview | None:
+    chunk = memoryview(bytearray(min(length, _CHUNK)))
+    if not _fits(descriptor, length):
+        return _go_on(connection, length, descriptor, 0, chunk[:0], deadline)
+    done = 0
+    while done < length:
+        view = chunk[: length - done]
+        connection.receive_into(view, deadline)
+        try:
+            write_all(descriptor, [view])
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            return _go_on(connection, length, descriptor, done, view, deadline)
+        done += len(view)
+    return None
+
+
+def _go_on(
+    connection: Connection, length: int, descriptor: int, done: int, view: memoryview, deadline: float
+) -> memoryview:
+    """`done` bytes are in the file and `view` follows them; everything goes to private memory from here."""
+    private = allocate(length)
+    if done:
+        os.preadv(descriptor, [private[:done]], 0)
+    private[done : done + len(view)] = view
+    connection.receive_into(private[done + len(view) :], deadline)
+    os.ftruncate(descriptor, 0)
+    return private.toreadonly()
+
+
+def _fits(descriptor: int, length: int) -> bool:
+    status = os.fstatvfs(descriptor)
+    return status.f_bavail * status.f_frsize > length
+
+
+def _locked(path: Path, deadline: float) -> int:
+    """A descriptor that holds the lock at `path`: whoever had it before removed the file."""
+    pause = 0.001
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise TimedOut(f"{path.parent} is being filled by another process", "It may be stuck.") from None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        os.close(descriptor)
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
