@@ -23,6 +23,8 @@ class Capabilities(Struct, frozen=True):
     """Bytes the largest attempt may have; 0: the host's."""
     time_limit: float = 0.0
     """Seconds an attempt may take; 0: no limit."""
+    gangs: bool = False
+    """Workers can hold connections to the driver and to each other."""
 
 
 class Slot(Protocol):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from treadle.primitives.blocks import Durability
+from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import FileSplit, WriteOptions
 from treadle.primitives.references import BlockRef, Kind, Slice
@@ -256,6 +257,8 @@ class Task(Struct, frozen=True):
     """Seconds for each partition; 0: none."""
     memory: int = 0
     """Bytes the attempt may allocate; 0: the slot's own limit."""
+    gang: Gang | None = None
+    """Its one partition runs as a member of this gang."""
 
 
 # -- what comes back ----------
@@ -321,6 +324,8 @@ class Failure(Struct, frozen=True, tag="failure"):
     """Names of input blocks found corrupt or gone."""
     log: bytes = b""
     peak_memory: int = 0
+    followed: bool = False
+    """It only follows from the failure of another member of its gang."""
 
 
 Report = Outcome | Failure

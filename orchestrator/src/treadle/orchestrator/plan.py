@@ -114,6 +114,8 @@ class Policy(Struct, frozen=True):
     exchange: Literal["auto", "storage", "direct"] = "auto"
     durability: Durability = ""
     """What of the segment's blocks survives the loss of a host."""
+    gang: int = 0
+    """So many partitions, which is all of them, run together; 0: each by itself."""
 
 
 class Tolerance(Struct, frozen=True):

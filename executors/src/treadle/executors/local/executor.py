@@ -54,7 +54,8 @@ class LocalExecutor:
         setup = Setup(os.getpid(), host_root, cache_bytes, tuple(path))
         self._workers = _Workers(setup, worker_environment(os.environ if environment is None else environment))
         key = functools.lru_cache(maxsize=1000)(run_key)
-        self.capabilities = Capabilities("local", count, shares_host=host_root is not None, memory_limit=bound)
+        shares = host_root is not None
+        self.capabilities = Capabilities("local", count, shares_host=shares, memory_limit=bound, gangs=True)
         self._slots = [LocalSlot(f"local-{i}", self._workers, bound, key, secrets) for i in range(count)]
 
     @property

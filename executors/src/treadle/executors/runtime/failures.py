@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from treadle import primitives
+from treadle.primitives.channels.errors import MemberLost, ReduceFailed
 from treadle.primitives.errors import (
     CorruptError,
     DataError,
@@ -54,6 +55,8 @@ def is_loss(error: BaseException) -> bool:
     return isinstance(error, CorruptError | MissingError)
 
 
+FROM_ANOTHER_MEMBER = (MemberLost, ReduceFailed)
+"""What a channel raises because of somebody else."""
 _TABLE: tuple[tuple[type[BaseException], FailureClass, bool], ...] = (
     (MemoryError, FailureClass.OUT_OF_MEMORY, True),
     (CorruptError, FailureClass.CORRUPT, True),
@@ -68,8 +71,10 @@ def classify(error: BaseException) -> tuple[FailureClass, str, bool]:
     """(class, how it was determined, whether another attempt may help) of what ended an attempt.
 
     What user code raises is wrapped in StageFailed: whatever its type, running out of memory apart, it is a user
-    error. Unwrapped errors come from treadle or from under it.
+    error, unless it only tells of another member of the gang. Unwrapped errors come from treadle or from under it.
     """
+    if isinstance(error, StageFailed) and isinstance(error.error, FROM_ANOTHER_MEMBER):
+        return FailureClass.WORKER_LOST, "another member of the gang failed", True
     if isinstance(error, StageFailed):
         memory = isinstance(error.error, MemoryError)
         failure = FailureClass.OUT_OF_MEMORY if memory else FailureClass.USER_ERROR

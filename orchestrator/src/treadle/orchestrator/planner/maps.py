@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from treadle.dsl.model import MapStage
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
 
 from ..plan import NarrowFeed, Tolerance
 from .flow import Flow
+from .gangs import check_gang
 from .references import stage_name
 from .sources import batched
 
@@ -25,6 +28,8 @@ def call(function: str, arguments: dict[str, Any]) -> Call:
 def map_flow(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
     tolerance = _tolerance(graph, stage)
     flow = _batched(graph, name, stage) if stage.batch else graph.join(stage.input, name, stage, tolerance)
+    if stage.gang is not None:
+        check_gang(graph, name, stage.gang, flow)
     flow.ops.append(_operation(graph, name, stage))
     flow.metrics[name] = dict(stage.metrics)
     if tolerance is not None:
@@ -77,5 +82,5 @@ def _to_cut(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
     flow = graph.take_open(producer)
     if flow is None:
         flow = graph.read(stage.input, name)
-        flow.policy = graph.planner.policy(stage)
+        flow.policy = msgspec.structs.replace(graph.planner.policy(stage), gang=0)
     return flow

@@ -40,6 +40,7 @@ def policy_of(stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any]
         idempotent=stage.idempotent,
         exchange=find("exchange") or "auto",
         durability=find("durability") or "",
+        gang=getattr(stage, "gang", None) or 0,
     )
 
 

@@ -159,8 +159,9 @@ def plan_site(site: Site) -> PlanSite:
     """What the planner may count on here."""
     pool = site.pools["local"]
     budget = shutil.disk_usage(site.host_root.parent).free // 2 if site.host_root else 0
-    maps = pool.executor.capabilities.shares_host and site.host_root is not None
-    known = PlanSite(len(pool.slots), maps and site.one_host, budget, site.store.url)
+    can = pool.executor.capabilities
+    maps = can.shares_host and site.host_root is not None
+    known = PlanSite(len(pool.slots), maps and site.one_host, budget, site.store.url, gangs=can.gangs)
     if site.hosts is None or not maps:
         return known
     return msgspec.structs.replace(known, peers=True, lost_hosts=site.hosts.lost_lately(), figures=site.hosts.figures)

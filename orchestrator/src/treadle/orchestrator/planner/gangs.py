@@ -1,0 +1,45 @@
+"""Gangs: refused while planning when they could never start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treadle.primitives.errors import UsageError
+
+from ..plan import FilesFeed
+from .flow import Flow
+
+if TYPE_CHECKING:
+    from .graph import GraphPlanner
+
+
+def check_gang(graph: GraphPlanner, name: str, size: int, flow: Flow) -> None:
+    """Explain the gang of stage `name`. Raises UsageError when its partitions are known not to be `size`, or when so
+    many cannot run together here.
+    """
+    site, policy = graph.planner.site, flow.policy
+    if flow.partitions and flow.partitions != size:
+        count = f"{flow.partitions} partition{'s' * (flow.partitions != 1)}"
+        raise UsageError(f"{name}: its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size))
+    if not site.gangs:
+        raise UsageError(
+            f"{name}: workers of this executor cannot connect to each other, and a gang is made of connections",
+            "Let a shuffle, broadcast or reduce move the data, or use the local executor.",
+        )
+    if size > site.slots:
+        raise UsageError(
+            f"{name}: `gang: {size}` needs {size} slots at once, and there are {site.slots}",
+            f"Set `slots = {size}` in a profile (the default is one for each processor), or write a smaller gang.",
+        )
+    if policy is not None and 0 < policy.max_concurrency < size:
+        raise UsageError(
+            f"{name}: `gang: {size}` needs {size} slots at once, and maxConcurrency is {policy.max_concurrency}",
+            f"Give maxConcurrency {size} or more.",
+        )
+    flow.reasons.append(f"a gang: its {size} partitions run together, each in a slot of its own, or not at all")
+
+
+def _hint(flow: Flow, size: int) -> str:
+    if isinstance(flow.feed, FilesFeed):
+        return f"Write `gang: {flow.partitions}`, choose another `split`, or shuffle to `partitions: {size}` before it."
+    return f"Write `gang: {flow.partitions}`, or `partitions: {size}` where the partitions are made."

@@ -1,0 +1,65 @@
+"""Gangs in a plan: tasks of their own, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.dsl.model import Spec
+from treadle.orchestrator.plan import Segment
+from treadle.orchestrator.planner import Site, make_plan
+from treadle.primitives.errors import UsageError
+
+SITE = Site(4, True, 2**30, "file:///store")
+SOURCE = {"range": 8, "partitions": 4}
+
+
+def segments(stages: Mapping[str, Any], base: Path = Path("/nowhere"), site: Site = SITE) -> dict[str, Segment]:
+    spec = Spec.model_validate({"apiVersion": "treadle/v1", "name": "w", "stages": stages})
+    plan = make_plan(spec, {}, {"id": "r", "startTime": "2026-01-01T00:00:00Z"}, {}, base, site)
+    return {node.id: node for node in plan.graph.nodes if isinstance(node, Segment)}
+
+
+def mapped(given: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "map", "input": given, "uses": "m:f", **more}
+
+
+def test_gang_has_tasks_of_its_own_and_says_so() -> None:
+    stages = {"a": mapped(SOURCE), "b": mapped("a", gang=4), "c": mapped("b")}
+    found = segments(stages)
+    assert {name: segment.stages for name, segment in found.items()} == {"a": ("a",), "b": ("b",), "c": ("c",)}
+    assert [found[name].policy.gang for name in "abc"] == [0, 4, 0]
+    assert "b is apart from a: a gang has tasks of its own" in found["b"].reasons
+    assert "a gang: its 4 partitions run together, each in a slot of its own, or not at all" in found["b"].reasons
+    assert "c is apart from b: a gang has tasks of its own" in found["c"].reasons
+
+
+def test_two_gangs_are_not_one() -> None:
+    found = segments({"a": mapped(SOURCE, gang=4), "b": mapped("a", gang=4)})
+    assert [segment.stages for segment in found.values()] == [("a",), ("b",)]
+
+
+def test_cutting_for_a_gang_is_no_gang() -> None:
+    found = segments({"a": mapped({"range": 8}, batch={"maxBytes": "1KiB"}, gang=4)})
+    assert {name: segment.policy.gang for name, segment in found.items()} == {"a.cut": 0, "a": 4}
+
+
+def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
+    def refusal(stage: Mapping[str, Any], site: Site = SITE) -> str:
+        with pytest.raises(UsageError) as refused:
+            segments({"a": stage}, tmp_path, site)
+        return str(refused.value)
+
+    (tmp_path / "one.txt").write_text("a\n")
+    assert "its input has 4 partitions, and `gang: 3` needs exactly 3" in refusal(mapped(SOURCE, gang=3))
+    files = mapped({"uri": "*.txt", "format": "text"}, gang=2)
+    assert "Write `gang: 1`, choose another `split`, or shuffle to `partitions: 2` before it." in refusal(files)
+    eight = mapped({"range": 8}, gang=8)
+    assert "`gang: 8` needs 8 slots at once, and there are 4" in refusal(eight)
+    limited = mapped(SOURCE, gang=4, maxConcurrency="${{ 3 }}")
+    assert "`gang: 4` needs 4 slots at once, and maxConcurrency is 3" in refusal(limited)
+    alone = Site(4, True, 2**30, "file:///store", gangs=False)
+    assert "workers of this executor cannot connect to each other" in refusal(mapped(SOURCE, gang=4), alone)
