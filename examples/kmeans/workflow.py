@@ -12,14 +12,14 @@ iterations = wf.input("iterations", int, default=50, minimum=1, description="at 
 
 load = wf.map("load", npy(points, split="64MiB"), per="partition", uses=to_array)
 seed = wf.reduce("seed", load, per="all", uses=plus_plus, with_={"k": k})
+loaded = wf.barrier("loaded", load)
 
 with wf.loop("lloyd", state={"centroids": seed}, max_iterations=iterations, on_exhausted="succeed") as lloyd:
     ship = lloyd.broadcast("ship", lloyd.state.centroids)
-    sums = lloyd.map("assign", load, per="partition", uses=assign, with_={"centroids": ship})
-    collected = lloyd.barrier("collected", sums)
+    sums = lloyd.map("assign", loaded, per="partition", uses=assign, with_={"centroids": ship})
     update = lloyd.reduce(
         "update",
-        collected,
+        sums,
         per="all",
         combine=add_partials,
         fan_in=32,
