@@ -13,13 +13,13 @@ from ..errors import TreadleError, UsageError
 from .errors import DeadlinePassed, short
 from .gang import current_member
 from .member import Member
-from .messages import Cast, Payload, Plan
+from .messages import Payload, Plan
 from .pieces import distribute
 from .protocols.broadcast import Broadcast
 from .protocols.machine import Machine, OnLoss
 from .protocols.reduce import Fold, PassUp, Reduce, Result
 from .protocols.roster import Send
-from .protocols.shuffle import Received, Shuffle, role_of
+from .protocols.shuffle import Shuffle, role_of
 
 M = TypeVar("M", bound=Machine)
 Role = Literal["both", "producer", "consumer"]
@@ -65,12 +65,28 @@ class _Channel(Generic[M]):
     def close(self) -> None:
         """Leave the channel in good order."""
         if self._open:
+            if self._machine.epoch:
+                self._linger()
             self._open = False
-            self._linger()
             self._member.leave(self._key)
 
     def _linger(self) -> None:
-        """Wait for those who still need something of this member's."""
+        """Wait, but not long, for those who still need something of this member's."""
+        with contextlib.suppress(TreadleError):  # they fail, or the run's end gives back their share of memory
+            until = time.monotonic() + min(_LINGER, self.deadline)
+            self._act(lambda: self._give(self._machine.leave()), until, "close")
+            self._act(lambda: self._machine.left or None, until, "close")
+        self._discard()
+
+    def _give(self, sends: Sequence[Send]) -> bool:
+        """Within a poll."""
+        self._member.send(sends)
+        return True
+
+    def _discard(self) -> None:
+        """Give back the memory of blocks that everybody has mapped."""
+        while self._machine.discards:
+            self._member.values.discard(self._machine.discards.pop())
 
     def _act(self, poll: Callable[[], Any], deadline: float, what: str) -> Any:
         self.join()
@@ -128,12 +144,8 @@ class BroadcastChannel(_Channel[Broadcast]):
         until = self._until(deadline)
         self._act(lambda: self._machine.unstable < _WINDOW or None, until, "send")
         payload = self._member.values.encode(value, far=self._member.far)
-        self._act(lambda: self._send(payload), until, "send")
-
-    def _send(self, payload: Payload) -> bool:
-        self._member.send(self._machine.send(payload))
+        self._act(lambda: self._give(self._machine.send(payload)), until, "send")
         self._discard()
-        return True
 
     def receive(self, *, deadline: float | None = None) -> Any:
         """The next value another member sent; arrays and tables in it are read-only views.
@@ -144,20 +156,8 @@ class BroadcastChannel(_Channel[Broadcast]):
         try:
             return self._member.values.decode(cast.payload)
         finally:
-            self._act(lambda: self._took(cast), self._until(deadline), "receive")
-
-    def _took(self, cast: Cast) -> bool:
-        self._member.send(self._machine.took(cast))
-        self._discard()
-        return True
-
-    def _discard(self) -> None:
-        while self._machine.discards:
-            self._member.values.discard(self._machine.discards.pop())
-
-    def _linger(self) -> None:
-        _wait_for_readers(self, lambda: self._machine.holds_blocks)
-        self._discard()
+            self._act(lambda: self._give(self._machine.took(cast)), self._until(deadline), "receive")
+            self._discard()
 
 
 class ReduceChannel(_Channel[Reduce]):
@@ -195,14 +195,14 @@ class ReduceChannel(_Channel[Reduce]):
         `reduce` raised elsewhere, DeadlinePassed, and whatever `reduce` raises here.
         """
         until = self._until(deadline)
-        self._act(lambda: self._send(self._machine.contribute(value)), until, "reduce")
+        self._act(lambda: self._give(self._machine.contribute(value)), until, "reduce")
         try:
             result = self._work(until)
         except DeadlinePassed:
             self._give_up("a member did not take part in time")
             raise
         finally:
-            self._discard()
+            self._drop_passed()
         if result.is_root and self._handler is not None:
             self._handler(result.value)
         return result.value
@@ -225,26 +225,22 @@ class ReduceChannel(_Channel[Reduce]):
             self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile
             self._give_up(f"reduce raised {type(error).__name__} at {short(self._member.name)}: {error}")
             raise
-        self._act(lambda: self._send(self._machine.folded(step.ticket, value)), until, "reduce")
+        self._act(lambda: self._give(self._machine.folded(step.ticket, value)), until, "reduce")
 
     def _pass_up(self, step: PassUp, until: float) -> None:
         payload = self._member.values.encode(step.value, far=self._member.far)
-        self._discard()
+        self._drop_passed()
         self._passed = payload
-        self._act(lambda: self._send(self._machine.passed_up(step.ticket, payload)), until, "reduce")
+        self._act(lambda: self._give(self._machine.passed_up(step.ticket, payload)), until, "reduce")
 
     def _still_wanted(self) -> bool:
         self._machine.outcome()
         return True
 
-    def _send(self, sends: list[Send]) -> bool:
-        self._member.send(sends)
-        return True
-
     def _give_up(self, reason: str) -> None:
-        self._act(lambda: self._send(self._machine.give_up(reason)), self._until(1), "reduce")
+        self._act(lambda: self._give(self._machine.give_up(reason)), self._until(1), "reduce")
 
-    def _discard(self) -> None:
+    def _drop_passed(self) -> None:
         """The round is over, or begins again: whoever read the block has."""
         if self._passed is not None:
             self._member.values.discard(self._passed)
@@ -290,9 +286,7 @@ class ShuffleChannel(_Channel[Shuffle]):
 
     def _send(self, plan: Plan, payloads: Sequence[Payload]) -> bool:
         sends = self._machine.send(plan, payloads)
-        self._member.send(sends or [])
-        self._discard()
-        return sends is not None
+        return self._give(sends or []) and sends is not None
 
     def receive(self, *, deadline: float | None = None) -> list[Any]:
         """The pieces of the next round in the producers' order; read-only views where they are arrays or tables.
@@ -304,31 +298,14 @@ class ShuffleChannel(_Channel[Shuffle]):
         try:
             return [[] if one is None else self._member.values.decode_piece(one) for _, one in received.pieces]
         finally:
-            self._act(lambda: self._took(received), self._until(deadline), "receive")
-
-    def _took(self, received: Received) -> bool:
-        self._member.send(self._machine.took(received))
-        self._discard()
-        return True
+            self._act(lambda: self._give(self._machine.took(received)), self._until(deadline), "receive")
+            self._discard()
 
     def send_receive(self, data: Any, hash: Callable[[Any], Any], *, deadline: float | None = None) -> list[Any]:
         """`send` and then `receive`, together within the deadline."""
         until = self._until(deadline)
         self.send(data, hash, deadline=until - time.monotonic())
         return self.receive(deadline=until - time.monotonic())
-
-    def _discard(self) -> None:
-        while self._machine.discards:
-            self._member.values.discard(self._machine.discards.pop())
-
-    def _linger(self) -> None:
-        _wait_for_readers(self, lambda: self._machine.holds_blocks)
-        self._discard()
-
-
-def _wait_for_readers(channel: _Channel[Any], waits: Callable[[], bool]) -> None:
-    with contextlib.suppress(TreadleError):  # their share of memory is given back when the run ends
-        channel._act(lambda: not waits() or None, time.monotonic() + min(_LINGER, channel.deadline), "close")
 
 
 class Barrier:

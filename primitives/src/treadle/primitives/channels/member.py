@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -62,6 +62,9 @@ class Arrival(Struct):
     wait: Wait
     waiting: bool = False
     answer: Released | Broken | Refused | None = None
+
+    def take(self) -> Released | Broken | Refused | None:
+        return self.answer
 
 
 class Member:
@@ -189,7 +192,7 @@ class Member:
         """Arrive at a barrier and wait for the others. Raises MemberLost, DeadlinePassed."""
         arrival = self._loop.do(lambda: self._arrive(barrier, parties))
         try:
-            answer: Released | Broken | Refused = self._loop.wait(lambda: arrival.answer, deadline)
+            answer: Any = self._loop.wait(arrival.take, deadline)
         except Late:
             raise self._late(f"barrier {barrier}", barrier, "wait", forming=True) from None
         arrival.answer = None

@@ -141,7 +141,22 @@ class Got(Struct, frozen=True, array_like=True, tag=11):
     round: int
 
 
-Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces | Got
+class Leaving(Struct, frozen=True, array_like=True, tag=12):
+    """To neighbours: I am about to leave; what I know of the rounds must not go with me."""
+
+    channel: str
+    epoch: int
+    standing: Standing
+
+
+class Noted(Struct, frozen=True, array_like=True, tag=13):
+    """The answer to `Leaving`."""
+
+    channel: str
+    epoch: int
+
+
+Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces | Got | Leaving | Noted
 DATA = (Cast, Partial, Pieces)
 
 

@@ -33,8 +33,6 @@ class Broadcast(Machine):
         self._synced: set[str] = set()
         self._asked: dict[str, int] = {}
         self._joined = 0
-        self.discards: list[Payload] = []
-        """Own blocks that everybody has: the shell removes them."""
 
     # -- of the user ----------
 
@@ -64,9 +62,12 @@ class Broadcast(Machine):
         return self._have.get(self.me, 0) - self._stable.get(self.me, 0) if len(self.roster.seats) > 1 else 0
 
     @property
-    def holds_blocks(self) -> bool:
-        """Whether somebody may still need a block of this member's."""
-        return len(self.roster.seats) > 1 and any(c.payload.slice and c.sender == self.me for c in self._log)
+    def left(self) -> bool:
+        """Neighbours have been sent all there is, and nobody still has to map a block of this member's."""
+        if len(self.roster.seats) <= 1:
+            return True
+        told = self._synced.issuperset(self.roster.neighbours(self.me))
+        return told and not any(cast.payload.slice and cast.sender == self.me for cast in self._log)
 
     # -- the flood ----------
 
@@ -100,9 +101,12 @@ class Broadcast(Machine):
         return []
 
     def _on_cast(self, source: str, cast: Cast) -> list[Send]:
-        if cast.number <= self._have.get(cast.sender, 0) or cast.born < self._joined:
+        if cast.number <= self._have.get(cast.sender, 0):
             return []
-        self._inbox.append(cast)
+        if cast.born < self._joined:  # not for us, who came later, but for others behind us
+            self._taken[cast.sender] = cast.number
+        else:
+            self._inbox.append(cast)
         return self._append(cast, source)
 
     # -- a new tree ----------
@@ -118,10 +122,11 @@ class Broadcast(Machine):
         for member in neighbours:
             if member in self._synced:
                 continue
-            if not before.epoch or member not in old:  # one of us has just come, and so has nothing to ask or be sent
-                self._synced.add(member)
-            else:
+            if before.epoch and member in old:
                 sends.append(self._ask(member))
+            else:  # one of us has just come and has nothing
+                self._synced.add(member)
+                sends += [self._pass_on(cast, member) for cast in self._log]
         self._subtree.clear()
         return sends + (self._report(due=True) if len(self._have) > 1 or self._log else [])
 

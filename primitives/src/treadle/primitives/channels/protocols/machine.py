@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ..errors import MemberLost
-from ..messages import Message
+from ..messages import Message, Payload
 from .roster import NOBODY, Roster, Send
 
 OnLoss = Literal["fail", "go on"]
@@ -19,6 +19,8 @@ class Machine:
         self.title = channel
         """The channel in messages of errors."""
         self.roster = NOBODY
+        self.discards: list[Payload] = []
+        """Own blocks that everybody has mapped: the shell removes them."""
         self._early: list[tuple[str, Message]] = []
         self._untold: list[str] = []
 
@@ -43,6 +45,15 @@ class Machine:
             self._early.append((sender, message))
             return []
         return self._arrived(sender, message)
+
+    def leave(self) -> list[Send]:
+        """Prepare to leave: what only this member has must not go with it."""
+        return []
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody needs this member any more, once `leave` was called."""
+        raise NotImplementedError
 
     def told(self) -> None:
         """The user was told of all losses so far."""

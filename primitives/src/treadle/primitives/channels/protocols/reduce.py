@@ -188,6 +188,10 @@ class Reduce(Rounds):
             return standing
         return fail_next(standing) if self.on_loss == "fail" else answered(standing)
 
+    def _learned(self) -> list[Send]:
+        number = self.standing.decided
+        return self._spread(number, self.standing.failures.get(number), "") + self._begin()
+
     def _resumed(self) -> list[Send]:
         if self._last < 0:
             self._last = self.standing.decided

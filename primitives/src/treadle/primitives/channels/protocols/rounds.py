@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec.structs
 
 from ..errors import short
-from ..messages import Agreed, Message, Plan, Standing, Status
+from ..messages import Agreed, Leaving, Message, Noted, Plan, Standing, Status
 from .machine import Machine, OnLoss
 from .roster import Roster, Send, to_all
 
@@ -27,6 +27,19 @@ class Rounds(Machine):
         self.standing = Standing()
         self.agreed = False
         self._statuses: dict[str, Standing] = {}
+        self._leaving = False
+        self._unnoted: set[str] = set()
+
+    def leave(self) -> list[Send]:
+        """Tell others what only this member may know; it may leave once it `left`."""
+        self._leaving = True
+        neighbours = self.roster.neighbours(self.me)
+        self._unnoted = set(neighbours)
+        return to_all(neighbours, Leaving(self.channel, self.epoch, self.standing))
+
+    @property
+    def left(self) -> bool:
+        return self._leaving and not self._unnoted
 
     def _moved(self, before: Roster) -> list[Send]:
         if before.epoch and self.roster.lost:
@@ -34,7 +47,7 @@ class Rounds(Machine):
             self.standing = _changed(self.standing, loss=self.epoch, lost=lost)
         self.agreed = False
         self._statuses.clear()
-        return self._gather()
+        return self._gather() + (self.leave() if self._leaving else [])
 
     def _arrived(self, sender: str, message: Message) -> list[Send]:
         if message.epoch < self.epoch:
@@ -44,7 +57,17 @@ class Rounds(Machine):
             return self._gather()
         if isinstance(message, Agreed):
             return self._settle(message.standing)
+        if isinstance(message, Leaving):
+            return self._note(sender, message.standing)
+        if isinstance(message, Noted):
+            self._unnoted.discard(sender)
+            return []
         return self._worked(sender, message)
+
+    def _note(self, sender: str, standing: Standing) -> list[Send]:
+        before, self.standing = self.standing, merge(self.standing, standing)
+        news = self._learned() if self.standing.decided > before.decided else []
+        return [*news, Send(sender, Noted(self.channel, self.epoch))]
 
     def _gather(self) -> list[Send]:
         if self.agreed or self.me not in self.roster.members:
@@ -69,6 +92,10 @@ class Rounds(Machine):
 
     def _conclude(self, standing: Standing) -> Standing:
         """At the root: what follows from all that is known."""
+        raise NotImplementedError
+
+    def _learned(self) -> list[Send]:
+        """Rounds are over, or begun, that this member did not know of."""
         raise NotImplementedError
 
     def _resumed(self) -> list[Send]:

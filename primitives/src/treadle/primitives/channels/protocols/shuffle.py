@@ -34,8 +34,6 @@ class Shuffle(Rounds):
         self._pieces: dict[tuple[int, int, str], Payload | None] = {}
         self._lost: set[str] = set()
         self._outstanding: dict[int, tuple[Payload, set[str]]] = {}
-        self.discards: list[Payload] = []
-        """Own blocks that every consumer has: the shell removes them."""
 
     # -- of the user ----------
 
@@ -99,9 +97,9 @@ class Shuffle(Rounds):
         return sends
 
     @property
-    def holds_blocks(self) -> bool:
-        """Whether somebody may still need a block of this member's."""
-        return bool(self._outstanding)
+    def left(self) -> bool:
+        """Neighbours know of its rounds, and nobody still has to map a block of this member's."""
+        return super().left and not self._outstanding
 
     def _mapped(self, consumer: str, number: int) -> None:
         if number in self._outstanding:
@@ -156,6 +154,9 @@ class Shuffle(Rounds):
     def _conclude(self, standing: Standing) -> Standing:
         plan = _make_plan(self.roster, standing.decided + 1)
         return msgspec.structs.replace(standing, plans=merge_plans(standing.plans, (plan,)), answered=standing.loss)
+
+    def _learned(self) -> list[Send]:
+        return []
 
     def _resumed(self) -> list[Send]:
         if self._sent < 0:

@@ -1,0 +1,184 @@
+"""Machines of many members, the real coordinator's, and a network between them that delivers in any order.
+
+Between two members order is kept (that is what paths are for); everything else may overtake everything else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from treadle.primitives.channels.messages import DATA, Message, Payload
+from treadle.primitives.channels.protocols.machine import Machine
+from treadle.primitives.channels.protocols.roster import Send, advance
+from treadle.primitives.coordinator import Coordinator, Timing
+from treadle.primitives.coordinator import Send as Post
+from treadle.primitives.coordinator.messages import Bye, Hello, Join, View
+from treadle.primitives.errors import TreadleError
+
+M = TypeVar("M", bound=Machine)
+Program = Generator[Callable[[], Any], Any, None]
+"""What a user's function does: yields polls, gets what they say, or has what they raise raised."""
+CHANNEL = "c"
+
+
+class Sim(Generic[M]):
+    """One simulated member."""
+
+    def __init__(self, name: str, machine: M, connection: int) -> None:
+        self.name, self.machine, self.connection = name, machine, connection
+        self.program: Program | None = None
+        self.poll: Callable[[], Any] | None = None
+        self.error: TreadleError | None = None
+        """That the program did not catch."""
+        self.gone = False
+
+    @property
+    def busy(self) -> bool:
+        return self.poll is not None and not self.gone
+
+
+class Network(Generic[M]):
+    """Every action is one of `actions()`; a schedule is a sequence of choices among them."""
+
+    def __init__(self, make: Callable[[str], M], program: Callable[[Network[M], Sim[M]], Program]) -> None:
+        self._make, self._program = make, program
+        self.coordinator = Coordinator(timing=Timing(lease=1e9, grace=1.0, spacing=0.0))
+        self.now = 0.0
+        self.members: dict[str, Sim[M]] = {}
+        self.links: dict[tuple[str, str], deque[Message]] = {}
+        self.views: dict[str, deque[View]] = {}
+        self.counts: Counter[str] = Counter()
+        self.lost: list[str] = []
+
+    # -- what may happen ----------
+
+    def join(self, parties: int = 1, fan_out: int = 2, role: str = "") -> Sim[M]:
+        number = len(self.members)
+        name = f"g/{number}.x"
+        sim = Sim(name, self._make(name), number)
+        self.members[name], self.views[name] = sim, deque()
+        self._post(self.coordinator.connected(number, self.now))
+        self._post(self.coordinator.received(number, Hello(name, ""), self.now))
+        self._post(self.coordinator.received(number, Join(CHANNEL, parties, fan_out, role), self.now))
+        self._tick()
+        return sim
+
+    def start(self, sim: Sim[M]) -> None:
+        sim.program = self._program(self, sim)
+        self._advance(sim, None)
+
+    def prepare_to_leave(self, sim: Sim[M]) -> Program:
+        """The end of a program."""
+
+        def begin() -> bool:
+            self.send(sim, sim.machine.leave())
+            return True
+
+        yield begin
+        yield lambda: sim.machine.left or None
+
+    def leave(self, sim: Sim[M]) -> None:
+        """As `close` does: what it sent arrives before it is known to have left."""
+        sim.gone, sim.poll = True, None
+        for (source, _), link in list(self.links.items()):
+            while source == sim.name and link:
+                self._deliver(source, _)
+        self._post(self.coordinator.received(sim.connection, Bye(), self.now))
+        self._tick()
+
+    def lose(self, sim: Sim[M], arrives: int) -> None:
+        """It dies; `arrives` of what it sent to each other is still on its way."""
+        sim.gone, sim.poll = True, None
+        self.lost.append(sim.name)
+        for (source, target), link in self.links.items():
+            if source == sim.name:
+                self.links[source, target] = deque(list(link)[:arrives])
+        self._post(self.coordinator.disconnected(sim.connection, self.now))
+        self.now += 1.5
+        self._tick()
+
+    def step(self, choice: int) -> bool:
+        """One delivery or one look of a waiting user; False when there is nothing to do."""
+        actions: list[Callable[[], Any]] = []
+        for source, target in sorted(key for key, link in self.links.items() if link):
+            actions.append(lambda source=source, target=target: self._deliver(source, target))  # type: ignore[misc]
+        for name in sorted(name for name, views in self.views.items() if views):
+            actions.append(lambda name=name: self._view(name))  # type: ignore[misc]
+        for sim in self.members.values():
+            if sim.busy and sim.machine.epoch:
+                actions.append(lambda sim=sim: self._look(sim))  # type: ignore[misc]
+        return bool(actions) and actions[choice % len(actions)]() is not False
+
+    def drain(self) -> None:
+        """Until nothing moves any more."""
+        idle = 0
+        for count in range(200_000):
+            moved = self.step(count * 7919)
+            idle = 0 if moved else idle + 1
+            if idle > len(self.members) + 2 and not self._in_flight():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def _in_flight(self) -> bool:
+        return any(self.links.values()) or any(self.views.values())
+
+    # -- how it happens ----------
+
+    def send(self, sim: Sim[M], sends: list[Send]) -> None:
+        for target, message in sends:
+            self.counts["data" if isinstance(message, DATA) else "control"] += 1
+            self.links.setdefault((sim.name, target), deque()).append(message)
+
+    def _deliver(self, source: str, target: str) -> bool:
+        message = self.links[source, target].popleft()
+        sim = self.members[target]
+        if not sim.gone:
+            self.send(sim, sim.machine.message(source, message))
+        return True
+
+    def _view(self, name: str) -> bool:
+        view, sim = self.views[name].popleft(), self.members[name]
+        if not sim.gone and (roster := advance(sim.machine.roster, view)) is not None:
+            self.send(sim, sim.machine.view(roster))
+        return True
+
+    def _look(self, sim: Sim[M]) -> bool:
+        """Whether the user could go on."""
+        assert sim.poll is not None
+        try:
+            result = sim.poll()
+        except TreadleError as error:
+            self._advance(sim, None, error)
+            return True
+        if result is None:
+            return False
+        self._advance(sim, result)
+        return True
+
+    def _advance(self, sim: Sim[M], result: Any, error: TreadleError | None = None) -> None:
+        assert sim.program is not None
+        try:
+            sim.poll = sim.program.throw(error) if error else sim.program.send(result)
+        except StopIteration:
+            sim.poll = None
+        except TreadleError as raised:
+            sim.poll, sim.error = None, raised
+
+    def _post(self, instructions: list[Any]) -> None:
+        names = {sim.connection: name for name, sim in self.members.items()}
+        for instruction in instructions:
+            if isinstance(instruction, Post) and isinstance(instruction.message, View):
+                self.views[names[instruction.connection]].append(instruction.message)
+
+    def _tick(self) -> None:
+        self._post(self.coordinator.tick(self.now))
+
+
+def payload(text: str) -> Payload:
+    return Payload("objects", text.encode())
+
+
+def text(payload: Payload) -> str:
+    return payload.data.decode()

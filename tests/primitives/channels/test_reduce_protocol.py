@@ -1,0 +1,184 @@
+"""Reduce under any schedule: every call ends, every contribution is in one result, or the round failed for a loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from primitives.channels.simulated import Network, Program, Sim, payload, text
+
+from treadle.primitives.channels import MemberLost, ReduceFailed
+from treadle.primitives.channels.protocols.machine import OnLoss
+from treadle.primitives.channels.protocols.reduce import Fold, PassUp, Reduce, Result
+
+Net = Network[Reduce]
+
+
+class Log:
+    """What users saw: for each call, its value and how it ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, Result | Exception]] = []
+
+    def results(self) -> list[list[str]]:
+        return [r.value.split() for _, r in self.ended if isinstance(r, Result) and r.is_root]
+
+    def without_error(self) -> set[str]:
+        return {value for value, end in self.ended if isinstance(end, Result)}
+
+
+def calls(log: Log, count: int) -> Any:
+    """A user who reduces so often, whatever happens, and leaves."""
+
+    def program(net: Net, sim: Sim[Reduce]) -> Program:
+        for number in range(count):
+            value = f"{sim.name}#{number}"
+            try:
+                log.ended.append((value, (yield from one_round(net, sim, value))))
+            except (MemberLost, ReduceFailed) as error:
+                log.ended.append((value, error))
+        yield from net.prepare_to_leave(sim)
+        net.leave(sim)
+
+    return program
+
+
+def one_round(net: Net, sim: Sim[Reduce], value: str) -> Any:
+    machine = sim.machine
+
+    def begin() -> bool:
+        net.send(sim, machine.contribute(value))
+        return True
+
+    yield begin
+    while True:
+        step = yield lambda: machine.outcome() or machine.work()
+        if isinstance(step, Result):
+            return step
+        if isinstance(step, Fold):
+            net.send(sim, machine.folded(step.ticket, f"{step.left} {text(step.right)}"))
+        if isinstance(step, PassUp):
+            net.send(sim, machine.passed_up(step.ticket, payload(step.value)))
+
+
+def network(log: Log, members: int, rounds: int, fan_out: int = 2, on_loss: OnLoss = "fail") -> Net:
+    net: Net = Network(lambda name: Reduce("c", name, on_loss), calls(log, rounds))
+    for sim in [net.join(members, fan_out) for _ in range(members)]:
+        net.start(sim)
+    return net
+
+
+def check(net: Net, log: Log, *, lost: bool) -> None:
+    stuck = [sim.name for sim in net.members.values() if sim.busy]
+    assert not stuck, f"waits for ever: {stuck}"
+    everything = [value for result in log.results() for value in result]
+    assert len(everything) == len(set(everything)), "a contribution was counted twice"
+    assert lost or not [end for _, end in log.ended if isinstance(end, Exception)]
+    if not any(sim.gone and sim.name in net.lost for sim in net.members.values()):
+        assert set(everything) == log.without_error()
+    for result in log.results():
+        assert len({value.split("#")[0] for value in result}) == len(result), "two rounds of one member in one result"
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(0, 1 << 16), max_size=200))
+def test_every_order_of_delivery_gives_one_result_for_each_round(
+    members: int, fan_out: int, rounds: int, choices: list[int]
+) -> None:
+    log = Log()
+    net = network(log, members, rounds, fan_out)
+    for choice in choices:
+        net.step(choice)
+    net.drain()
+    check(net, log, lost=False)
+    assert sorted(map(len, log.results())) == [members] * rounds or rounds > 1
+    assert sum(map(len, log.results())) == members * rounds
+
+
+@pytest.mark.parametrize(("members", "fan_out"), [(1, 2), (2, 2), (8, 2), (64, 2), (64, 4), (100, 10)])
+def test_a_round_takes_one_data_message_for_each_member_but_the_root(members: int, fan_out: int) -> None:
+    log = Log()
+    net = network(log, members, 1, fan_out)
+    for choice in range(10 * members):
+        net.step(choice)
+    net.drain()
+    assert net.counts["data"] == members - 1
+    roster = next(iter(net.members.values())).machine.roster
+    assert max(_depth(roster, name) for name in roster.members) <= math.ceil(math.log(max(members, 2), fan_out))
+
+
+def _depth(roster: Any, name: str) -> int:
+    parent = roster.parent(name)
+    return 0 if parent is None else 1 + _depth(roster, parent)
+
+
+moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("step"), st.integers(0, 1 << 16)),
+        st.tuples(st.just("lose"), st.integers(0, 1 << 10)),
+        st.tuples(st.just("join"), st.just(0)),
+        st.tuples(st.just("leave"), st.integers(0, 1 << 10)),
+    ),
+    max_size=150,
+)
+
+
+@given(st.integers(2, 7), st.integers(1, 4), st.sampled_from(["fail", "go on"]), moves)
+@settings(deadline=None)
+def test_members_come_go_and_fail_and_nobody_waits_for_ever(
+    members: int, rounds: int, on_loss: OnLoss, moves: list[tuple[str, int]]
+) -> None:
+    log = Log()
+    net = network(log, members, rounds, 2, on_loss)
+    for what, choice in moves:
+        present = [sim for sim in net.members.values() if not sim.gone]
+        if what == "step":
+            for offset in range(3):
+                net.step(choice + offset)
+        elif what == "join" and len(net.members) < 12:
+            net.start(net.join())
+        elif what == "lose" and len(present) > 1:
+            net.lose(present[choice % len(present)], choice % 3)
+        elif what == "leave" and (idle := [sim for sim in present if not sim.busy]):
+            net.leave(idle[choice % len(idle)])
+    net.drain()
+    check(net, log, lost=bool(net.lost) and on_loss == "fail")
+
+
+def test_a_loss_fails_the_round_at_every_survivor_once() -> None:
+    log = Log()
+    net = network(log, 5, 2)
+    victim = list(net.members.values())[3]
+    victim.poll = None  # it is in the channel, and never takes part
+    net.drain()
+    net.lose(victim, 0)
+    net.drain()
+    failed = [value for value, end in log.ended if isinstance(end, MemberLost)]
+    assert len(failed) == 4
+    assert [len(result) for result in log.results()] == [4]
+    assert not [sim for sim in net.members.values() if sim.busy]
+
+
+def test_a_function_that_raises_fails_the_round_everywhere() -> None:
+    log = Log()
+    net = network(log, 6, 2)
+    broken = list(net.members.values())[1]
+    first = broken.machine.give_up
+
+    def raises(step: Any) -> None:
+        net.send(broken, first("reduce raised ValueError at member 1: no"))
+
+    original = broken.machine.folded
+
+    def folded(ticket: int, value: Any) -> Any:
+        broken.machine.folded = original  # type: ignore[method-assign]
+        raises(ticket)
+        return []
+
+    broken.machine.folded = folded  # type: ignore[method-assign]
+    net.drain()
+    failed = [end for _, end in log.ended if isinstance(end, ReduceFailed)]
+    assert len(failed) == 6
+    assert [len(result) for result in log.results()] == [6]
