@@ -30,7 +30,8 @@ HOSTS = 8
 SHUFFLE = spec(
     pairs=mapped({"range": 64, "partitions": 16}, "pair"),
     groups={"type": "shuffle", "input": "pairs", "by": "key", "partitions": 6},
-    counts={"type": "reduce", "input": "groups", "per": "key", "combine": f"{M}:add"},
+    gate=mapped({"range": 1}, needs=["groups"]),
+    counts={"type": "reduce", "input": "groups", "per": "key", "combine": f"{M}:add", "needs": ["gate"]},
     all={"type": "reduce", "input": "counts", "per": "all", "uses": f"{M}:listed"},
 )
 
@@ -130,7 +131,7 @@ def test_blocks_are_pulled_from_the_hosts_that_made_them(healed: Cluster) -> Non
 
 
 def test_a_lost_host_costs_the_tasks_whose_blocks_it_held(healed: Cluster) -> None:
-    watch = Watch(healed, "counts", 3)
+    watch = Watch(healed, "gate", 3)
     found, done = healed.run(direct(), watch)
     assert values(found, "all") == wanted(direct(), healed.base)
     again = {one for one, times in done.items() if times > 1 and one[0] == "groups"}
@@ -142,7 +143,7 @@ def test_a_lost_host_costs_the_tasks_whose_blocks_it_held(healed: Cluster) -> No
 
 @pytest.mark.parametrize("durability", ["task", "segment"])
 def test_a_lost_host_costs_nothing_when_its_blocks_are_durable(healed: Cluster, durability: str) -> None:
-    watch = Watch(healed, "counts", 5)
+    watch = Watch(healed, "gate", 5)
     found, done = healed.run(direct(durability=durability), watch)
     assert values(found, "all") == wanted(direct(), healed.base)
     assert {one for one in watch.lost if one[0] == "groups"}
@@ -152,7 +153,7 @@ def test_a_lost_host_costs_nothing_when_its_blocks_are_durable(healed: Cluster, 
 
 def test_a_host_that_starts_again_still_has_its_blocks(healed: Cluster) -> None:
     def restart(_run: str, segment: str, _outcome: Outcome) -> None:
-        if segment == "counts" and not restarted:
+        if segment == "gate" and not restarted:
             restarted.append(True)
             for host in healed.hosts:
                 host.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from mmap import mmap
 from typing import Any, Literal, Protocol
@@ -30,11 +30,17 @@ Durability = Literal["", "task", "segment"]
 class Peers(Protocol):
     """Gives parts of blocks that lie in the shared memory of other hosts."""
 
+    def expect(self, host: str, slices: Iterable[Slice]) -> None:
+        """What will be fetched from a host next, so that small parts come together."""
+
     def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool) -> Buffer:
         """Bytes of a block; `shared`: other processes of this host will want them too.
 
         Raises MissingError when that host has them no more or cannot be reached.
         """
+
+    def close(self) -> None:
+        """Close connections that are not in use."""
 
 
 class Blocks:
@@ -87,6 +93,18 @@ class Blocks:
             name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
         )
 
+    def expect(self, slices: Sequence[Slice]) -> None:
+        """Parts that will be got soon, in this order: those of other hosts are then pulled several at a time."""
+        if self._open_peers is None:
+            return
+        far: dict[str, list[Slice]] = {}
+        for one in slices:
+            where = next(self._locations(one), "")
+            if where.startswith("host:"):
+                far.setdefault(where.removeprefix("host:"), []).append(one)
+        for host, theirs in far.items():
+            self._peers.expect(host, theirs)
+
     def copy_to_store(self, ref: BlockRef) -> None:
         """Give a block that was put with a durability a second location.
 
@@ -121,6 +139,11 @@ class Blocks:
         if self._host is not None:
             self._host.delete_run(self._run)
         self._store.delete_prefix(f"runs/{self._run}/blocks")
+
+    def close(self) -> None:
+        """Hang up on other hosts; a later `get` connects again."""
+        if "_peers" in self.__dict__:
+            self._peers.close()
 
     @cached_property
     def _peers(self) -> Peers:

@@ -112,6 +112,7 @@ def _file(split: FileSplit, attempt: Attempt) -> Flow:
 def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
     attempt.bytes_in += sum(one.part.length for one in slices)
     full = tuple(one for one in slices if one.part.rows) or slices[:1]
+    attempt.services.blocks.expect(full)
     kinds = {one.kind for one in full}
     if len(kinds) > 1:
         raise UsageError(

@@ -13,11 +13,13 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 from treadle.primitives import codec, formats, functions
 from treadle.primitives.blocks import Blocks, Peers
+from treadle.primitives.channels.gang import Gang, taking_part
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.references import BlockRef, Kind
@@ -40,7 +42,16 @@ from ..program import (
     Task,
 )
 from .cache import Cache, read_input
-from .failures import InputFailed, Redactor, StageFailed, classify, error_name, full_traceback, message_of
+from .failures import (
+    FROM_ANOTHER_MEMBER,
+    InputFailed,
+    Redactor,
+    StageFailed,
+    classify,
+    error_name,
+    full_traceback,
+    message_of,
+)
 from .process import Meter, prepare_process
 from .tail import parts_of, rows_of
 
@@ -82,7 +93,7 @@ class Runtime:
             return
         self._meter.start_task()
         for partition in task.partitions:
-            report(self._partition(services, partition))
+            report(self._partition(services, partition, self._gang(task.gang, key)))
 
     # -- the task
 
@@ -110,6 +121,8 @@ class Runtime:
     def _open(self, job: Job, key: bytes) -> _Run:
         run = self._run
         if run is None or run.job != job or run.key != key:
+            if run is not None:
+                run.blocks.close()
             store = Store.open(job.store)
             self._cache.clear()
             self._functions.clear()
@@ -139,12 +152,17 @@ class Runtime:
 
     # -- a partition
 
-    def _partition(self, services: Services, partition: Partition) -> Report:
+    def _gang(self, gang: Gang | None, key: bytes) -> AbstractContextManager[None]:
+        """What its channels stand on while a member of a gang runs."""
+        return taking_part(gang, key, self._run.blocks) if gang and self._run else nullcontext()
+
+    def _partition(self, services: Services, partition: Partition, gang: AbstractContextManager[None]) -> Report:
         self._meter.start()
         services.blocks.read.clear()
         attempt = Attempt(services, partition)
         try:
-            return self._outcome(attempt)
+            with gang:
+                return self._outcome(attempt)
         except (Exception, StageFailed, InputFailed) as error:  # noqa: BLE001  a failed partition ends no task
             return self._failed(attempt, attempt.error or error)
         finally:
@@ -243,6 +261,7 @@ def _failure(
         retryable=retryable,
         lost=error.lost if isinstance(error, InputFailed) else (),
         peak_memory=peak_memory,
+        followed=isinstance(cause, FROM_ANOTHER_MEMBER),
     )
 
 

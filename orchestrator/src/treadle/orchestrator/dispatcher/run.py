@@ -58,7 +58,7 @@ class Site:
             if self.hosts is not None:
                 self.hosts.announce(run)
             while len(self._runs) > 100:
-                self._runs.popitem(last=False)
+                self._runs.popitem(last=False)[1].blocks.close()
         self._runs.move_to_end(run)
         return self._runs[run]
 

@@ -100,9 +100,11 @@ class Engine:
 
         try:
             await drive(scheduler, execute)
+            return await asyncio.to_thread(self._result, run, scheduler)
         except SegmentFailed as failed:
             raise EngineFailure(failed.problem) from failed
-        return await asyncio.to_thread(self._result, run, scheduler)
+        finally:
+            run.blocks.close()
 
     async def _execute(self, run: Run, node_id: str, orders: Orders, desk: Desk) -> Event:
         node = run.plan.graph.node(node_id)

@@ -1,0 +1,112 @@
+"""Blocks of other hosts as the readers of a run see them: found through the store, pulled from the host's server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from ..errors import MissingError
+from ..host import HostFolder
+from ..references import Slice
+from ..store import Store
+from ..whole_files import Buffer
+from ..wire import NotAuthentic, WireError
+from .client import PeerClient
+from .directory import Directory
+
+PATIENCE = 3.0
+"""Seconds to wait for a host that does not answer: its driver may be starting again, and its memory outlives it."""
+DEAD = 30.0
+"""Seconds for which a host that was waited for in vain is not tried again."""
+AHEAD = 4 << 20
+"""Bytes pulled together with what is wanted now, when it is known what will be wanted next."""
+_PAUSE = 0.1
+_PULL = 60.0
+"""Seconds for one pull from a host that does answer."""
+_Key = tuple[str, int]
+_Want = tuple[str, int, int]
+
+
+class HostPeers:
+    """Pulls parts of blocks of one run. Thread-safe. See `blocks.Peers`."""
+
+    def __init__(self, store: Store, run: str, key: bytes, host: HostFolder | None) -> None:
+        """`host`: this host's folder, where blocks that several of its processes want are kept."""
+        self._client, self._directory, self._host = PeerClient(run, key), Directory(store, run, key), host
+        self._dead: dict[str, float] = {}
+        self._expected: dict[str, deque[_Want]] = {}
+        self._ahead: dict[_Key, memoryview] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, host: str, slices: Iterable[Slice]) -> None:
+        """What will be wanted of a host next, in that order; takes the place of what was expected before."""
+        with self._lock:
+            self._expected[host] = deque((one.name, one.part.offset, one.part.length) for one in slices)
+            self._ahead.clear()
+
+    def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool) -> Buffer:
+        """Raises MissingError when the host has the block no more, or is out of reach for PATIENCE seconds."""
+        with self._lock:
+            known = self._ahead.pop((name, offset), None)
+        if known is not None:
+            return known
+        wants = [(name, offset, length), *self._next(host, (name, offset, length))]
+        deadline = time.monotonic() + PATIENCE
+        if self._dead.get(host, 0.0) > time.monotonic():
+            raise _out_of_reach(host, name, "it did not answer a moment ago")
+        while True:
+            try:
+                return self._pull(host, wants, shared=shared)
+            except (WireError, NotAuthentic) as error:
+                if time.monotonic() + _PAUSE > deadline:
+                    self._dead[host] = time.monotonic() + DEAD
+                    raise _out_of_reach(host, name, str(error)) from error
+                time.sleep(_PAUSE)
+
+    def close(self) -> None:
+        """Close connections that are not in use."""
+        self._client.close()
+
+    def _next(self, host: str, want: _Want) -> list[_Want]:
+        """What follows `want` among the expected, as much as may be pulled ahead."""
+        with self._lock:
+            expected = self._expected.get(host) or deque()
+            if want not in expected:
+                return []
+            while expected.popleft() != want:
+                pass
+            found, size = [], want[2]
+            while expected and size + expected[0][2] <= AHEAD:
+                found.append(expected.popleft())
+                size += found[-1][2]
+            return found
+
+    def _pull(self, host: str, wants: list[_Want], *, shared: bool) -> Buffer:
+        name, offset, length = wants[0]
+        address = self._directory.resolve(host)
+        if address is None:
+            raise WireError(f"host {host} has not said where it serves its blocks")
+        deadline = time.monotonic() + _PULL
+        try:
+            if shared and self._host is not None:
+                whole = self._client.fetch_to_host(address, name, None, self._host, deadline)
+                return whole[offset : offset + length]
+            return self._pull_ahead(address, wants, deadline)
+        except (WireError, NotAuthentic):
+            self._directory.forget(host, address)
+            raise
+
+    def _pull_ahead(self, address: str, wants: list[_Want], deadline: float) -> Buffer:
+        views = list(self._client.pull(address, wants, deadline))
+        with self._lock:
+            rest = zip(wants[1:], views[1:], strict=True)
+            self._ahead |= {(name, offset): view for (name, offset, _), view in rest if view is not None}
+        if views[0] is None:
+            raise MissingError(f"{address} does not have block {wants[0][0]}")
+        return views[0]
+
+
+def _out_of_reach(host: str, name: str, why: str) -> MissingError:
+    return MissingError(f"block {name} is on host {host}, which is out of reach: {why}")
