@@ -26,7 +26,7 @@ class Cast(Struct, frozen=True, array_like=True, tag=1):
     epoch: int
     sender: str
     number: int
-    """The sender's count: 1, 2, ..."""
+    """Its count: 1, 2, ..."""
     born: int
     """The sender's epoch when it sent; members that joined later do not get it."""
     payload: Payload

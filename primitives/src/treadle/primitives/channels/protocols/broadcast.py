@@ -33,15 +33,17 @@ class Broadcast(Machine):
         self._synced: set[str] = set()
         self._asked: dict[str, int] = {}
         self._joined = 0
+        self._name = me
+        """As a sender: who leaves and joins again counts from 1 again."""
 
     # -- of the user ----------
 
     def send(self, payload: Payload) -> list[Send]:
         """Give the value to all others. Raises MemberLost once after a loss."""
         self._tell()
-        number = self._have.get(self.me, 0) + 1
-        cast = Cast(self.channel, self.epoch, self.me, number, self.epoch, payload)
-        self._taken[self.me] = number
+        number = self._have.get(self._name, 0) + 1
+        cast = Cast(self.channel, self.epoch, self._name, number, self.epoch, payload)
+        self._taken[self._name] = number
         return self._append(cast, "") + self._count(cast)
 
     def receive(self) -> Cast | None:
@@ -59,7 +61,7 @@ class Broadcast(Machine):
     @property
     def unstable(self) -> int:
         """How many own messages somebody has not received."""
-        return self._have.get(self.me, 0) - self._stable.get(self.me, 0) if len(self.roster.seats) > 1 else 0
+        return self._have.get(self._name, 0) - self._stable.get(self._name, 0) if len(self.roster.seats) > 1 else 0
 
     @property
     def left(self) -> bool:
@@ -67,7 +69,7 @@ class Broadcast(Machine):
         if len(self.roster.seats) <= 1:
             return True
         told = self._synced.issuperset(self.roster.neighbours(self.me))
-        return told and not any(cast.payload.slice and cast.sender == self.me for cast in self._log)
+        return told and not any(cast.payload.slice and cast.sender == self._name for cast in self._log)
 
     # -- the flood ----------
 
@@ -113,8 +115,7 @@ class Broadcast(Machine):
 
     def _moved(self, before: Roster) -> list[Send]:
         if not before.epoch:
-            self._joined = self.epoch  # who leaves and joins again goes on with higher numbers than before
-            self._have[self.me] = self._stable[self.me] = self._taken[self.me] = self.epoch << 32
+            self._joined, self._name = self.epoch, f"{self.me}@{self.epoch:x}"
         neighbours = self.roster.neighbours(self.me)
         old = set(before.members)
         self._synced &= set(neighbours)
@@ -128,7 +129,7 @@ class Broadcast(Machine):
                 self._synced.add(member)
                 sends += [self._pass_on(cast, member) for cast in self._log]
         self._subtree.clear()
-        return sends + (self._report(due=True) if len(self._have) > 1 or self._log else [])
+        return sends + (self._report(due=True) if self._have else [])
 
     def _ask(self, member: str) -> Send:
         self._asked[member] = self.epoch
@@ -175,7 +176,7 @@ class Broadcast(Machine):
         for cast in self._log:
             if cast.number > self._stable.get(cast.sender, 0):
                 kept.append(cast)
-            elif cast.sender == self.me and cast.payload.slice:
+            elif cast.sender == self._name and cast.payload.slice:
                 self.discards.append(cast.payload)
         self._log = kept
         return to_all(self.roster.children(self.me), Stable(self.channel, self.epoch, stable.numbers))
