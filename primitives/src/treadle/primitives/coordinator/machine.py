@@ -69,12 +69,12 @@ from .queue import Tasks
 class Statistics(Struct, frozen=True):
     """How much there is of everything."""
 
-    members: int
-    connections: int
-    channels: int
-    barriers: int
-    blocks: int
-    tasks: int
+    members: int = 0
+    connections: int = 0
+    channels: int = 0
+    barriers: int = 0
+    blocks: int = 0
+    tasks: int = 0
 
 
 class _Member(Struct):

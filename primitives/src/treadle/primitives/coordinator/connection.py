@@ -1,0 +1,123 @@
+"""One connection of the coordinator's shell: the challenge, frames, and a bounded buffer of what is to be written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Protocol, cast
+
+from ..errors import TreadleError
+from ..wire.dialling import prepare
+from ..wire.errors import NotAuthentic, TimedOut, WireError
+from ..wire.framing import Decoder, encode
+from ..wire.handshake import MESSAGE_LIMIT, Handshake
+
+MESSAGE_BYTES = 1 << 20
+"""Of the longest message a member may send."""
+UNREAD_BYTES = 4 << 20
+"""A member that leaves so much unread gets nothing more: its connection ends, and others do not wait for it."""
+HANDSHAKE_SECONDS = 10.0
+CLOSING_SECONDS = 2.0
+"""For what was written last to be read."""
+
+
+class Owner(Protocol):
+    """What a connection tells its server."""
+
+    def admitted(self, connection: ServerConnection) -> None:
+        """The other side has proved that it holds the key of `connection.run`."""
+
+    def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
+        """Messages, not decoded yet. Raises TreadleError for what is none: the connection ends."""
+
+    def ended(self, connection: ServerConnection, why: Exception | None) -> None:
+        """It is closed; `why` is None when nothing was wrong."""
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """Received straight into the decoder's buffer; a batch is written with one call."""
+
+    def __init__(self, owner: Owner, handshake: Handshake, number: int) -> None:
+        self.number = number
+        self.address = ""
+        """The other end, as seen from here."""
+        self._owner, self._handshake = owner, handshake
+        self._decoder = Decoder(MESSAGE_LIMIT, 0)
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle
+        self._why: Exception | None = None
+
+    @property
+    def run(self) -> str:
+        return self._handshake.run
+
+    def write(self, heads: list[bytes]) -> None:
+        """Write messages, unless too much is unread already: then the connection ends."""
+        if self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > UNREAD_BYTES:
+            self._fail(TimedOut(f"{self.address} does not read what is sent to it", "It may be busy or cut off."))
+            return
+        try:
+            self._transport.write(b"".join(buffer for head in heads for buffer in encode(head)))
+        except WireError as error:
+            self._fail(error)
+
+    def close(self) -> None:
+        """End it once all is written, or soon."""
+        self._transport.close()
+        self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(CLOSING_SECONDS, self._transport.abort)
+
+    def abort(self) -> None:
+        """End it now."""
+        self._transport.abort()
+
+    def _fail(self, why: Exception) -> None:
+        self._why = self._why or why
+        self._transport.abort()
+
+    # -- what the loop calls ----------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        with contextlib.suppress(OSError):  # it may have gone already
+            prepare(transport.get_extra_info("socket"))
+        host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
+        scheme = "tcp" if transport.get_extra_info("ssl_object") is None else "tls"
+        self.address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        late = TimedOut(f"{self.address} did not prove in time who it is", "Something else dialled this port.")
+        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._fail, late)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        return self._decoder.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            heads = [frame.head for frame in self._decoder.advance(nbytes)]
+            while heads and not self._handshake.done:
+                self._greet(heads.pop(0))
+            if heads and not self._transport.is_closing():
+                self._owner.arrived(self, heads)
+        except NotAuthentic as error:
+            self._deny(error)
+        except TreadleError as error:
+            self._fail(error)
+
+    def _greet(self, message: bytes) -> None:
+        answer = self._handshake.receive(message)
+        if self._handshake.done:
+            self._timer.cancel()
+            self._decoder.head_limit = MESSAGE_BYTES
+            self._owner.admitted(self)
+        self.write([answer])
+
+    def _deny(self, why: NotAuthentic) -> None:
+        self._why = self._why or why
+        if words := self._handshake.last_words:
+            self.write([words])
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._owner.ended(self, self._why or exc)

@@ -1,0 +1,222 @@
+"""The coordinator's shell: TCP connections, clocks and encodings around `Coordinator`, for all runs of a process.
+
+Whatever arrives in one turn of the loop is one batch: each message is given to the machine as it is read, then the
+machine ticks, and each connection is written to once. A message that goes to many is encoded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..errors import UsageError
+from ..wire.addresses import parse
+from ..wire.dialling import address_of, listen
+from ..wire.errors import WireError
+from ..wire.handshake import Handshake, KeyOf
+from .connection import HANDSHAKE_SECONDS, ServerConnection
+from .instructions import Close, Deliver, Instruction, Send
+from .machine import Coordinator, Statistics
+from .messages import FromMember, ToMember
+from .parts import Limits, Timing
+
+if TYPE_CHECKING:
+    from ..wire.tls import Identity
+
+OnResult = Callable[[str, Deliver], None]
+"""Called in the loop with a run and a result of a task of it."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], FromMember] = msgspec.msgpack.Decoder(FromMember).decode
+
+
+class _Run:
+    """The machine of one run, and the connections it speaks of."""
+
+    def __init__(self, machine: Coordinator) -> None:
+        self.machine = machine
+        self.connections: dict[int, ServerConnection] = {}
+        self.instructions: list[Instruction] = []
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class CoordinatorServer:
+    """Coordinates the members of all runs whose key it has; members of different runs do not see each other.
+
+    `key_of`: the key of a run, or None. `address`: `tcp://` on loopback, `tls://` with an identity; port 0 takes a
+    free one. `on_refused` hears why a connection was ended from here. For one event loop.
+    """
+
+    def __init__(
+        self,
+        key_of: KeyOf,
+        address: str = "tcp://127.0.0.1:0",
+        *,
+        tls: Identity | None = None,
+        plain: bool = False,
+        timing: Timing | None = None,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        on_result: OnResult = lambda run, result: None,  # noqa: ARG005
+        on_refused: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
+    ) -> None:
+        if (parse(address, plain=plain).scheme == "tls") != (tls is not None):
+            raise UsageError(f"an identity goes with tls:// and only with it, not with {address}", "See tls_identity.")
+        self.address = address
+        """Where it listens; with its real port once started."""
+        self._key_of, self._tls, self._plain = key_of, tls, plain
+        self._timing, self._limits, self._clock = timing, limits or Limits(), clock
+        self._on_result, self._on_refused = on_result, on_refused
+        self._runs: dict[str, _Run] = {}
+        self._open: set[ServerConnection] = set()
+        self._numbers = itertools.count()
+        self._waiting: dict[str, None] = {}
+        self._all_ended = asyncio.Event()
+        self._server: asyncio.Server | None = None
+
+    # -- for the owner ----------
+
+    async def start(self) -> None:
+        """Listen. Raises UsageError for an address that cannot be, WireError when it is taken."""
+        sock = listen(self.address, plain=self._plain)
+        self.address = address_of(sock, tls=self._tls is not None)
+        secure: dict[str, Any] = {}
+        if self._tls is not None:
+            secure = {"ssl": self._tls.context(), "ssl_handshake_timeout": HANDSHAKE_SECONDS}
+        self._server = await asyncio.get_running_loop().create_server(self._accept, sock=sock, **secure)
+
+    async def stop(self) -> None:
+        """End all connections; members notice, and may find another coordinator. Stopped already is well too."""
+        if self._server is not None:
+            self._server.close()
+        for run in self._runs.values():
+            if run.timer is not None:
+                run.timer.cancel()
+        self._runs.clear()
+        self._all_ended.clear()
+        for connection in list(self._open):
+            connection.abort()
+        if self._open:
+            await self._all_ended.wait()
+
+    async def __aenter__(self) -> CoordinatorServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def offer(self, run: str, task: str, body: bytes) -> None:
+        """A task for a member of this run; `on_result` hears of its result. Raises UsageError when it is here."""
+        found = self._run(run)
+        found.instructions += found.machine.offer(task, body, self._clock())
+        self._later(run)
+
+    def statistics(self, run: str) -> Statistics:
+        """How much there is of everything in a run."""
+        return self._runs[run].machine.statistics() if run in self._runs else Statistics()
+
+    # -- connections ----------
+
+    def _accept(self) -> ServerConnection:
+        handshake = Handshake.server(self._key_of, self._tls.digest if self._tls else b"")
+        connection = ServerConnection(self, handshake, next(self._numbers))
+        self._open.add(connection)
+        return connection
+
+    def admitted(self, connection: ServerConnection) -> None:
+        run = self._run(connection.run)
+        run.connections[connection.number] = connection
+        run.instructions += run.machine.connected(connection.number, self._clock(), connection.address)
+        self._later(connection.run)
+
+    def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
+        run = self._runs.get(connection.run)
+        if run is None:
+            return
+        for head in heads:
+            try:
+                message = _decode(head)
+            except msgspec.MsgspecError as error:
+                hint = "It speaks another protocol, or another version of it."
+                raise WireError(f"{connection.address} sent what is no message of a member", hint) from error
+            run.instructions += run.machine.received(connection.number, message, self._clock())
+        self._later(connection.run)
+
+    def ended(self, connection: ServerConnection, why: Exception | None) -> None:
+        self._open.discard(connection)
+        run = self._runs.get(connection.run)
+        if run is not None and run.connections.pop(connection.number, None) is not None:
+            run.instructions += run.machine.disconnected(connection.number, self._clock())
+            self._later(connection.run)
+        if why is not None:
+            self._on_refused(why)
+        if not self._open:
+            self._all_ended.set()
+
+    # -- batches ----------
+
+    def _run(self, name: str) -> _Run:
+        """Epochs begin at the time of day, in microseconds: higher than those of any coordinator before."""
+        if name not in self._runs:
+            machine = Coordinator(timing=self._timing, limits=self._limits, last_epoch=time.time_ns() // 1000)
+            self._runs[name] = _Run(machine)
+        return self._runs[name]
+
+    def _later(self, name: str) -> None:
+        """Once what can be read now was read."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._turn)
+        self._waiting[name] = None
+
+    def _turn(self) -> None:
+        names, self._waiting = self._waiting, {}
+        for name in names:
+            if (run := self._runs.get(name)) is not None:
+                self._tick(name, run)
+
+    def _tick(self, name: str, run: _Run) -> None:
+        instructions, run.instructions = run.instructions, []
+        instructions += run.machine.tick(self._clock())
+        self._perform(name, run, instructions)
+        if run.timer is not None:
+            run.timer.cancel()
+            run.timer = None
+        due = run.machine.wakes_at()
+        if due is not None:
+            delay = max(0.0, due - self._clock())
+            run.timer = asyncio.get_running_loop().call_later(delay, self._later, name)
+        elif not (run.connections or run.machine.statistics().tasks):
+            self._runs.pop(name, None)
+
+    def _perform(self, name: str, run: _Run, instructions: list[Instruction]) -> None:
+        encoded: dict[int, bytes] = {}
+        heads: dict[int, list[bytes]] = {}
+        closing: list[int] = []
+        for instruction in instructions:
+            match instruction:
+                case Send(number, message):
+                    heads.setdefault(number, []).append(_encoded(message, encoded))
+                case Close(number):
+                    closing.append(number)
+                case Deliver():
+                    self._on_result(name, instruction)
+        for number, batch in heads.items():
+            if (connection := run.connections.get(number)) is not None:
+                connection.write(batch)
+        for number in closing:
+            if (connection := run.connections.pop(number, None)) is not None:
+                connection.close()
+
+
+def _encoded(message: ToMember, known: dict[int, bytes]) -> bytes:
+    """By identity: the batch keeps its messages alive."""
+    head = known.get(id(message))
+    if head is None:
+        head = known[id(message)] = _encode(message)
+    return head
