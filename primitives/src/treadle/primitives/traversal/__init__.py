@@ -4,5 +4,6 @@ from .attempt import Attempt as Attempt
 from .attempt import NoPath as NoPath
 from .machine import Schedule as Schedule
 from .machine import Traversal as Traversal
+from .opening import open_path as open_path
 from .paths import Paths as Paths
 from .ports import share_port as share_port

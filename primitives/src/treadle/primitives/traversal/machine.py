@@ -131,10 +131,12 @@ class Schedule(Struct, frozen=True):
     pause: float = 0.05
     """Before dialling again after the first failure; doubled with every further one."""
     longest_pause: float = 0.8
+    challenge: float = 5.0
+    """For the challenge of `wire` over a path that proved itself; not the machine's affair."""
 
     @property
     def total(self) -> float:
-        """An attempt takes no longer."""
+        """The machine is over by then."""
         return self.simultaneous + 2 * self.each_way + self.proof
 
 
