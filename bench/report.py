@@ -177,7 +177,9 @@ def _about(run: Run) -> str:
     date, command = about["date"][:16].replace("T", " "), "make bench" + ("" if about["quick"] else " FULL=1")
     return f"""Measured {date} UTC by `{command}`, all in one run on one machine: {about["cores"]} cores
 ({about["processor"]}), {about["memory GB"]} GB of memory, Linux {about["kernel"]}, Python {about["python"]}; load when
-it began: {about["load"]}. Versions: {versions}.
+it began: {about["load"]}.
+
+Versions: {versions}.
 
 What is timed, and how each of them does it: [README](README.md). Cells: median (least) of the rounds. `floor`: no
 library, shared memory or a raw socket. `direct`: treadle's channels; for terasort, the whole engine with

@@ -15,7 +15,6 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -70,7 +69,7 @@ def run_cell(cell: plan.Cell, results: Results, seconds: float) -> None:
         tasks = json.dumps([asdict(task) for task in cell.tasks])
         done = 0
         for said in child(RIVALS[cell.rival], ["members", cell.rival, str(cell.members), tasks], seconds):
-            if "started" not in said:
+            if "started" not in said and done < len(cell.tasks):
                 task = cell.tasks[done]
                 results.write(**where, operation=task.operation, size=task.size, **_summary(said))
                 done += 1
@@ -224,4 +223,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from harness.settings import RIVALS, SORTERS
-from harness.work import Task
+from harness.work import Operation, Task
 
 SMALL, LARGE = 100, 100_000_000
 """Bytes of the arrays."""
@@ -64,8 +64,17 @@ def _tasks(rival: str, members: int, *, quick: bool) -> list[Task]:
     if members == 2:
         tasks.append(_round_trip(rival, quick=quick))
     if members <= 8 or not quick:
-        return [*tasks, Task("broadcast", LARGE, 3 if quick else 7), Task("reduce", LARGE, 3 if quick else 7)]
-    return tasks if rival in _SLOW else [*tasks, Task("broadcast", LARGE, 3)]
+        return [*tasks, _large("broadcast", rival, quick=quick), _large("reduce", rival, quick=quick)]
+    return tasks if rival in _SLOW else [*tasks, _large("broadcast", rival, quick=quick)]
+
+
+def _large(operation: Operation, rival: str, *, quick: bool) -> Task:
+    """Seconds each over S3, so few there."""
+    if not quick:
+        return Task(operation, LARGE, rounds=3 if rival in _SLOW else 7)
+    if rival == "storage S3":
+        return Task(operation, LARGE, rounds=1, warm_up=0)
+    return Task(operation, LARGE, rounds=2 if rival in _SLOW else 5)
 
 
 def _round_trip(rival: str, *, quick: bool) -> Task:

@@ -30,8 +30,11 @@ def gather(task: tuple[list[tuple[str, int, int, int]], str]) -> int:
 
 
 def _segment(path: str, length: int) -> Array:
-    mode = "r+" if os.path.exists(path) and os.path.getsize(path) == length * tera.RECORD else "w+"
-    return np.memmap(path, dtype=np.uint8, mode=mode, shape=(length, tera.RECORD))
+    size = length * tera.RECORD
+    if not os.path.exists(path) or os.path.getsize(path) != size:
+        with open(path, "wb") as file:
+            file.truncate(size)
+    return np.memmap(path, dtype=np.uint8, mode="r+", shape=(length, tera.RECORD))
 
 
 class Sorter:
