@@ -1,0 +1,27 @@
+"""What a test may not leave behind: threads, sockets and open files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def nothing_left() -> Iterator[None]:
+    """Fails when there is more of anything at the end than at the beginning."""
+    threads, files = set(threading.enumerate()), open_files()
+    yield
+    assert set(threading.enumerate()) - threads == set()
+    assert open_files() - files == Counter()
+
+
+def open_files() -> Counter[str]:
+    """Kinds and names of this process's descriptors, each with how many there are."""
+    found: Counter[str] = Counter()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found[os.readlink(f"/proc/self/fd/{descriptor}").partition(":[")[0]] += 1
+    return found

@@ -1,0 +1,101 @@
+"""Two sides of a connection in one process, and what they say to each other."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from treadle.primitives import wire
+
+RUN, KEY = "run-1", bytes(range(32))
+GENEROUS = 60.0
+"""Seconds for what should succeed on the slowest machine."""
+
+
+class Said(Struct, tag="said"):
+    number: int
+    text: str = ""
+
+
+class Other(Struct, tag="other"):
+    words: list[str]
+
+
+def key_of(run: str) -> bytes | None:
+    return KEY if run == RUN else None
+
+
+def soon() -> float:
+    return time.monotonic() + GENEROUS
+
+
+def at_once() -> float:
+    """For what must fail for want of an answer."""
+    return time.monotonic() + 0.2
+
+
+@contextlib.contextmanager
+def serving(behave: Callable[[wire.Connection], None], tls: wire.Identity | None = None) -> Iterator[str]:
+    """The address of a server that does `behave` with each connection, one after the other, and then closes it."""
+    listener = wire.listen(f"{'tls' if tls else 'tcp'}://127.0.0.1:0")
+    closing = threading.Event()
+
+    def work() -> None:
+        while not closing.is_set():
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            with (
+                contextlib.suppress(wire.WireError, wire.NotAuthentic),
+                wire.accept(sock, key_of, deadline=soon(), tls=tls) as connection,
+            ):
+                behave(connection)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield wire.address_of(listener, tls=tls is not None)
+    finally:
+        closing.set()
+        with contextlib.suppress(OSError):
+            listener.shutdown(2)
+        thread.join()
+        listener.close()
+
+
+def echo(connection: wire.Connection) -> None:
+    """Send back whatever comes, until the other side leaves."""
+    while True:
+        message, tail = connection.receive(Said, soon())
+        connection.send(message, tail, deadline=soon())
+
+
+def dial(address: str) -> wire.Connection:
+    return wire.connect(address, RUN, KEY, deadline=soon())
+
+
+def until(event: threading.Event) -> Callable[[wire.Connection], None]:
+    """Neither read nor say anything before the event."""
+
+    def wait(_: wire.Connection) -> None:
+        event.wait(GENEROUS)
+
+    return wait
+
+
+def received(connection: wire.Connection, deadline: float | None = None) -> tuple[Said, bytes]:
+    message, tail = connection.receive(Said, soon() if deadline is None else deadline)
+    return message, bytes(tail)
+
+
+def trip(address: str, deadline: float, *, times: int = 1, size: int = 3000) -> None:
+    """Connect, and have messages echoed; raises when anything fails, AssertionError when they come back different."""
+    with wire.connect(address, RUN, KEY, deadline=deadline) as connection:
+        for number in range(times):
+            connection.send(Said(number), bytes(size), deadline=deadline)
+            assert received(connection, deadline) == (Said(number), bytes(size))
