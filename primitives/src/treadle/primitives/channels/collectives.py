@@ -13,7 +13,7 @@ from ..errors import TreadleError, UsageError
 from .errors import DeadlinePassed, short
 from .gang import current_member
 from .member import Member
-from .messages import Payload, Plan
+from .messages import Cast, Payload, Plan
 from .pieces import distribute
 from .protocols.broadcast import Broadcast
 from .protocols.machine import Machine, OnLoss
@@ -142,22 +142,33 @@ class BroadcastChannel(_Channel[Broadcast]):
         Raises MemberLost, DeadlinePassed, and DataError for what cannot be pickled.
         """
         until = self._until(deadline)
-        self._act(lambda: self._machine.unstable < _WINDOW or None, until, "send")
-        payload = self._member.values.encode(value, far=self._member.far)
-        self._act(lambda: self._give(self._machine.send(payload)), until, "send")
+        payload = self._member.values.encode(value)
+        self._act(lambda: self._send(payload), until, "send")
         self._discard()
+
+    def _send(self, payload: Payload) -> bool | None:
+        if self._machine.unstable >= _WINDOW:
+            return None
+        return self._give(self._machine.send(payload))
 
     def receive(self, *, deadline: float | None = None) -> Any:
         """The next value another member sent; arrays and tables in it are read-only views.
 
         Raises MemberLost when a member was lost and nothing is there, DeadlinePassed, and as `Blocks.get` does.
         """
-        cast = self._act(self._machine.receive, self._until(deadline), "receive")
+        cast = self._act(self._receive, self._until(deadline), "receive")
         try:
             return self._member.values.decode(cast.payload)
         finally:
-            self._act(lambda: self._give(self._machine.took(cast)), self._until(deadline), "receive")
+            if cast.payload.slice:
+                self._act(lambda: self._give(self._machine.took(cast)), self._until(deadline), "receive")
             self._discard()
+
+    def _receive(self) -> Cast | None:
+        cast = self._machine.receive()
+        if cast is not None and not cast.payload.slice:
+            self._give(self._machine.took(cast))
+        return cast
 
 
 class ReduceChannel(_Channel[Reduce]):
@@ -228,7 +239,7 @@ class ReduceChannel(_Channel[Reduce]):
         self._act(lambda: self._give(self._machine.folded(step.ticket, value)), until, "reduce")
 
     def _pass_up(self, step: PassUp, until: float) -> None:
-        payload = self._member.values.encode(step.value, far=self._member.far)
+        payload = self._member.values.encode(step.value)
         self._drop_passed()
         self._passed = payload
         self._act(lambda: self._give(self._machine.passed_up(step.ticket, payload)), until, "reduce")
@@ -281,7 +292,7 @@ class ShuffleChannel(_Channel[Shuffle]):
         while not done:
             plan = self._act(self._machine.next_plan, until, "send")
             kind, pieces = distribute(data, hash, len(plan.consumers))
-            payloads = self._member.values.encode_pieces(kind, pieces, far=self._member.far) if pieces else []
+            payloads = self._member.values.encode_pieces(kind, pieces) if pieces else []
             done = self._act(lambda: self._send(plan, payloads), until, "send")  # noqa: B023 - called at once
 
     def _send(self, plan: Plan, payloads: Sequence[Payload]) -> bool:

@@ -74,7 +74,7 @@ class Member:
         """Connects. Raises DeadlinePassed, WireError and NotAuthentic."""
         self.gang = gang
         self.name = f"{gang.name}/{gang.rank}.{os.urandom(6).hex()}"
-        self.values = Values(blocks, f"channels/{self.name}")
+        self.values = Values(blocks, f"channels/{self.name}", lambda: self._roads.relaying)
         self.counts: Counter[str] = Counter()
         """Messages sent to members: `data` and `control`."""
         self._host = blocks._host.host_id if blocks._host is not None else host_id(SHARED_MEMORY)
@@ -137,11 +137,6 @@ class Member:
     def coordinator_messages(self) -> int:
         """To and from the coordinator, signs of life apart."""
         return self._uplink.messages
-
-    @property
-    def far(self) -> bool:
-        """Whether some member can only be reached through the coordinator."""
-        return self._roads.relaying
 
     def join(self, join: Join, machine: Machine) -> None:
         """Enter a channel; its first view comes when all parties have. Raises UsageError for one it is in."""

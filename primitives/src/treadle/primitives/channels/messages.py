@@ -6,6 +6,8 @@ Data messages carry values; all others are control messages, small and counted a
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 from ..references import Kind, Slice
@@ -14,7 +16,8 @@ from ..references import Kind, Slice
 class Payload(Struct, frozen=True, array_like=True):
     """A value, encoded (codec.py): in the message itself, or in a block the receiver gets."""
 
-    kind: Kind
+    kind: Kind | Literal["plain"]
+    """`plain`: a pickle of a value of a few builtin types."""
     data: bytes = b""
     slice: Slice | None = None
 

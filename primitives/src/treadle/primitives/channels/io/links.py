@@ -6,8 +6,11 @@ import select
 from collections import deque
 
 from ...whole_files import Buffer
-from ...wire import Closed, Connection, Decoder, WireError, encode
+from ...wire import Closed, Connection, WireError
+from ...wire.framing import HEAD_LIMIT, LENGTHS, parse_lengths
 from ...wire.transports import Plain
+
+_ROOM = 64 << 10
 
 
 class Link:
@@ -17,8 +20,8 @@ class Link:
         self._connection = connection
         self._transport = connection._transport
         self._plain = isinstance(self._transport, Plain)
-        self._decoder = Decoder(tail_limit=0)
-        self._early = bytes(connection._buffer[connection._start : connection._end])
+        self._room = memoryview(bytearray(_ROOM))
+        self._rest = bytes(connection._buffer[connection._start : connection._end])
         self._queue: deque[Buffer] = deque()
 
     def fileno(self) -> int:
@@ -40,8 +43,9 @@ class Link:
 
     def send(self, head: bytes) -> None:
         """Give a frame to the kernel, or keep it for `flush`. Raises WireError."""
-        self._queue.extend(encode(head))
-        self.flush()
+        self._queue.append(LENGTHS.pack(len(head), 0) + head)
+        if len(self._queue) == 1:
+            self.flush()
 
     def flush(self) -> None:
         """Send what is kept, as far as it goes. Raises WireError."""
@@ -60,14 +64,10 @@ class Link:
 
     def receive(self) -> list[bytes]:
         """The frames that are here now. Raises WireError; Closed at the end."""
-        heads: list[bytes] = []
-        if self._early:
-            early, self._early = self._early, b""
-            heads += [frame.head for frame in self._decoder.feed(early)]
+        heads = self._split(b"") if self._rest else []
         while True:
-            room = self._decoder.room()
             try:
-                count = self._transport.receive(room)
+                count = self._transport.receive(self._room)
             except (OSError, ValueError) as error:
                 raise WireError(f"the connection to {self.name} was lost: {error}") from error
             if count < 0:
@@ -76,9 +76,24 @@ class Link:
                 if heads:
                     return heads  # the end shows again
                 raise Closed(f"{self.name} closed the connection")
-            heads += [frame.head for frame in self._decoder.advance(count)]
-            if self._plain and count < len(room):
+            heads += self._split(self._room[:count])
+            if self._plain and count < _ROOM:
                 return heads
+
+    def _split(self, data: Buffer) -> list[bytes]:
+        """The heads that are whole now; the rest is kept. No frame here has a tail."""
+        if self._rest:
+            data = self._rest + data
+        heads, start, end = [], 0, len(data)
+        while end - start >= LENGTHS.size:
+            size, _ = parse_lengths(data, start, HEAD_LIMIT, 0)
+            after = start + LENGTHS.size + size
+            if after > end:
+                break
+            heads.append(bytes(data[start + LENGTHS.size : after]))
+            start = after
+        self._rest = bytes(data[start:])
+        return heads
 
     def close(self) -> None:
         self._connection.close()

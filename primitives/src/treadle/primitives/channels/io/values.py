@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from ...blocks import Blocks
 from ...codec import decode
@@ -15,6 +16,8 @@ from ..messages import Payload
 
 INLINE = 8 << 10
 """Bytes of an encoded value up to which it travels in the message."""
+_PLAIN = {bytes: INLINE - 64, str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
+"""Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
 _INLINE_ALL = 32 << 10
 """The same for the pieces of one round of a shuffle together."""
 
@@ -22,20 +25,27 @@ _INLINE_ALL = 32 << 10
 class Values:
     """Encodes and decodes; thread-safe as Blocks are."""
 
-    def __init__(self, blocks: Blocks, prefix: str) -> None:
-        self._blocks, self._prefix = blocks, prefix
+    def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool]) -> None:
+        """`is_far`: whether some receiver cannot be reached directly, so that blocks go to the store."""
+        self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
 
-    def encode(self, value: Any, *, far: bool = False) -> Payload:
-        """One value. `far`: some receiver cannot be reached directly, so a block goes to the store."""
+    @property
+    def _place(self) -> Literal["host", "store"]:
+        return "store" if self._is_far() else "host"
+
+    def encode(self, value: Any) -> Payload:
+        """One value. Raises DataError and StoreError."""
+        if (plain := _PLAIN.get(type(value))) is not None and (not plain or len(value) <= plain):
+            return Payload("plain", pickle.dumps(value, 5))
         kind = kind_of(value)
         part = [value] if kind == "objects" else value
-        ref = self._blocks.put(self._prefix, kind, [part], "store" if far else "host", INLINE)
+        ref = self._blocks.put(self._prefix, kind, [part], self._place, INLINE)
         return Payload(kind, ref.inline) if ref.inline else Payload(kind, b"", ref.slice(0))
 
-    def encode_pieces(self, kind: Kind, pieces: Sequence[Any], *, far: bool = False) -> list[Payload]:
+    def encode_pieces(self, kind: Kind, pieces: Sequence[Any]) -> list[Payload]:
         """The pieces of a round, as one block when they are not small."""
         limit = min(INLINE * len(pieces), _INLINE_ALL)
-        ref = self._blocks.put(self._prefix, kind, pieces, "store" if far else "host", limit)
+        ref = self._blocks.put(self._prefix, kind, pieces, self._place, limit)
         slices = [ref.slice(index) for index in range(len(pieces))]
         if ref.inline:
             return [Payload(kind, slice.inline) for slice in slices]
@@ -43,6 +53,8 @@ class Values:
 
     def decode(self, payload: Payload) -> Any:
         """The value `encode` was given; arrays and tables are read-only views. Raises as `Blocks.get` does."""
+        if payload.kind == "plain":
+            return pickle.loads(payload.data)
         value = self.decode_piece(payload)
         return value[0] if payload.kind == "objects" else value
 

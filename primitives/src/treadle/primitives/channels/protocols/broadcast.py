@@ -15,7 +15,7 @@ from ..messages import Cast, Have, Message, Payload, Stable, Taken
 from .machine import Machine, OnLoss
 from .roster import Roster, Send, to_all
 
-_REPORT_EVERY = 16
+_REPORT_EVERY = 64
 """Received messages after which a member says so; at once when there is a block, which then can be removed."""
 
 
@@ -68,7 +68,7 @@ class Broadcast(Machine):
         """Neighbours have been sent all there is, and nobody still has to map a block of this member's."""
         if len(self.roster.seats) <= 1:
             return True
-        told = self._synced.issuperset(self.roster.neighbours(self.me))
+        told = self._synced.issuperset(self.neighbours)
         return told and not any(cast.payload.slice and cast.sender == self._name for cast in self._log)
 
     # -- the flood ----------
@@ -76,9 +76,7 @@ class Broadcast(Machine):
     def _append(self, cast: Cast, source: str) -> list[Send]:
         self._have[cast.sender] = cast.number
         self._log.append(cast)
-        return [
-            self._pass_on(cast, member) for member in self.roster.neighbours(self.me) if self._wants(member, source)
-        ]
+        return [self._pass_on(cast, member) for member in self.neighbours if self._wants(member, source)]
 
     def _wants(self, member: str, source: str) -> bool:
         return member != source and member in self._synced
@@ -116,11 +114,10 @@ class Broadcast(Machine):
     def _moved(self, before: Roster) -> list[Send]:
         if not before.epoch:
             self._joined, self._name = self.epoch, f"{self.me}@{self.epoch:x}"
-        neighbours = self.roster.neighbours(self.me)
         old = set(before.members)
-        self._synced &= set(neighbours)
+        self._synced &= set(self.neighbours)
         sends: list[Send] = []
-        for member in neighbours:
+        for member in self.neighbours:
             if member in self._synced:
                 continue
             if before.epoch and member in old:
@@ -136,7 +133,7 @@ class Broadcast(Machine):
         return Send(member, Have(self.channel, self.epoch, dict(self._have)))
 
     def _on_have(self, sender: str, have: Have) -> list[Send]:
-        if sender not in self.roster.neighbours(self.me):
+        if sender not in self.neighbours:
             return []
         sends = [] if self._asked.get(sender, 0) >= have.epoch else [self._ask(sender)]
         self._synced.add(sender)
@@ -151,7 +148,7 @@ class Broadcast(Machine):
 
     def _report(self, due: bool = False) -> list[Send]:
         """Pass up the minimum of this subtree once all of it has said something; the root passes it down."""
-        children = self.roster.children(self.me)
+        children = self.children
         if any(child not in self._subtree for child in children) and children:
             return []
         if not (due or children):
@@ -162,7 +159,7 @@ class Broadcast(Machine):
         if least == self._reported and not due:
             return []
         self._reported = least
-        parent = self.roster.parent(self.me)
+        parent = self.parent
         if parent is not None:
             return [Send(parent, Taken(self.channel, self.epoch, least))]
         return self._on_stable(Stable(self.channel, self.epoch, least))
@@ -179,4 +176,4 @@ class Broadcast(Machine):
             elif cast.sender == self._name and cast.payload.slice:
                 self.discards.append(cast.payload)
         self._log = kept
-        return to_all(self.roster.children(self.me), Stable(self.channel, self.epoch, stable.numbers))
+        return to_all(self.children, Stable(self.channel, self.epoch, stable.numbers))

@@ -19,6 +19,9 @@ class Machine:
         self.title = channel
         """The channel in messages of errors."""
         self.roster = NOBODY
+        self.parent: str | None = None
+        self.children: tuple[str, ...] = ()
+        self.neighbours: tuple[str, ...] = ()
         self.discards: list[Payload] = []
         """Own blocks that everybody has mapped: the shell removes them."""
         self._early: list[tuple[str, Message]] = []
@@ -31,6 +34,8 @@ class Machine:
     def view(self, roster: Roster) -> list[Send]:
         """A newer view holds from now on."""
         before, self.roster = self.roster, roster
+        self.parent, self.children = roster.parent(self.me), roster.children(self.me)
+        self.neighbours = roster.neighbours(self.me)
         if before.epoch:
             self._untold += roster.lost
         sends = self._moved(before)

@@ -81,7 +81,7 @@ class Reduce(Rounds):
 
     def passed_up(self, ticket: int, payload: Payload) -> list[Send]:
         """The answer to `PassUp`; this member's work is done, unless the round begins again."""
-        parent = self.roster.parent(self.me)
+        parent = self.parent
         if ticket != self._ticket or not self._active or parent is None:
             return []
         return [Send(parent, Partial(self.channel, self.epoch, self._round, payload))]
@@ -106,7 +106,7 @@ class Reduce(Rounds):
 
     @property
     def _is_root(self) -> bool:
-        return self.roster.parent(self.me) is None
+        return self.parent is None
 
     def _begin(self) -> list[Send]:
         """Begin the round (again) in this epoch, when there is a contribution and all agree where they are."""
@@ -117,7 +117,7 @@ class Reduce(Rounds):
             return []
         self._ticket += 1
         self._busy, self._folded = False, self._own
-        children = self.roster.children(self.me)
+        children = self.children
         self._waiting = [piece for child in children if (piece := self._pieces.pop((self._round, child), None))]
         self._missing = len(children) - len(self._waiting)
         return self._finish_at_root()
@@ -136,9 +136,9 @@ class Reduce(Rounds):
     def _spread(self, number: int, reason: str | None, source: str) -> list[Send]:
         if reason is None:
             self.standing = decided(self.standing, number)
-            return to_all(self.roster.children(self.me), Done(self.channel, self.epoch, number))
+            return to_all(self.children, Done(self.channel, self.epoch, number))
         self.standing = failed(self.standing, number, reason)
-        others = (member for member in self.roster.neighbours(self.me) if member != source)
+        others = (member for member in self.neighbours if member != source)
         return to_all(others, Failed(self.channel, self.epoch, number, reason))
 
     def _end(self, outcome: Result | TreadleError) -> None:

@@ -33,7 +33,7 @@ class Rounds(Machine):
     def leave(self) -> list[Send]:
         """Tell others what only this member may know; it may leave once it `left`."""
         self._leaving = True
-        neighbours = self.roster.neighbours(self.me)
+        neighbours = self.neighbours
         self._unnoted = set(neighbours)
         return to_all(neighbours, Leaving(self.channel, self.epoch, self.standing))
 
@@ -72,13 +72,13 @@ class Rounds(Machine):
     def _gather(self) -> list[Send]:
         if self.agreed or self.me not in self.roster.members:
             return []
-        children = self.roster.children(self.me)
+        children = self.children
         if any(child not in self._statuses for child in children):
             return []
         merged = self.standing
         for child in children:
             merged = merge(merged, self._statuses[child])
-        parent = self.roster.parent(self.me)
+        parent = self.parent
         if parent is not None:
             return [Send(parent, Status(self.channel, self.epoch, merged))]
         return self._settle(self._conclude(merged))
@@ -87,7 +87,7 @@ class Rounds(Machine):
         if self.agreed:
             return []
         self.agreed, self.standing = True, merge(self.standing, standing)
-        down = to_all(self.roster.children(self.me), Agreed(self.channel, self.epoch, self.standing))
+        down = to_all(self.children, Agreed(self.channel, self.epoch, self.standing))
         return down + self._resumed()
 
     def _conclude(self, standing: Standing) -> Standing:
