@@ -139,6 +139,11 @@ class Barriers:
             barrier.forget_at = now + self._timing.broken
             self._broken[name] = None
 
+    def count(self, name: str) -> tuple[int, int] | None:
+        """Members that wait at a barrier, and its parties."""
+        barrier = self._barriers.get(name)
+        return (sum(barrier.waiting.values()), barrier.parties) if barrier else None
+
     def wakes_at(self) -> float | None:
         """When the next broken barrier is forgotten."""
         for name in self._broken:

@@ -28,8 +28,10 @@ class _Place(Struct):
     """A member in a channel."""
 
     seat: Seat
+    since: int
+    """Epoch of the last view it has seen, from whichever coordinator: later losses are news to it."""
     held: int | None = 0
-    """Epoch of the view it has; 0: none; None: it has to say."""
+    """Epoch of the view it has from here; 0: none; None: it has to say."""
     sent: int = 0
     """Of the last view sent, whether or not it arrived."""
 
@@ -73,8 +75,8 @@ class _Channel:
         for name in self.tree:
             place = self.places[name]
             if place.held not in (None, self.epoch):
-                views.append((name, difference if place.held == before else self._whole(place.held or 0, wholes)))
-                place.held = place.sent = self.epoch
+                views.append((name, difference if place.held == before else self._whole(place.since, wholes)))
+                place.held = place.sent = place.since = self.epoch
         return views
 
     def _changes(self) -> tuple[Change, ...]:
@@ -95,9 +97,9 @@ class _Channel:
             changes.append(Change(size, None))
         return tuple(changes)
 
-    def _whole(self, held: int, known: dict[tuple[str, ...], View]) -> View:
+    def _whole(self, since: int, known: dict[tuple[str, ...], View]) -> View:
         """The view for somebody who has another than the last; most who need one need the same."""
-        lost = tuple(name for epoch, name in self._losses if epoch > held) if held else ()
+        lost = tuple(name for epoch, name in self._losses if epoch > since) if since else ()
         if lost not in known:
             changes = tuple(Change(seat, occupant) for seat, occupant in enumerate(self._seats))
             known[lost] = View(self.name, self.epoch, 0, changes, self.fan_out, lost)
@@ -146,7 +148,7 @@ class Channels:
 
     def _enter(self, channel: _Channel, member: Seat, join: Join) -> None:
         seat = Seat(member.member, member.address, member.host, join.role)
-        channel.places[member.member] = _Place(seat)
+        channel.places[member.member] = _Place(seat, join.epoch)
         channel.parties = max(channel.parties, join.parties)
         channel.tree.add(member.member, join.epoch, join.seat)
         self._of.setdefault(member.member, set()).add(channel.name)
@@ -154,6 +156,7 @@ class Channels:
     def _return(self, channel: _Channel, place: _Place, member: Seat, join: Join) -> None:
         seat = Seat(member.member, member.address, member.host, join.role)
         if place.held is None:  # over one connection we know what we sent
+            place.since = join.epoch
             place.held = join.epoch if join.epoch <= place.sent else 0
         if seat != place.seat or join.epoch > channel.epoch:
             place.seat = seat
@@ -197,6 +200,11 @@ class Channels:
             self._due.pop(channel.name, None)
         else:
             self._due[channel.name] = due
+
+    def count(self, name: str) -> tuple[int, int] | None:
+        """Members in a channel, and the parties it waits for."""
+        channel = self._channels.get(name)
+        return (len(channel.places), channel.parties) if channel else None
 
     # -- views
 

@@ -43,6 +43,8 @@ from .messages import (
     Alive,
     Announce,
     Bye,
+    Count,
+    Counted,
     Dial,
     Finished,
     FromMember,
@@ -303,6 +305,11 @@ class Coordinator:
     def _on_wait(self, member: _Member, message: Wait) -> None:
         self._barriers.wait(member.name, message)
 
+    def _on_count(self, member: _Member, message: Count) -> None:
+        name = message.subject
+        present, parties = self._channels.count(name) or self._barriers.count(name) or (0, 0)
+        self._post(member.name, Counted(name, present, parties))
+
     def _on_announce(self, member: _Member, message: Announce) -> None:
         self._directory.announce(member.name, message.blocks)
 
@@ -348,6 +355,7 @@ _HANDLERS: dict[type, Callable[[Coordinator, _Member, Any], None]] = {
     Leave: Coordinator._on_leave,
     Bye: Coordinator._on_bye,
     Wait: Coordinator._on_wait,
+    Count: Coordinator._on_count,
     Announce: Coordinator._on_announce,
     Withdraw: Coordinator._on_withdraw,
     Locate: Coordinator._on_locate,
