@@ -1,73 +1,79 @@
-"""Coordinators for gangs: in a thread, or in a process that can be killed."""
+"""Coordinators for gangs: in a thread of the test, or in a process that can be killed and started again."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import multiprocessing
+import multiprocessing.connection
+import socket
 import threading
-import time
 from collections.abc import Iterator
+from multiprocessing.context import ForkServerProcess
 
-from treadle.primitives.coordinator import Close, Coordinator, Instruction, Send, Timing
-from treadle.primitives.coordinator.messages import FromMember
-from treadle.primitives.wire import AsyncConnection, WireError, serve
+from treadle.primitives.coordinator import Timing
+from treadle.primitives.coordinator.server import CoordinatorServer
 
-
-class Shell:
-    def __init__(self) -> None:
-        self.machine = Coordinator(timing=Timing(lease=8.0), last_epoch=int(time.time() * 1000))
-        self.connections: dict[int, AsyncConnection] = {}
-        self.count = 0
-
-    async def handle(self, connection: AsyncConnection) -> None:
-        self.count += 1
-        number, self.connections[self.count] = self.count, connection
-        self.do(self.machine.connected(number, time.monotonic()))
-        try:
-            while True:
-                message, _ = await connection.receive(FromMember, time.monotonic() + 100)
-                self.do(self.machine.received(number, message, time.monotonic()))
-                self.do(self.machine.tick(time.monotonic()))
-        except WireError:
-            pass
-        finally:
-            self.connections.pop(number, None)
-            self.do(self.machine.disconnected(number, time.monotonic()))
-
-    async def clock(self) -> None:
-        while True:
-            await asyncio.sleep(0.05)
-            self.do(self.machine.tick(time.monotonic()))
-
-    def do(self, instructions: list[Instruction]) -> None:
-        for instruction in list(instructions):
-            if isinstance(instruction, Send) and instruction.connection in self.connections:
-                with contextlib.suppress(WireError):
-                    self.connections[instruction.connection].send_nowait(instruction.message)
-            elif isinstance(instruction, Close) and (one := self.connections.pop(instruction.connection, None)):
-                one.close()
+TIMING = Timing(lease=8.0, grace=1.0, settle=1.0)
 
 
 @contextlib.contextmanager
 def running(run: str, key: bytes) -> Iterator[str]:
-    ready, stop = threading.Event(), threading.Event()
-    address: list[str] = []
-
-    async def main() -> None:
-        shell = Shell()
-        async with await serve(shell.handle, "tcp://127.0.0.1:0", {run: key}.get) as server:
-            clock = asyncio.create_task(shell.clock())
-            address.append(server.address)
-            ready.set()
-            while not stop.is_set():
-                await asyncio.sleep(0.05)
-            clock.cancel()
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    """The address of a coordinator in a thread of this process."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    assert ready.wait(10)
+    server = CoordinatorServer({run: key}.get, timing=TIMING)
     try:
-        yield address[0]
+        asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
+        yield server.address
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
     finally:
-        stop.set()
+        loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+        loop.close()
+
+
+class Killable:
+    """A coordinator in a process of its own, always at the same address."""
+
+    def __init__(self, run: str, key: bytes) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            self.address = f"tcp://127.0.0.1:{sock.getsockname()[1]}"
+        self._run, self._key = run, key
+        self._process: ForkServerProcess | None = None
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("forkserver")
+        ready, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, self.address, self._run, self._key), daemon=True)
+        self._process.start()
+        assert ready.poll(30)
+        ready.recv()
+        ready.close()
+        theirs.close()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+@contextlib.contextmanager
+def killable(run: str, key: bytes) -> Iterator[Killable]:
+    coordinator = Killable(run, key)
+    coordinator.start()
+    try:
+        yield coordinator
+    finally:
+        coordinator.kill()
+
+
+def _serve(ready: multiprocessing.connection.Connection, address: str, run: str, key: bytes) -> None:
+    async def serve() -> None:
+        async with CoordinatorServer({run: key}.get, address, timing=TIMING):
+            ready.send("ready")
+            await asyncio.Event().wait()
+
+    asyncio.run(serve())

@@ -1,4 +1,4 @@
-"""Gangs of real processes over loopback: forked from one that has everything imported, ended by whoever started them."""
+"""Gangs of real processes over loopback: forked from one that has everything imported, ended by who started them."""
 
 from __future__ import annotations
 
