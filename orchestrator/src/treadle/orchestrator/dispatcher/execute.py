@@ -16,6 +16,7 @@ from ..plan import Graph, Loop, Segment
 from ..runfiles import Manifest
 from ..scheduler import Problem, Summary, segment_of
 from . import outputs
+from .gang_segment import GangRun
 from .history import SegmentHistory, replay
 from .ledger import Ledger, Lost
 from .run import Run
@@ -97,7 +98,8 @@ def prepare(
     """
     where = scope or run.scope
     try:
-        return SegmentRun(
+        kind = GangRun if segment.policy.gang else SegmentRun
+        return kind(
             run, segment, where, orders.bindings, writer, history, orders.limit, durable=scope is None, pace=pace
         )
     except UsageError as error:

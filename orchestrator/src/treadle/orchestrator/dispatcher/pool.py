@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Protocol
 
 from treadle.executors.interface import Executor, Slot
@@ -14,8 +15,11 @@ from treadle.executors.program import Report, Task
 class Client(Protocol):
     """A segment that wants slots."""
 
+    def together(self) -> int:
+        """Slots it takes at once: 1, or all of a gang's; 0 when that is not due."""
+
     def offer(self, slot: str) -> Task | None:
-        """A task for the free slot, or None when there is none now."""
+        """A task for the free slot, or None when there is none now; a gang is offered all its slots in one go."""
 
     async def ready(self) -> None:
         """Return when a task just offered may start."""
@@ -28,7 +32,12 @@ class Client(Protocol):
 
 
 class SlotPool:
-    """Hands free slots to clients, round robin, so that no segment starves another. One event loop."""
+    """Hands free slots to clients, round robin, so that no segment starves another. One event loop.
+
+    A gang takes its slots all or none. When its turn has come and there are too few, those that become free are kept
+    for it, so that a stream of small tasks cannot keep it waiting; only one gang at a time can hold slots in this way,
+    and tasks that run need nothing from it, so it gets them.
+    """
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
@@ -51,24 +60,40 @@ class SlotPool:
         for run in mine:
             run.cancel()
         await asyncio.gather(*mine, return_exceptions=True)
+        self.kick()
+
+    def abort(self, client: Client, *, but: str = "") -> None:
+        """Kill what runs for the client, in other slots than `but`; `ended` is called for each."""
+        for slot, (owner, run) in self._runs.items():
+            if owner is client and slot != but:
+                run.cancel()
 
     def kick(self) -> None:
         """Offer every idle slot; called whenever a client may have become hungry."""
         for _ in range(len(self._idle)):
-            slot = self._idle.popleft()
-            if not self._place(slot):
-                self._idle.append(slot)
+            if self._idle and not self._serve():
+                self._idle.rotate(-1)
 
-    def _place(self, slot: Slot) -> bool:
+    def _serve(self) -> bool:
+        """Start the first task that a client, in turn, has for the next idle slot, or the first gang."""
         for _ in range(len(self._clients)):
             client = self._clients[0]
+            together = client.together()
+            if together > len(self._idle):
+                return False
             self._clients.rotate(-1)
-            task = client.offer(slot.name)
-            if task is not None:
-                run = asyncio.get_running_loop().create_task(self._run(slot, client, task), name=f"slot {slot.name}")
-                self._runs[slot.name] = (client, run)
+            offered = [(slot, client.offer(slot.name)) for slot in list(islice(self._idle, together))]
+            for slot, task in offered:
+                if task is not None:
+                    self._start(slot, client, task)
+            if any(task is not None for _, task in offered):
                 return True
         return False
+
+    def _start(self, slot: Slot, client: Client, task: Task) -> None:
+        self._idle.remove(slot)
+        run = asyncio.get_running_loop().create_task(self._run(slot, client, task), name=f"slot {slot.name}")
+        self._runs[slot.name] = (client, run)
 
     async def _run(self, slot: Slot, client: Client, task: Task) -> None:
         error: BaseException | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from treadle.primitives.store import Store
 from ..plan import Plan
 from ..runfiles import LoopResult, Manifest, RunFiles, Submission
 from .hosts import Hosts
+from .meeting import Meeting
 from .pool import SlotPool
 from .scope import Scope, loop_chains
 
@@ -45,6 +47,7 @@ class Site:
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts
+        self.gangs = Meeting(partial(trust.run_key, key))
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
     def files(self, run: str) -> RunFiles:

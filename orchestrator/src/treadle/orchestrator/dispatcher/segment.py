@@ -222,14 +222,16 @@ class SegmentRun:
 
     # -- what the pool calls
 
+    def together(self) -> int:
+        return 1
+
     def offer(self, slot: str) -> Task | None:
         assignment = self._core.next_task(slot, time.monotonic())
         if assignment is None:
             self._set_timer()
             return None
         self._tasks += 1
-        attempts = {attempt.partition: attempt.number for attempt in assignment.attempts}
-        self._record(Started(self.name, attempts))
+        self._started(assignment)
         return self._task(assignment)
 
     async def ready(self) -> None:
@@ -257,6 +259,9 @@ class SegmentRun:
 
     # -- parts
 
+    def _started(self, assignment: Assignment) -> None:
+        self._record(Started(self.name, {attempt.partition: attempt.number for attempt in assignment.attempts}))
+
     def _task(self, assignment: Assignment) -> Task:
         partitions = tuple(
             Partition(attempt.partition, self._inputs[attempt.partition], attempt.number, attempt.final)
@@ -269,18 +274,27 @@ class SegmentRun:
         self._log.add(outcome, slot)
         if not self._core.done(slot, outcome):
             return
-        for name in _blocks(self._inputs[outcome.partition]):
-            self._run.read_by(name, slot)
-        kept = msgspec.structs.replace(outcome, log=b"")
-        self._committed[outcome.partition] = kept
-        self._record(Committed(self.name, kept))
-        if self._copies:
-            self._copies.add(kept)
+        self._read_by(slot, outcome.partition)
+        self._commit(outcome)
 
-    def _record(self, record: Record) -> None:
-        """In the ledger, and in the history: a loop takes a segment up again without reading its ledger anew."""
-        self._writer.append(record)
-        self._history.apply(record, self.name)
+    def _read_by(self, slot: str, partition: int) -> None:
+        for name in _blocks(self._inputs[partition]):
+            self._run.read_by(name, slot)
+
+    def _commit(self, *outcomes: Outcome) -> None:
+        """All of them or none."""
+        kept = [msgspec.structs.replace(outcome, log=b"") for outcome in outcomes]
+        self._committed |= {outcome.partition: outcome for outcome in kept}
+        self._record(*(Committed(self.name, outcome) for outcome in kept))
+        if self._copies:
+            for outcome in kept:
+                self._copies.add(outcome)
+
+    def _record(self, *records: Record) -> None:
+        """In one object of the ledger; and in the history, for a loop that takes the segment up again without reading."""
+        self._writer.append(*records)
+        for record in records:
+            self._history.apply(record, self.name)
 
     def _failure(self, slot: str, failure: Failure) -> None:
         verdict = self._core.failed_attempt(slot, failure, time.monotonic())

@@ -1,0 +1,141 @@
+"""A gang: n partitions that run together, and fail or are committed as one. Pure: the clock is passed in.
+
+To the table of `dispatch` a gang is a single partition: one attempt, one failure, one budget. What is added here is how
+n slots become one attempt:
+
+    waits     -- n slots are there -->        runs, a partition in each
+    runs      -- every outcome is there -->   committed, all in one record of the ledger
+    runs      -- a member failed -->          breaks: the others are ended, what they made does not count
+    breaks    -- every slot is free -->       judged, by the failure that came first; waits again, or has failed
+
+A failure that only follows from another one (a member's channel lost its partner) comes first when its news is faster
+than the other's. So it ends the others only after `GRACE`, within which the cause takes its place.
+
+n slots are taken all or none (see `pool`): of two gangs that want the same slots neither can hold a part of them. That
+is gang scheduling (Ousterhout 1982) without time slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from treadle.executors.program import Failure, Outcome
+from treadle.primitives.errors import FailureClass
+
+from ..plan import Policy
+from .dispatch import Assignment, Dispatch, Verdict
+
+GRACE = 5.0
+"""Seconds that the others may still run after a failure that follows from another one."""
+_ALL = "gang"
+"""The slot of a gang, to `Dispatch`."""
+
+
+class GangDispatch(Dispatch):
+    """The state of one gang under way. Its limit of concurrency is its size, whatever else is asked for."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        committed: bool = False,
+        starts: Mapping[int, int] | None = None,
+        spent: Mapping[int, int] | None = None,
+        losses: Mapping[int, int] | None = None,
+        crashes: Mapping[int, int] | None = None,
+    ) -> None:
+        """Counts are by partition, as the ledger has them; those of a gang differ only by older plans."""
+        alone = msgspec.structs.replace(policy, max_concurrency=0)
+        super().__init__(
+            alone,
+            () if committed else (0,),
+            slots=1,
+            starts=_as_one(starts),
+            spent=_as_one(spent),
+            losses=_as_one(losses),
+            crashes=_as_one(crashes),
+        )
+        self.size = policy.gang
+        self._members: dict[str, int] = {}
+        self._begun = 0
+        """Members of the attempt under way that have a slot."""
+        self._assignment: Assignment | None = None
+        self._outcomes: dict[int, Outcome] = {}
+        self._cause: Failure | None = None
+
+    # -- what is seen from outside
+
+    @property
+    def running(self) -> int:
+        return len(self._members)
+
+    def wanted(self, now: float) -> int:
+        """Slots to be given at once: the size of the gang when it is due to start, else none."""
+        if self.stopped or not self.idle:
+            return 0
+        self._release(now)
+        return self.size if self._waiting() else 0
+
+    def problem(self) -> tuple[FailureClass, str] | None:
+        if not self.failed or self._cause is None:
+            return super().problem()
+        return self.failed[
+            0
+        ].failure, f"the gang failed, partition {self._cause.partition} first: {self._cause.message}"
+
+    # -- decisions
+
+    def next_task(self, slot: str, now: float) -> Assignment | None:
+        """One member's part of the attempt; called `wanted` times, for a slot each."""
+        if self._assignment is None:
+            self._assignment = super().next_task(_ALL, now)
+            self._begun, self._cause = 0, None
+            self._outcomes.clear()
+        if self._assignment is None or self._begun == self.size:
+            return None
+        self._members[slot] = partition = self._begun
+        self._begun += 1
+        (attempt,) = self._assignment.attempts
+        return Assignment((msgspec.structs.replace(attempt, partition=partition),), self._assignment.memory)
+
+    def delivered(self, outcome: Outcome) -> tuple[Outcome, ...]:
+        """A member's outcome is there: every outcome, in order, once all are."""
+        if self._assignment is None or self._cause is not None:
+            return ()
+        self._outcomes[outcome.partition] = outcome
+        if len(self._outcomes) < self.size:
+            return ()
+        super().done(_ALL, msgspec.structs.replace(outcome, partition=0))
+        return tuple(self._outcomes[partition] for partition in range(self.size))
+
+    def broke(self, slot: str, failure: Failure) -> bool:
+        """A member failed: whether the others are to be ended now; otherwise after GRACE."""
+        if failure.partition < 0:
+            failure = msgspec.structs.replace(failure, partition=self._members.get(slot, 0))
+        if self._cause is None or (self._cause.followed and not failure.followed):
+            self._cause = failure
+        return not self._cause.followed
+
+    def ended(self, slot: str) -> list[int]:
+        """A slot is free again. Once all are, an attempt that was cut off without a failure is queued again."""
+        partition = self._members.pop(slot, None)
+        if self._members or self._assignment is None:
+            return []
+        self._assignment = None
+        super().ended(_ALL)
+        return [] if partition is None else [partition]
+
+    def verdict(self, slot: str, now: float) -> Verdict | None:
+        """What the attempt came to, when `slot` is the last of it and a member failed; asked before `ended`."""
+        if self._cause is None or self._assignment is None or set(self._members) - {slot}:
+            return None
+        judged = self.failed_attempt(_ALL, msgspec.structs.replace(self._cause, partition=0), now)
+        return msgspec.structs.replace(
+            judged, failure=msgspec.structs.replace(judged.failure, partition=self._cause.partition)
+        )
+
+
+def _as_one(counts: Mapping[int, int] | None) -> dict[int, int]:
+    return {0: max(counts.values())} if counts else {}

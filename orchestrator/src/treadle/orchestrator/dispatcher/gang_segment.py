@@ -1,0 +1,132 @@
+"""The segment of a gang: what `segment` does for partitions, done for all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from treadle.executors.program import Failure, Outcome, Task
+from treadle.primitives.channels.gang import Gang
+from treadle.primitives.errors import UsageError
+
+from .dispatch import Assignment, Verdict
+from .gang import GRACE, GangDispatch
+from .ledger import Failed, Lost, Started
+from .segment import SegmentRun
+
+CHANNEL_SECONDS = 60.0
+"""How long an operation of a channel may take where the stage has no `timeout`, which is the bound of any other."""
+
+
+class GangRun(SegmentRun):
+    """Commits all partitions in one object of the ledger. Where a part of them is lost, all of them run again."""
+
+    _core: GangDispatch
+    _address = ""
+    _ending: asyncio.TimerHandle | None = None
+    """Ends the others when the cause of a failure does not show."""
+
+    # -- set-up
+
+    def _dispatch(self, limit: int) -> GangDispatch:  # noqa: ARG002  a gang has its size, or does not start
+        """Raises UsageError when the partitions or the slots are not as many as the gang needs."""
+        self._check()
+        if 0 < len(self._committed) < len(self._inputs):
+            self._record(Lost(self.name, tuple(self._committed)))
+            self._committed.clear()
+        history, policy = self._history, self._segment.policy
+        core = GangDispatch(
+            policy,
+            committed=bool(self._committed),
+            starts=history.starts,
+            spent=history.spent,
+            losses=history.losses,
+            crashes=history.crashes,
+        )
+        if history.cut_off and not policy.idempotent:
+            core.stop()
+            for partition in range(policy.gang):
+                core.unknown(partition, history.starts.get(partition, 1))
+        return core
+
+    def _check(self) -> None:
+        size, stage = self._segment.policy.gang, self._segment.stages[-1]
+        if len(self._inputs) != size:
+            count = f"{len(self._inputs)} partition{'s' * (len(self._inputs) != 1)}"
+            raise UsageError(f"{stage}: its input has {count}, and `gang: {size}` needs exactly {size}")
+        if len(self._pool.slots) < size:
+            raise UsageError(
+                f"{stage}: `gang: {size}` needs {size} slots at once, and there are {len(self._pool.slots)}",
+                f"Set `slots = {size}` in the profile of this driver.",
+            )
+
+    async def _drive(self) -> None:
+        async with self._run.site.gangs.coordinator() as self._address:
+            try:
+                await super()._drive()
+            finally:
+                self._let_be()
+
+    # -- what the pool calls
+
+    def together(self) -> int:
+        return self._core.wanted(time.monotonic())
+
+    def ended(self, slot: str, error: BaseException | None) -> None:
+        verdict = self._core.verdict(slot, time.monotonic())
+        if verdict is not None:
+            self._judged(verdict)
+        super().ended(slot, error)
+
+    # -- parts
+
+    def _started(self, assignment: Assignment) -> None:
+        """On record for all when the first one is, so that a dead driver never leaves a part of a gang."""
+        (attempt,) = assignment.attempts
+        if attempt.partition == 0:
+            self._record(Started(self.name, dict.fromkeys(range(self._core.size), attempt.number)))
+
+    def _task(self, assignment: Assignment) -> Task:
+        (attempt,) = assignment.attempts
+        name = f"{self.name}#{self._writer.ledger.epoch}.{attempt.number}"
+        deadline = self._segment.policy.timeout or CHANNEL_SECONDS
+        gang = Gang(self._address, self._run.id, name, attempt.partition, self._core.size, deadline)
+        return msgspec.structs.replace(super()._task(assignment), gang=gang)
+
+    def _outcome(self, slot: str, outcome: Outcome) -> None:
+        self._log.add(outcome, slot)
+        self._read_by(slot, outcome.partition)
+        whole = self._core.delivered(outcome)
+        if whole:
+            self._commit(*whole)
+
+    def _failure(self, slot: str, failure: Failure) -> None:
+        self._log.add(failure, slot)
+        if self._core.broke(slot, failure):
+            self._pool.abort(self, but=slot)
+        elif self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(GRACE, self._pool.abort, self)
+
+    def _judged(self, verdict: Verdict) -> None:
+        self._let_be()
+        self._retried += not verdict.final
+        cause = verdict.failure
+        kind, size = str(cause.failure), self._core.size
+        told = f"ended with partition {cause.partition} of its gang: {cause.message}"
+        messages = [cause.message if partition == cause.partition else told for partition in range(size)]
+        self._record(
+            *(
+                Failed(self.name, partition, cause.attempt, kind, message[:1000], verdict.final, verdict.spent)
+                for partition, message in enumerate(messages)
+            )
+        )
+        if cause.lost:
+            self._core.stop()
+            self._note_hosts(cause)
+
+    def _let_be(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None

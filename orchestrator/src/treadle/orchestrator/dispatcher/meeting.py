@@ -1,0 +1,48 @@
+"""Where the members of gangs meet: this driver's coordinator, which is there while a gang runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treadle.primitives.coordinator.server import CoordinatorServer
+
+
+class Meeting:
+    """One coordinator for all gangs of a process, in its event loop, on loopback: gangs run in slots of one host."""
+
+    def __init__(self, key_of: Callable[[str], bytes]) -> None:
+        """`key_of` gives the key of a run by its id."""
+        self._key_of = key_of
+        self._server: CoordinatorServer | None = None
+        self._guests = 0
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def coordinator(self) -> AsyncIterator[str]:
+        """Its address; it stops listening after the last gang. Raises WireError when it cannot begin to."""
+        async with self._turn:
+            self._server = self._server or await self._start()
+            address = self._server.address
+            self._guests += 1
+        try:
+            yield address
+        finally:
+            await asyncio.shield(self._leave())
+
+    async def _start(self) -> CoordinatorServer:
+        from treadle.primitives.coordinator.server import CoordinatorServer
+
+        server = CoordinatorServer(self._key_of)
+        await server.start()
+        return server
+
+    async def _leave(self) -> None:
+        async with self._turn:
+            self._guests -= 1
+            if self._server is not None and not self._guests:
+                server, self._server = self._server, None
+                await server.stop()
