@@ -53,7 +53,9 @@ class FaultyPath:
         self.accepted = 0
         """Connections so far."""
         self.passed: list[bytes] = []
-        """What came out, of both directions."""
+        """What came out, of both directions: the beginning of each piece."""
+        self.sizes: list[int] = []
+        """Of each piece."""
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -114,6 +116,7 @@ class FaultyPath:
             for piece in _harmed(source, fault):
                 sink.sendall(piece)
                 self.passed.append(piece[:_REMEMBERED])
+                self.sizes.append(len(piece))
         _shut(source)
         _shut(sink)
 

@@ -1,40 +1,5 @@
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
-from pathlib import Path
+from primitives.wire.fixtures import folder, identity, no_leaks, tls
 
-import pytest
-from primitives.wire.leaks import nothing_left
-
-from treadle.primitives import wire
-
-
-@pytest.fixture(autouse=True)
-def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test with a loop has descriptors of its own while it runs, and looks for itself."""
-    if inspect.iscoroutinefunction(request.function):
-        yield
-        return
-    with nothing_left():
-        yield
-
-
-@pytest.fixture(scope="session")
-def identity(tmp_path_factory: pytest.TempPathFactory) -> wire.Identity:
-    pytest.importorskip("cryptography", reason="TLS identities are made with the extra `tls`")
-    return wire.tls_identity(tmp_path_factory.mktemp("identity"))
-
-
-@pytest.fixture(params=["tcp", "tls"])
-def tls(request: pytest.FixtureRequest) -> wire.Identity | None:
-    """Each test that asks for it runs on both."""
-    if request.param == "tcp":
-        return None
-    found: wire.Identity = request.getfixturevalue("identity")
-    return found
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "a" / "b"
+__all__ = ["folder", "identity", "no_leaks", "tls"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..errors import MissingError
 from ..host import HostFolder
@@ -64,6 +64,17 @@ class HostPeers:
                     self._dead[host] = time.monotonic() + DEAD
                     raise _out_of_reach(host, name, str(error)) from error
                 time.sleep(_PAUSE)
+
+    def gone(self, host: str, names: Sequence[str]) -> set[str]:
+        """Which of these blocks that host does not have; all of them when it is out of reach."""
+        try:
+            address = self._directory.resolve(host) if self._dead.get(host, 0.0) < time.monotonic() else None
+            if address is None:
+                return set(names)
+            views = self._client.pull(address, [(name, 0, 0) for name in names], time.monotonic() + _PULL)
+            return {name for name, view in zip(names, views, strict=True) if view is None}
+        except (WireError, NotAuthentic):
+            return set(names)
 
     def close(self) -> None:
         """Close connections that are not in use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 import time
@@ -22,13 +23,14 @@ _GREETING = 10.0
 """Seconds for the handshake."""
 _IDLE = 120.0
 """Seconds after which a connection without requests is closed; its reader connects again when it needs to."""
+_PAUSE = 0.05
 
 
 class PeerServer:
     """Serves the blocks of a host folder, `<run>/<name>`, to whoever holds the key of their run.
 
-    At most `connections` at once, each with less than 2 MiB of memory here. One more displaces the one that has
-    asked for nothing for longest, and waits while all are being served.
+    At most `connections` at once, each with less than 2 MiB of memory here. One more displaces the one that was served
+    longest ago and asks for nothing, and waits while all are being served.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class PeerServer:
         self._host, self._key_of = host, key_of
         self._tls = tls or _own_identity(host) if secure else None
         self._listener = listen(address, plain=plain)
+        self._listener.setblocking(False)
         self.address = address_of(self._listener, tls=secure)
         self._room = threading.Condition()
         self._threads: dict[Connection, threading.Thread] = {}
@@ -89,13 +92,18 @@ class PeerServer:
     # -- the accepting thread ----------
 
     def _accept(self) -> None:
-        while self._wait_room():
+        callers = select.poll()
+        callers.register(self._listener, select.POLLIN)
+        while not self._closing:
+            callers.poll()
+            if not self._make_room():
+                return
             try:
                 sock, _ = self._listener.accept()
+            except BlockingIOError:
+                continue  # the caller has gone
             except OSError:
-                if self._closing:
-                    return
-                time.sleep(0.05)  # out of descriptors: until some are given back
+                time.sleep(_PAUSE)  # out of descriptors, or closing
                 continue
             with contextlib.suppress(WireError):
                 self._start(incoming(sock, tls=self._tls))
@@ -109,13 +117,17 @@ class PeerServer:
             self._threads[connection] = thread
             thread.start()
 
-    def _wait_room(self) -> bool:
-        """Whether to accept one more; False when closing."""
+    def _make_room(self) -> bool:
+        """For one more, as soon as there is some; False when closing."""
         with self._room:
+            displaced = 0
             while not self._closing and len(self._threads) >= self._limit:
-                if self._idle:
+                if self._idle and len(self._threads) - displaced >= self._limit:
                     self._idle.popitem(last=False)[0].abort()
+                    displaced += 1
+                ended = len(self._threads)
                 self._room.wait()
+                displaced -= min(displaced, ended - len(self._threads))
             return not self._closing
 
     # -- the thread of a connection ----------
@@ -123,29 +135,35 @@ class PeerServer:
     def _serve(self, connection: Connection) -> None:
         try:
             welcome(connection, self._key_of, deadline=time.monotonic() + _GREETING, tls=self._tls)
+            request = _next_request(connection)
             while True:
-                answer(connection, self._next_request(connection), self._host)
+                answer(connection, request, self._host)
+                self._now_idle(connection)
+                try:
+                    request = _next_request(connection)
+                finally:
+                    with self._room:
+                        self._idle.pop(connection, None)
         except (TreadleError, OSError):
             pass  # a reader that left or is none, a file that cannot be read: the reader finds the connection closed
         finally:
             connection.close()
             with self._room:
-                self._idle.pop(connection, None)
                 del self._threads[connection]
                 self._room.notify_all()
 
-    def _next_request(self, connection: Connection) -> Pull:
+    def _now_idle(self, connection: Connection) -> None:
+        """Not before it was served once: who has just connected is about to ask."""
         with self._room:
             self._idle[connection] = None
             if len(self._threads) >= self._limit:
                 self._room.notify_all()  # this one may be displaced now
-        try:
-            deadline = time.monotonic() + _IDLE
-            request: Pull = connection.receive_head(Pull, deadline, head_limit=REQUEST_LIMIT, tail_limit=0)[0]
-            return request
-        finally:
-            with self._room:
-                self._idle.pop(connection, None)
+
+
+def _next_request(connection: Connection) -> Pull:
+    deadline = time.monotonic() + _IDLE
+    request: Pull = connection.receive_head(Pull, deadline, head_limit=REQUEST_LIMIT, tail_limit=0)[0]
+    return request
 
 
 def _own_identity(host: HostFolder) -> Identity:

@@ -57,6 +57,17 @@ class Connection:
         return self._closed
 
     @property
+    def transport(self) -> Transport:
+        """For a shell that waits in its own way; it takes what is here already, too (`unread`)."""
+        return self._transport
+
+    def unread(self) -> bytes:
+        """What came after the last message that was received; it is forgotten here."""
+        rest = bytes(self._buffer[self._start : self._end])
+        self._start = self._end
+        return rest
+
+    @property
     def stale(self) -> bool:
         """Whether something came that nobody asked for: with request and answer, the end or an error."""
         return self._closed or self._start < self._end or bool(self._readable.poll(0))

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from primitives.peers.hosts import KEY, RUN, content, reader, served, soon
+
+from treadle.primitives import wire
+from treadle.primitives.errors import UsageError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.peers import PeerServer, Want, serving
+from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull
+
+
+def dial(address: str) -> wire.Connection:
+    return wire.connect(address, RUN, KEY, deadline=soon())
+
+
+def ask(connection: wire.Connection, *wants: Want) -> tuple[tuple[int, ...], bytes]:
+    connection.send(Pull(wants), deadline=soon())
+    return answer(connection)
+
+
+def answer(connection: wire.Connection) -> tuple[tuple[int, ...], bytes]:
+    part, tail = connection.receive(Part, soon())
+    return part.lengths, bytes(tail)
+
+
+def wait_until(server: PeerServer, connections: int) -> None:
+    while server.connections != connections:
+        time.sleep(0.005)
+
+
+def test_short_ranges_are_answered_together_and_long_ones_alone(tmp_path: Path) -> None:
+    long = content(BATCH + 1)
+    with served(tmp_path) as (host, server), dial(server.address) as connection:
+        host.put(f"{RUN}/s/a", [b"0123456789"])
+        host.put(f"{RUN}/s/b", [long])
+        short = [Want("s/a", i, 2) for i in range(9)]
+        assert ask(connection, *short)[0] == (2,) * 9
+        wants = (short[0], Want("s/b", 0, -1), Want("s/none", 0, 1), short[1])
+        assert ask(connection, *wants) == ((2,), b"01")
+        assert answer(connection) == ((len(long),), long)
+        assert answer(connection) == ((GONE, 2), b"12")
+
+
+@pytest.mark.parametrize(
+    "name", ["../other/s/a", "/etc/passwd", "s/../../other/s/a", "s/./a", "", ".", "s\0a", ".tmp-x"]
+)
+def test_a_name_that_leads_elsewhere_is_refused_whatever_the_client_checks(tmp_path: Path, name: str) -> None:
+    with served(tmp_path) as (host, server), dial(server.address) as connection:
+        host.put("other/s/a", [b"secret"])
+        host.put(f"{RUN}/s/a", [b"ours"])
+        assert ask(connection, Want(name, 0, 6), Want("s/a", 0, 4)) == ((REFUSED, 4), b"ours")
+
+
+def test_links_and_negative_places_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    with served(tmp_path) as (host, server), dial(server.address) as connection:
+        host.put(f"{RUN}/s/a", [b"ours"])
+        host.path(f"{RUN}/s/link").symlink_to(tmp_path / "secret")
+        wants = Want("s/link", 0, 6), Want("s/a", -1, 2), Want("s/a", 0, -2)
+        assert ask(connection, *wants) == ((REFUSED,) * 3, b"")
+
+
+def test_too_many_wants_at_once_end_the_connection(tmp_path: Path) -> None:
+    with served(tmp_path) as (_, server), dial(server.address) as connection:
+        with pytest.raises(wire.WireError):
+            ask(connection, *[Want("s/a", 0, 1)] * (WANTS_LIMIT + 1))
+        with dial(server.address) as another:
+            assert ask(another, *[Want("s/a", 0, 1)] * WANTS_LIMIT)[0] == (GONE,) * WANTS_LIMIT
+
+
+def test_what_is_no_request_ends_only_its_connection(tmp_path: Path) -> None:
+    with served(tmp_path) as (_, server), dial(server.address) as good, dial(server.address) as bad:
+        bad.send_frame(b"\xc1nonsense", deadline=soon())
+        with pytest.raises(wire.WireError):
+            bad.receive(Part, soon())
+        assert ask(good, Want("s/a", 0, 1)) == ((GONE,), b"")
+
+
+def test_a_reader_that_takes_nothing_does_not_hold_up_others(tmp_path: Path) -> None:
+    with served(tmp_path) as (host, server), dial(server.address) as slow, reader() as client:
+        host.put(f"{RUN}/s/a", [bytes(50_000_000)])
+        slow.send(Pull((Want("s/a", 0, -1),)), deadline=soon())
+        for _ in range(3):
+            assert client.fetch(server.address, [("s/a", 0, 1_000_000)], soon()) == [bytes(1_000_000)]
+
+
+def test_a_reader_that_takes_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_PATIENCE", 0.05)
+    monkeypatch.setattr(serving, "_SLOWEST", 1 << 40)
+    with served(tmp_path) as (host, server), dial(server.address) as slow:
+        host.put(f"{RUN}/s/a", [bytes(50_000_000)])
+        slow.send(Pull((Want("s/a", 0, -1),)), deadline=soon())
+        wait_until(server, 0)
+
+
+def test_the_connection_idle_for_longest_makes_room(tmp_path: Path) -> None:
+    with served(tmp_path, connections=2) as (host, server), reader() as client:
+        host.put(f"{RUN}/s/a", [b"abc"])
+        first, second = dial(server.address), dial(server.address)
+        for connection, idle in ((first, 1), (second, 2), (first, 2)):  # so that the second has been idle for longer
+            ask(connection, Want("s/a", 0, 1))
+            while len(server._idle) != idle:
+                time.sleep(0.005)
+        with dial(server.address) as third:
+            assert ask(third, Want("s/a", 0, 3)) == ((3,), b"abc")
+            assert ask(first, Want("s/a", 1, 1)) == ((1,), b"b")
+            with pytest.raises(wire.WireError):
+                ask(second, Want("s/a", 0, 1))
+        first.close()
+        assert client.fetch(server.address, [("s/a", 0, 3)], soon()) == [b"abc"]
+
+
+def test_more_readers_than_connections_are_all_served(tmp_path: Path) -> None:
+    with served(tmp_path, connections=3) as (host, server):
+        host.put(f"{RUN}/s/a", [block := content(300_000)])
+        wrong: list[object] = []
+
+        def read() -> None:
+            with reader() as client:
+                for _ in range(5):
+                    if client.fetch(server.address, [("s/a", 0, -1)], soon()) != [block]:
+                        wrong.append(block)
+
+        threads = [threading.Thread(target=read) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+
+
+def test_closing_ends_every_thread_whatever_it_does(tmp_path: Path, tls: wire.Identity | None) -> None:
+    """Idle, sending to a reader that takes nothing, and waiting for a handshake."""
+    before = set(threading.enumerate())
+    with served(tmp_path, tls) as (host, server):
+        host.put(f"{RUN}/s/a", [bytes(50_000_000)])
+        target = wire.parse(server.address)
+        with dial(server.address), dial(server.address) as slow, socket.create_connection(target[1:]):
+            slow.send(Pull((Want("s/a", 0, -1),)), deadline=soon())
+            wait_until(server, 3)
+            server.close()
+            server.close()
+            assert server.connections == 0
+            assert set(threading.enumerate()) == before
+
+
+def test_a_deleted_run_can_be_read_to_the_end_of_what_was_begun(tmp_path: Path) -> None:
+    with served(tmp_path) as (host, server), dial(server.address) as connection:
+        host.put(f"{RUN}/s/a", [block := content(20_000_000)])
+        connection.send(Pull((Want("s/a", 0, -1), Want("s/a", 0, 1), Want("s/b", 0, 1))), deadline=soon())
+        _, length = connection.receive_head(Part, soon())
+        host.delete_run(RUN)
+        view = memoryview(bytearray(length))
+        connection.receive_into(view, soon())
+        assert view == block
+        assert ask(connection, Want("s/a", 0, 1))[0][-1] == GONE
+
+
+def test_off_loopback_it_listens_with_tls_only(tmp_path: Path) -> None:
+    host = HostFolder(tmp_path / "host")
+    with pytest.raises(UsageError, match="would not be encrypted"):
+        PeerServer(host, {RUN: KEY}.get, "tcp://0.0.0.0:0")
+
+
+def test_without_an_identity_one_is_kept_in_the_host_folder(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    host = HostFolder(tmp_path / "host")
+    host.put(f"{RUN}/s/a", [b"abc"])
+    for _ in range(2):
+        with PeerServer(host, {RUN: KEY}.get, "tls://127.0.0.1:0") as server, reader() as client:
+            assert client.fetch(server.address, [("s/a", 0, -1)], soon()) == [b"abc"]
+    assert host.folders() == [RUN]
+    assert sorted(os.listdir(host.root)) == [RUN, "tls.pem"]
