@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from e2e.project import TREADLE, Project, project, wait_until
 
-from treadle.orchestrator.embedded.server import ensure_server
+from treadle.orchestrator.embedded import attach, ensure_server
 from treadle.orchestrator.environment.home import Home
 
 CHAIN = {
@@ -36,6 +36,7 @@ class Hosts:
 
     def __init__(self, here: Project, peers: str) -> None:
         self.here = here
+        attach(here.home)
         server = ensure_server(here.home)
         here.environ |= {
             "TEMPORAL_ADDRESS": server.address,
@@ -49,9 +50,11 @@ class Hosts:
         home = Home(self.here.root / name)
         shutil.copy(self.here.home.key, home.key)
         environ = {**self.here.environ, "TREADLE_HOME": str(home.path)}
-        self.drivers[name] = subprocess.Popen(
-            [TREADLE, "worker", "--slots", "1"], env=environ, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        command = [TREADLE, "worker", "--max-tasks", "1"]
+        driver = subprocess.Popen(command, env=environ, text=True, stderr=subprocess.PIPE)
+        self.drivers[name] = driver
+        assert driver.stderr is not None
+        assert "serving the queue" in driver.stderr.readline()
 
     def kill(self, name: str) -> None:
         """With all its memory."""

@@ -39,6 +39,9 @@ class Peers(Protocol):
         Raises MissingError when that host has them no more or cannot be reached.
         """
 
+    def gone(self, host: str, names: Sequence[str]) -> set[str]:
+        """Which of these blocks that host does not have; all of them when it cannot be reached."""
+
     def close(self) -> None:
         """Close connections that are not in use."""
 
@@ -104,6 +107,24 @@ class Blocks:
                 far.setdefault(where.removeprefix("host:"), []).append(one)
         for host, theirs in far.items():
             self._peers.expect(host, theirs)
+
+    def lost(self, slices: Iterable[Slice]) -> set[str]:
+        """Names of blocks that no location of theirs has any more; whether it is undamaged is not looked at.
+
+        What the store should have is believed to be there.
+        """
+        found: set[str] = set()
+        far: dict[str, dict[str, None]] = {}
+        for one in slices:
+            where = next(self._locations(one), "")
+            if not where or (where == "host" and self._is_gone(one.name)):
+                found.add(one.name)
+            elif where.startswith("host:") and "store" not in one.locations:
+                far.setdefault(where.removeprefix("host:"), {})[one.name] = None
+        return found.union(*(self._peers.gone(host, list(names)) for host, names in far.items()))
+
+    def _is_gone(self, name: str) -> bool:
+        return self._host is None or not self._host.path(f"{self._run}/{name}").exists()
 
     def copy_to_store(self, ref: BlockRef) -> None:
         """Give a block that was put with a durability a second location.

@@ -71,6 +71,7 @@ class Driver:
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=500,
             max_cached_workflows=1000,
+            disable_eager_activity_execution=not site.one_host,  # else who runs the workflow takes every segment
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
             default_heartbeat_throttle_interval=timedelta(seconds=1),
             max_heartbeat_throttle_interval=timedelta(seconds=1),
