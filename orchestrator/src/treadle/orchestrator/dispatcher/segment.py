@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from treadle.executors.program import BlockInput, Failure, Outcome, Partition, PartitionInput, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
+from treadle.primitives.references import Slice
 
 from ..plan import Segment
 from ..runfiles import Manifest
@@ -168,7 +169,7 @@ class SegmentRun:
         if self._durable or self._core.problem():
             await self._writer.synced()
         if self._core.lost:
-            raise BlocksLost(self._core.lost)
+            raise BlocksLost(self._core.lost | await asyncio.to_thread(self._lost_with_them))
         problem = self._core.problem()
         if problem is not None:
             raise SegmentFailed(self._problem(*problem))
@@ -318,8 +319,8 @@ class SegmentRun:
 
     def _note_hosts(self, failure: Failure) -> None:
         """Hosts that took blocks with them: later plans count them."""
-        source, hosts = self._inputs[failure.partition], self._run.site.hosts
-        slices = [one for row in source.inputs for one in row] if isinstance(source, BlockInput) else []
+        hosts = self._run.site.hosts
+        slices = _slices(self._inputs[failure.partition])
         places = {place for one in slices if one.name in failure.lost for place in one.locations}
         for place in places if hosts else ():
             if hosts and place.startswith("host:"):
@@ -344,6 +345,10 @@ class SegmentRun:
         named = any(message.startswith(f"{stage}: ") for stage in self._segment.stages)
         text = message if named else f"{self._segment.stages[-1]}: {message}"
         return Problem(str(failure), text, self._segment.id, where)
+
+    def _lost_with_them(self) -> set[str]:
+        """What else this segment reads is gone: blocks seldom get lost alone, and are made again together."""
+        return self._run.blocks.lost(one for source in self._inputs for one in _slices(source))
 
     def _complete(self) -> bool:
         return len(self._committed) >= (self._quorum() or len(self._inputs))
@@ -373,4 +378,8 @@ def _first_block(source: PartitionInput) -> str | None:
 
 
 def _blocks(source: PartitionInput) -> list[str]:
-    return [one.name for row in source.inputs for one in row] if isinstance(source, BlockInput) else []
+    return [one.name for one in _slices(source)]
+
+
+def _slices(source: PartitionInput) -> list[Slice]:
+    return [one for row in source.inputs for one in row] if isinstance(source, BlockInput) else []
