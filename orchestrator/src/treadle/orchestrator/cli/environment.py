@@ -62,7 +62,8 @@ class Environment:
 
         slots = self.profile.slots or os.cpu_count() or 1
         free = shutil.disk_usage(self.home.host_root.parent.parent).free
-        return Site(slots, self.profile.embedded, free // 2, self.store.url)
+        peers = not self.profile.embedded and self.profile.peers is not None
+        return Site(slots, self.profile.embedded, free // 2, self.store.url, peers)
 
     def ensure_driver(self) -> None:
         """On the embedded default: a server and a driver that serve runs, started when there are none."""

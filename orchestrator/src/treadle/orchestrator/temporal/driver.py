@@ -53,7 +53,9 @@ def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hos
     """Serve this host's blocks to the workers of others, where the profile says so."""
     if profile.embedded or profile.peers is None:
         return None
-    return Hosts(store, key, HostFolder(home.host_root), profile.peers)
+    hosts = Hosts(store, key, HostFolder(home.host_root), profile.peers)
+    hosts.measure()
+    return hosts
 
 
 class Driver:
