@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 from collections import Counter
@@ -14,6 +15,7 @@ def nothing_left() -> Iterator[None]:
     """Fails when there is more of anything at the end than at the beginning."""
     threads, files = set(threading.enumerate()), open_files()
     yield
+    gc.collect()  # the frames of errors that were caught
     assert set(threading.enumerate()) - threads == set()
     assert open_files() - files == Counter()
 

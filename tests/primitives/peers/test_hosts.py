@@ -1,0 +1,143 @@
+"""Blocks of other hosts, as Blocks gets them: found, pulled together, waited for, and given up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.errors import CorruptError, MissingError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.peers import PeerServer, announce, hosts
+from treadle.primitives.peers.hosts import HostPeers
+from treadle.primitives.references import BlockRef
+from treadle.primitives.store import Store
+
+RUN, KEY = "run", b"k" * 32
+LARGE = np.arange(100_000)
+
+
+class Two:
+    """A host with a server, and a reader on another one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store.open(f"file://{folder}/store")
+        self.there, self.here = HostFolder(folder / "there"), HostFolder(folder / "here")
+        self.producer = Blocks(self.store, RUN, self.there)
+        self.peers = HostPeers(self.store, RUN, KEY, self.here)
+        self.reader = Blocks(self.store, RUN, self.here, lambda: self.peers)
+        self.pulls: list[int] = []
+        self._pull = self.peers._client.pull
+        self.peers._client.pull = self._counted  # type: ignore[method-assign]
+        self.serve()
+
+    def serve(self) -> None:
+        self.server = PeerServer(self.there, lambda run: KEY if run == RUN else None)
+        announce(self.store, RUN, KEY, self.there.host_id, self.server.address)
+
+    def _counted(self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float) -> Iterator[Any]:
+        self.pulls.append(len(wants))
+        return self._pull(address, wants, deadline)
+
+    def put(self, *parts: Any, **how: Any) -> BlockRef:
+        return self.producer.put("segment/0.1", "array", parts or [LARGE], "host", **how)
+
+    def close(self) -> None:
+        self.reader.close()
+        self.server.close()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    made = Two(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_block_of_another_host_is_pulled(two: Two) -> None:
+    assert np.array_equal(two.reader.get(two.put().slice(0)), LARGE)
+    assert two.reader.read == {"peer": two.put().parts[0].length}
+
+
+def test_without_peers_it_is_out_of_reach(two: Two) -> None:
+    with pytest.raises(MissingError, match="gone from host:"):
+        Blocks(two.store, RUN, two.here).get(two.put().slice(0))
+
+
+def test_what_is_expected_comes_together(two: Two) -> None:
+    slices = [two.put(np.arange(number + 1)).slice(0) for number in range(50)]
+    two.reader.expect(slices)
+    assert [len(two.reader.get(one)) for one in slices] == list(range(1, 51))
+    assert two.pulls == [50]
+
+
+def test_what_is_expected_and_not_wanted_is_no_harm(two: Two) -> None:
+    slices = [two.put(np.arange(number + 1)).slice(0) for number in range(9)]
+    two.reader.expect(slices)
+    assert [len(two.reader.get(slices[number])) for number in (4, 8, 2, 4)] == [5, 9, 3, 5]
+
+
+def test_a_shared_block_is_brought_to_this_host_once(two: Two) -> None:
+    slice = two.put().slice(0)
+    assert np.array_equal(two.reader.get(slice, shared=True), LARGE)
+    two.server.close()
+    assert np.array_equal(two.reader.get(slice, shared=True), LARGE)
+
+
+def test_a_host_that_starts_again_is_waited_for(two: Two) -> None:
+    slice = two.put().slice(0)
+    two.server.close()
+    later = threading.Timer(0.5, two.serve)
+    later.start()
+    assert np.array_equal(two.reader.get(slice), LARGE)
+    later.join()
+
+
+def test_a_host_out_of_reach_is_waited_for_once(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "PATIENCE", 0.3)
+    slices = [two.put().slice(0) for _ in range(20)]
+    two.server.close()
+    began = time.monotonic()
+    for slice in slices:
+        with pytest.raises(MissingError, match="is gone from host:") as caught:
+            two.reader.get(slice)
+        assert caught.value.block == slice.name
+    assert time.monotonic() - began < 20 * 0.3
+    assert two.reader.lost(slices) == {one.name for one in slices}
+
+
+def test_exactly_what_a_host_lacks_is_lost(two: Two) -> None:
+    refs = [two.put() for _ in range(5)]
+    kept = two.producer.put("segment/0.1", "array", [LARGE], "host", durability="task")
+    inline = two.producer.put("segment/0.1", "array", [np.arange(3)], "host", inline_limit=9999)
+    for ref in (refs[1], refs[3], kept):
+        two.there.path(f"{RUN}/{ref.name}").unlink()
+    slices = [ref.slice(0) for ref in (*refs, kept, inline)]
+    assert two.reader.lost(slices) == {refs[1].name, refs[3].name}
+    assert two.producer.lost(slices) == {refs[1].name, refs[3].name}
+
+
+def test_what_a_host_sends_is_checked(two: Two) -> None:
+    ref = two.put()
+    path = two.there.path(f"{RUN}/{ref.name}")
+    path.write_bytes(b"\xff" * ref.size)
+    with pytest.raises(CorruptError):
+        two.reader.get(ref.slice(0))
+
+
+@pytest.mark.parametrize("durability", ["task", "segment"])
+def test_a_durable_block_outlives_its_host(two: Two, durability: Any) -> None:
+    ref = two.put(durability=durability)
+    if durability == "segment":
+        two.reader.copy_to_store(ref)
+        ref = msgspec.structs.replace(ref, locations=(*ref.locations, "store"))
+    two.there.delete_run(RUN)
+    assert np.array_equal(two.reader.get(ref.slice(0)), LARGE)
+    assert two.reader.read["store"] == ref.parts[0].length

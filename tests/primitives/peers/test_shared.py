@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from mmap import mmap
+from pathlib import Path
+
+import pytest
+from primitives.peers.faults import HEALTHY, Fault, FaultyPath
+from primitives.peers.hosts import RUN, at_once, content, reader, served, soon
+
+from treadle.primitives.errors import CorruptError, MissingError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.peers import shared
+from treadle.primitives.wire import Identity, TimedOut, WireError
+
+BLOCK = content(3_000_000)
+NAME = "s/a.1.abc"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> HostFolder:
+    return HostFolder(tmp_path / "here" / "host")
+
+
+def files(host: HostFolder) -> list[str]:
+    return sorted(str(path.relative_to(host.root)) for path in host.root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, 3_000_000])
+def test_a_block_is_brought_here_whole_and_mapped(
+    tmp_path: Path, here: HostFolder, tls: Identity | None, size: int
+) -> None:
+    with served(tmp_path, tls) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK[:size]])
+        view = client.fetch_to_host(server.address, NAME, size, here, soon())
+        assert view == BLOCK[:size]
+        assert view.readonly
+        assert isinstance(view.obj, mmap) or size == 0
+        server.close()
+        assert client.fetch_to_host(server.address, NAME, size, here, soon()) == BLOCK[:size]
+    assert files(here) == [f"{RUN}/{NAME}"]
+
+
+def test_of_many_readers_of_a_host_one_pulls(tmp_path: Path, here: HostFolder) -> None:
+    with served(tmp_path) as (there, server), FaultyPath(server.address, [HEALTHY]) as path, reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        with ThreadPoolExecutor(8) as pool:
+            views = list(
+                pool.map(lambda _: client.fetch_to_host(path.address, NAME, len(BLOCK), here, soon()), range(16))
+            )
+        assert all(view == BLOCK for view in views)
+        assert sum(path.sizes) < 2 * len(BLOCK)
+    assert files(here) == [f"{RUN}/{NAME}"]
+
+
+READER = """
+import sys, time
+from pathlib import Path
+from treadle.primitives.host import HostFolder
+from treadle.primitives.peers import PeerClient, shared
+
+if sys.argv[3] == "die":
+    def save(*_):
+        print("pulling", flush=True)
+        time.sleep(60)
+    import treadle.primitives.peers.client
+    treadle.primitives.peers.client.save = save
+client = PeerClient("run-1", bytes(range(32)))
+view = client.fetch_to_host(sys.argv[1], "s/a.1.abc", None, HostFolder(sys.argv[2]), time.monotonic() + 60)
+print(len(view), flush=True)
+"""
+
+
+def start_reader(address: str, here: HostFolder, how: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", READER, address, str(here.root), how]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_of_many_processes_one_pulls(tmp_path: Path, here: HostFolder) -> None:
+    with served(tmp_path) as (there, server), FaultyPath(server.address, [HEALTHY]) as path:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        processes = [start_reader(path.address, here, "live") for _ in range(3)]
+        assert [process.communicate(timeout=100)[0] for process in processes] == [f"{len(BLOCK)}\n"] * 3
+        assert len(BLOCK) < sum(path.sizes) < 2 * len(BLOCK)
+
+
+def test_a_puller_that_is_killed_lets_the_next_one_in(tmp_path: Path, here: HostFolder) -> None:
+    with served(tmp_path) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        dying = start_reader(server.address, here, "die")
+        try:
+            assert dying.stdout is not None
+            assert dying.stdout.readline() == "pulling\n"
+            with pytest.raises(TimedOut, match="another process"):
+                client.fetch_to_host(server.address, NAME, None, here, at_once())
+        finally:
+            dying.kill()
+            dying.communicate(timeout=60)
+        assert client.fetch_to_host(server.address, NAME, None, here, soon()) == BLOCK
+    assert files(here) == [f"{RUN}/{NAME}"]
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_full_shared_memory_leaves_the_bytes_to_the_process(
+    tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    """After `taken` writes of a megabyte nothing more fits, and half of the next one was written."""
+    writes = iter(range(100))
+
+    def write(descriptor: int, views: list[memoryview]) -> None:
+        for view in views:
+            if next(writes) >= taken:
+                os.write(descriptor, view[: len(view) // 2])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.write(descriptor, view)
+
+    with served(tmp_path) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        monkeypatch.setattr(shared, "write_all", write)
+        view = client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon())
+        assert view == BLOCK
+        assert not isinstance(view.obj, mmap)
+        assert client.fetch(server.address, [(NAME, 5, 5)], soon()) == [BLOCK[5:10]]
+    assert files(here) == []
+
+
+def test_what_will_not_fit_is_not_begun(tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_fits", lambda descriptor, length: False)
+    monkeypatch.delattr(shared, "write_all")
+    with served(tmp_path) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        assert client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon()) == BLOCK
+    assert files(here) == []
+
+
+def test_a_block_that_is_gone_or_of_another_size_is_named(tmp_path: Path, here: HostFolder) -> None:
+    with served(tmp_path) as (there, server), reader() as client:
+        with pytest.raises(MissingError) as missing:
+            client.fetch_to_host(server.address, NAME, 5, here, soon())
+        there.put(f"{RUN}/{NAME}", [b"1234"])
+        with pytest.raises(CorruptError, match=r"has 4 bytes.*not 5") as corrupt:
+            client.fetch_to_host(server.address, NAME, 5, here, soon())
+        assert missing.value.block == corrupt.value.block == NAME
+
+
+@pytest.mark.parametrize("after", [0, 100, 1_500_000])
+def test_a_pull_that_breaks_leaves_nothing_and_the_next_one_succeeds(
+    tmp_path: Path, here: HostFolder, after: int
+) -> None:
+    with served(tmp_path) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        with FaultyPath(server.address, [Fault("cut", after)]) as path, pytest.raises(WireError):
+            client.fetch_to_host(path.address, NAME, len(BLOCK), here, soon())
+        assert files(here) == []
+        assert client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon()) == BLOCK
+
+
+def test_nobody_sees_a_block_in_the_making(tmp_path: Path, here: HostFolder) -> None:
+    torn: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            try:
+                view = here.map(f"{RUN}/{NAME}")
+            except MissingError:
+                continue
+            if len(view) != len(BLOCK):
+                torn.append(len(view))
+
+    with served(tmp_path) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        for _ in range(10):
+            client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon())
+            here.delete_run(RUN)
+        done.set()
+        watcher.join()
+    assert torn == []
