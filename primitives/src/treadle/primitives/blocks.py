@@ -116,10 +116,10 @@ class Blocks:
         found: set[str] = set()
         far: dict[str, dict[str, None]] = {}
         for one in slices:
-            where = next(self._locations(one), "")
+            where = "store" if "store" in one.locations else next(self._locations(one), "")
             if not where or (where == "host" and self._is_gone(one.name)):
                 found.add(one.name)
-            elif where.startswith("host:") and "store" not in one.locations:
+            elif where.startswith("host:"):
                 far.setdefault(where.removeprefix("host:"), {})[one.name] = None
         return found.union(*(self._peers.gone(host, list(names)) for host, names in far.items()))
 
