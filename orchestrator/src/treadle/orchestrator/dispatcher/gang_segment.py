@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 
 import msgspec
@@ -24,7 +25,7 @@ class GangRun(SegmentRun):
     """Commits all partitions in one object of the ledger. Where a part of them is lost, all of them run again."""
 
     _core: GangDispatch
-    _address = ""
+    _address = _gang = ""
     _ending: asyncio.TimerHandle | None = None
     """Ends the others when the cause of a failure does not show."""
 
@@ -90,9 +91,10 @@ class GangRun(SegmentRun):
 
     def _task(self, assignment: Assignment) -> Task:
         (attempt,) = assignment.attempts
-        name = f"{self.name}#{self._writer.ledger.epoch}.{attempt.number}"
+        if attempt.partition == 0:
+            self._gang = f"{self.name}#{attempt.number}.{secrets.token_hex(4)}"
         deadline = self._segment.policy.timeout or CHANNEL_SECONDS
-        gang = Gang(self._address, self._run.id, name, attempt.partition, self._core.size, deadline)
+        gang = Gang(self._address, self._run.id, self._gang, attempt.partition, self._core.size, deadline)
         return msgspec.structs.replace(super()._task(assignment), gang=gang)
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:

@@ -292,7 +292,7 @@ class SegmentRun:
                 self._copies.add(outcome)
 
     def _record(self, *records: Record) -> None:
-        """In one object of the ledger; and in the history, for a loop that takes the segment up again without reading."""
+        """In one object of the ledger, and in the history: a loop does not read it anew to take a segment up again."""
         self._writer.append(*records)
         for record in records:
             self._history.apply(record, self.name)

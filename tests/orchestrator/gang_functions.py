@@ -1,0 +1,99 @@
+"""User functions of gangs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from treadle.executors import Context
+from treadle.primitives.channels import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
+
+
+def everything(records: Iterator[int]) -> list[Any]:
+    """All four collectives, with the results of each."""
+    return collectives(list(records))
+
+
+def collectives(mine: list[int]) -> list[Any]:
+    first = 0 in mine
+    barrier = Barrier("begin")
+    barrier.wait()
+    with BroadcastChannel("factor") as channel:
+        if first:
+            channel.send(10)
+        factor = 10 if first else channel.receive()
+    with ReduceChannel("sum", lambda a, b: a + b) as channel:
+        total = channel.reduce(factor * sum(mine))
+    with BroadcastChannel("total") as channel:
+        if total is not None:
+            channel.send(total)
+        else:
+            total = channel.receive()
+    with ShuffleChannel("odd", "both") as channel:
+        pieces = channel.send_receive(mine, lambda number: number)
+    barrier.wait()
+    return [factor, total, sorted(number for piece in pieces for number in piece)]
+
+
+def counted(records: Iterator[int], *, folder: str, context: Context) -> int:
+    """Says that it ran; sums over the gang."""
+    _note(folder, context)
+    with ReduceChannel("sum", lambda a, b: a + b) as channel:
+        total = channel.reduce(sum(records))
+    with BroadcastChannel("total") as channel:
+        if total is None:
+            return int(channel.receive())
+        channel.send(total)
+    return int(total)
+
+
+def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
+    """The second member dies in the first attempt; the other is in a collective with it."""
+    if context.attempt == 1 and context.partition == 1:
+        _note(folder, context)
+        os._exit(3)
+    return counted(records, folder=folder, context=context)
+
+
+def raises_first(records: Iterator[int], *, folder: str, context: Context) -> int:
+    if context.attempt == 1 and context.partition == 1:
+        _note(folder, context)
+        raise ValueError("not yet")
+    return counted(records, folder=folder, context=context)
+
+
+def raises_always(records: Iterator[int], *, folder: str, context: Context) -> int:
+    if context.partition == 1:
+        _note(folder, context)
+        raise ValueError("never")
+    return counted(records, folder=folder, context=context)
+
+
+def never_ends(records: Iterator[int], *, folder: str, context: Context) -> int:
+    """The second member of the first attempt hangs."""
+    if context.attempt == 1 and context.partition == 1:
+        _note(folder, context)
+        time.sleep(3600)
+    if context.attempt == 1:
+        Barrier("nobody comes").wait()
+    return sum(records)
+
+
+def added(record: int) -> int:
+    """One more than the sum of the gang's; each member has one record."""
+    with ReduceChannel("sum", lambda a, b: a + b) as channel:
+        total = channel.reduce(record)
+    with BroadcastChannel("total") as channel:
+        if total is None:
+            total = channel.receive()
+        else:
+            channel.send(total)
+    return int(total) + 1
+
+
+def _note(folder: str, context: Context) -> None:
+    with (Path(folder) / f"{context.stage}-{context.partition}.{context.attempt}").open("a") as file:
+        file.write("x")

@@ -1,0 +1,241 @@
+"""What a gang decides, and how a pool serves it; without processes and without a clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.executors.interface import Capabilities, Slot
+from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
+from treadle.executors.program import Keep as KeepTail
+from treadle.orchestrator.dispatcher.dispatch import MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.gang import GangDispatch
+from treadle.orchestrator.dispatcher.pool import SlotPool
+from treadle.orchestrator.plan import Policy
+from treadle.primitives.errors import FailureClass
+
+TRIO = Policy(gang=3, maximum_attempts=2, initial_interval=1.0)
+SLOTS = ("a", "b", "c")
+
+
+def start(core: GangDispatch, now: float = 0.0) -> list[int]:
+    """Give it the slots it wants; the partitions in them."""
+    assert core.wanted(now) == core.size
+    assignments = [core.next_task(slot, now) for slot in SLOTS[: core.size]]
+    return [attempt.partition for one in assignments if one for attempt in one.attempts]
+
+
+def outcome(partition: int) -> Outcome:
+    return Outcome(partition, 1, "objects", 1)
+
+
+def failure(partition: int, kind: FailureClass = FailureClass.USER_ERROR, *, followed: bool = False) -> Failure:
+    return Failure(partition, 1, kind, "by a test", message=f"of {partition}", followed=followed)
+
+
+def test_every_member_gets_a_slot_and_nothing_counts_before_the_last() -> None:
+    core = GangDispatch(TRIO)
+    assert start(core) == [0, 1, 2]
+    assert core.wanted(0) == 0
+    assert core.delivered(outcome(2)) == core.delivered(outcome(0)) == ()
+    assert [one.partition for one in core.delivered(outcome(1))] == [0, 1, 2]
+    for slot in SLOTS:
+        assert not core.over
+        assert core.verdict(slot, 0) is None
+        core.ended(slot)
+    assert core.over
+    assert core.problem() is None
+
+
+def test_failure_of_one_is_one_attempt_of_all() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    assert core.broke("b", failure(1))
+    assert core.delivered(outcome(0)) == ()
+    assert core.verdict("a", 0) is None
+    core.ended("a")
+    core.ended("c")
+    verdict = core.verdict("b", 0)
+    core.ended("b")
+    assert verdict is not None
+    assert (verdict.failure.partition, verdict.spent, verdict.final) == (1, True, False)
+    assert core.wanted(0.5) == 0
+    assert core.wakes_at() == 1.0
+    assert start(core, 1.0) == [0, 1, 2]
+    core.broke("c", failure(2))
+    for slot in SLOTS:
+        found = core.verdict(slot, 1.0)
+        core.ended(slot)
+    assert found is not None
+    assert found.final
+    assert core.over
+    assert core.problem() == (FailureClass.USER_ERROR, "the gang failed, partition 2 first: of 2")
+
+
+def test_what_follows_from_a_failure_is_not_its_cause() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    assert not core.broke("a", failure(0, FailureClass.WORKER_LOST, followed=True))
+    assert core.broke("b", failure(1))
+    assert core.broke("c", failure(2, FailureClass.OUT_OF_MEMORY))
+    for slot in SLOTS:
+        found = core.verdict(slot, 0)
+        core.ended(slot)
+    assert found is not None
+    assert (found.failure.partition, found.failure.failure) == (1, FailureClass.USER_ERROR)
+
+
+def test_gang_cut_off_without_a_failure_starts_again() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    for slot in SLOTS:
+        core.ended(slot)
+    assert start(core) == [0, 1, 2]
+
+
+def test_losses_are_the_gangs() -> None:
+    core = GangDispatch(TRIO, losses={0: MAXIMUM_LOSSES - 1, 1: MAXIMUM_LOSSES - 1, 2: MAXIMUM_LOSSES - 1})
+    start(core)
+    core.broke("a", failure(-1, FailureClass.WORKER_LOST))
+    for slot in SLOTS:
+        found = core.verdict(slot, 0)
+        core.ended(slot)
+    assert found is not None
+    assert found.failure.failure is FailureClass.POISON
+    assert found.failure.partition == 0
+
+
+# -- slots ---------------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """Wants `tasks` times `size` slots at once."""
+
+    def __init__(self, name: str, size: int, tasks: int) -> None:
+        self.name, self.size, self.left = name, size, tasks * size
+        self.running: set[str] = set()
+        self.seen: list[int] = []
+        """Slots of this client in use, after each change."""
+
+    def together(self) -> int:
+        return self.size if self.size == 1 or (self.left and not self.running) else 0
+
+    def offer(self, slot: str) -> Task | None:
+        if not self.left:
+            return None
+        self.left -= 1
+        self.running.add(slot)
+        self.seen.append(len(self.running))
+        return TASK
+
+    async def ready(self) -> None:
+        pass
+
+    def report(self, slot: str, report: Report) -> None:
+        pass
+
+    def ended(self, slot: str, error: BaseException | None) -> None:
+        self.running.discard(slot)
+
+
+TASK = Task("t", Job("r", "w", "", 0, "", ""), Program("s", (), KeepTail()), ())
+
+
+class Held:
+    """A slot whose tasks end when they are told to."""
+
+    def __init__(self, name: str, running: deque[asyncio.Event]) -> None:
+        self.name, self._running = name, running
+
+    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
+        end = asyncio.Event()
+        self._running.append(end)
+        await end.wait()
+
+
+class Slots:
+    def __init__(self, count: int) -> None:
+        self.running: deque[asyncio.Event] = deque()
+        self.slots: Sequence[Slot] = [Held(f"s{number}", self.running) for number in range(count)]
+        self.capabilities = Capabilities("held", count, shares_host=False)
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+
+@given(
+    slots=st.integers(1, 4),
+    wants=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5),
+    order=st.lists(st.integers(0, 3), max_size=10),
+)
+def test_everybody_is_served_and_gangs_only_whole(slots: int, wants: list[tuple[int, int]], order: list[int]) -> None:
+    """Whatever ends first: no gang waits for ever, holds a part of its slots, or keeps others waiting for ever."""
+    clients = [Client(f"c{index}", min(size, slots), tasks) for index, (size, tasks) in enumerate(wants)]
+
+    async def run() -> None:
+        executor = Slots(slots)
+        pool = SlotPool(executor)
+        for client in clients:
+            pool.join(client)
+        choices = deque(order)
+        for _ in range(200):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for client in clients:
+                assert client.size == 1 or len(client.running) <= client.size
+            if not executor.running:
+                break
+            executor.running.rotate(-(choices.popleft() if choices else 0))
+            executor.running.popleft().set()
+            await asyncio.sleep(0)
+        for client in clients:
+            assert client.left == 0
+            await pool.leave(client)
+
+    asyncio.run(run())
+    for client in clients:
+        if client.size > 1:
+            assert client.seen == list(range(1, client.size + 1)) * (len(client.seen) // client.size)
+
+
+async def test_stream_of_small_tasks_does_not_keep_a_gang_waiting() -> None:
+    executor = Slots(2)
+    pool = SlotPool(executor)
+    stream, gang = Client("stream", 1, 1000), Client("gang", 2, 1)
+    pool.join(stream)
+    pool.join(gang)
+    for _ in range(10):
+        await asyncio.sleep(0)
+        if executor.running:
+            executor.running.popleft().set()
+    assert gang.seen == [1, 2]
+    stream.left = 0
+    for client in (stream, gang):
+        await pool.leave(client)
+
+
+async def test_slots_kept_for_a_gang_that_leaves_are_free_again() -> None:
+    executor = Slots(2)
+    pool = SlotPool(executor)
+    first, gang, last = Client("first", 1, 1), Client("gang", 2, 1), Client("last", 1, 1)
+    for client in (first, gang, last):
+        pool.join(client)
+    assert (len(first.running), len(last.running)) == (1, 0)
+    await pool.leave(gang)
+    assert len(last.running) == 1
+    for client in (first, last):
+        await pool.leave(client)
+
+
+def test_gang_does_not_start_before_it_is_due() -> None:
+    core = GangDispatch(TRIO)
+    core.stop()
+    assert core.wanted(0) == 0
+    assert core.over

@@ -1,0 +1,153 @@
+"""Whole runs with gangs: together or not at all, whatever dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orchestrator.broken_runs import failure, values
+from orchestrator.conftest import Breaking
+from orchestrator.record_histories import spec
+
+from treadle.orchestrator.dispatcher.ledger import Committed, Failed, Record, Started, read
+from treadle.orchestrator.testing.engine import EngineFailure
+from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.primitives.errors import StoreError
+
+M = "orchestrator.gang_functions"
+FOUR = {"range": 4, "partitions": 2}
+
+
+def gang(function: str, given: Any = FOUR, **more: Any) -> dict[str, Any]:
+    return {"type": "map", "input": given, "uses": f"{M}:{function}", "per": "partition", "gang": 2, **more}
+
+
+TWICE = {"maximumAttempts": 2, "initialInterval": "1ms"}
+
+
+def noting(function: str, folder: Path, given: Any = FOUR, **more: Any) -> dict[str, Any]:
+    return gang(function, given, **{"with": {"folder": str(folder)}}, **more)
+
+
+def started(folder: Path) -> list[str]:
+    """`stage-partition.attempt` of every call, as often as it was made."""
+    return sorted(path.name for path in folder.iterdir() for _ in path.read_text())
+
+
+def records(run: Any, segment: str) -> list[Record]:
+    files = run.engine(run.executor).site.files(run.run)
+    return [one for one in read(run.store, files.segment(segment), files.key) if getattr(one, "segment", "") == segment]
+
+
+def test_gang_uses_all_four_collectives(breaking: Breaking) -> None:
+    found, _ = breaking(spec(all=gang("everything"))).go()
+    assert values(found, "all") == [[[10, 60, [0, 2]]], [[10, 60, [1, 3]]]]
+
+
+def test_gang_starts_again_as_a_whole_when_a_member_dies(breaking: Breaking, tmp_path: Path) -> None:
+    run = breaking(spec(sum=noting("dies_first", tmp_path)))
+    found, _ = run.go()
+    assert values(found, "sum") == [[6], [6]]
+    assert started(tmp_path) == ["sum-0.1", "sum-0.2", "sum-1.1", "sum-1.2"]
+    failed = [one for one in records(run, "sum") if isinstance(one, Failed)]
+    assert [(one.partition, one.failure, one.spent, one.final) for one in failed] == [
+        (0, "worker lost", False, False),
+        (1, "worker lost", False, False),
+    ]
+
+
+def test_error_of_one_member_is_an_attempt_of_the_gang(breaking: Breaking, tmp_path: Path) -> None:
+    run = breaking(spec(sum=noting("raises_first", tmp_path, retry=TWICE)))
+    found, _ = run.go()
+    assert values(found, "sum") == [[6], [6]]
+    failed = [one for one in records(run, "sum") if isinstance(one, Failed)]
+    assert [(one.partition, one.failure, one.spent) for one in failed] == [
+        (0, "user error", True),
+        (1, "user error", True),
+    ]
+
+
+def test_gang_fails_with_the_first_cause(breaking: Breaking, tmp_path: Path) -> None:
+    found, _ = breaking(spec(sum=noting("raises_always", tmp_path, retry=TWICE))).go()
+    assert failure(found) == "user error"
+    assert isinstance(found, EngineFailure)
+    assert "sum: the gang failed, partition 1 first: never" in found.problem.message
+    assert sum(name.startswith("sum-1") for name in started(tmp_path)) == 2
+
+
+def test_member_that_hangs_ends_with_its_gang(breaking: Breaking, tmp_path: Path) -> None:
+    found, _ = breaking(
+        spec(sum=noting("never_ends", tmp_path, timeout="3s", retry={**TWICE, "maximumAttempts": 5}))
+    ).go()
+    assert values(found, "sum") == [[1], [5]]
+
+
+def test_gangs_that_want_the_same_slots_take_turns(breaking: Breaking, tmp_path: Path) -> None:
+    stages = {f"s{number}": noting("counted", tmp_path) for number in range(4)}
+    plain = {
+        f"p{number}": {"type": "map", "input": {"range": 20}, "uses": "orchestrator.history_functions:same"}
+        for number in range(2)
+    }
+    found, _ = breaking(spec(**stages, **plain)).go()
+    assert [values(found, stage) for stage in stages] == [[[6], [6]]] * 4
+    assert len(started(tmp_path)) == 8
+
+
+def test_gang_in_a_loop(breaking: Breaking) -> None:
+    turns = {
+        "type": "loop",
+        "state": {"numbers": "start"},
+        "maxIterations": 3,
+        "stages": {"next": {"type": "map", "input": "state.numbers", "uses": f"{M}:added", "gang": 2}},
+        "next": {"numbers": "next"},
+    }
+    start = {"type": "map", "input": {"range": 2}, "uses": "orchestrator.history_functions:same"}
+    last = {"type": "map", "input": "turns.state.numbers", "uses": "orchestrator.history_functions:same"}
+    found, _ = breaking(spec(start=start, turns=turns, last=last)).go()
+    assert values(found, "last") == [[11], [11]]
+
+
+def test_all_run_again_when_a_part_of_what_a_gang_made_is_lost(breaking: Breaking, tmp_path: Path) -> None:
+    last = {"type": "map", "input": "sum", "uses": "orchestrator.history_functions:same"}
+    run = breaking(spec(sum=noting("counted", tmp_path), last=last))
+    found, done = run.go(run.losing(("sum", 1)))
+    assert values(found, "last") == [[6], [6]]
+    assert done["sum", 0] == done["sum", 1] == 2
+    assert done["last", 0] <= 2
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+@pytest.mark.parametrize("write", range(1, 6))
+def test_driver_that_dies_leaves_a_whole_gang_or_none(
+    breaking: Breaking, tmp_path: Path, write: int, after: bool
+) -> None:
+    """Also within the objects of the ledger: no object has a part of a gang."""
+    run = breaking(spec(sum=noting("counted", tmp_path)))
+    store = CrashingStore(run.store, write, after=after)
+    try:
+        run.go(store=store)
+    except StoreError:
+        assert store.crashed
+    seen = committed(records(run, "sum"))
+    assert seen in (set(), {0, 1})
+    found, done = run.go()
+    assert values(found, "sum") == [[6], [6]]
+    assert sum(done.values()) == (0 if seen else 2)
+
+
+def committed(found: list[Record]) -> set[int]:
+    return {one.outcome.partition for one in found if isinstance(one, Committed)}
+
+
+def test_gang_over_other_than_its_partitions_fails_when_they_are_known(breaking: Breaking) -> None:
+    found, _ = breaking(spec(all=gang("everything", batch={"maxBytes": "1KiB", "maxItems": 1}))).go()
+    assert failure(found) == "user error"
+    assert isinstance(found, EngineFailure)
+    assert "its input has 4 partitions, and `gang: 2` needs exactly 2" in found.problem.message
+
+
+def test_attempts_of_a_gang_are_on_record_together(breaking: Breaking, tmp_path: Path) -> None:
+    run = breaking(spec(sum=noting("dies_first", tmp_path)))
+    run.go()
+    assert [one.attempts for one in records(run, "sum") if isinstance(one, Started)] == [{0: 1, 1: 1}, {0: 2, 1: 2}]
