@@ -28,6 +28,10 @@ def some(values: Any, count: int) -> Floats:
     return np.array(next(values.partitions())[:count])
 
 
+def plus(record: int, *, other: int) -> int:
+    return record + other
+
+
 # -- k-means
 
 

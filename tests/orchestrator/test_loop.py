@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import Done, failure, values
 from orchestrator.conftest import Breaking
-from orchestrator.record_histories import mapped, spec
+from orchestrator.record_histories import M, mapped, spec
 
 from treadle.orchestrator.dispatcher.ledger import Iterated, Ledger, read
-from treadle.orchestrator.testing import EngineResult
+from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives import trust
 from treadle.primitives.errors import StoreError
 
+L = "orchestrator.loop_functions"
 FOUR = {"range": 4, "partitions": 4}
 
 
@@ -92,6 +93,39 @@ def test_block_of_the_last_iteration_is_made_again_for_who_comes_after_the_loop(
     found, done = run.go(run.losing(("turns-3/step", 2)))
     assert values(found, "end") == [[3], [4], [5], [6]]
     assert repeated(done) == at(3, 2)
+
+
+def shipping(limit: str = "1MiB") -> dict[str, Any]:
+    """From six on, `turns` adds six to four times the sum before, which is shipped without a task: 30, 126, 510."""
+    total = {"type": "reduce", "per": "all", "combine": f"{M}:add"}
+    turns = {
+        "type": "loop",
+        "state": {"sum": "start"},
+        "maxIterations": 3,
+        "stages": {
+            "ship": {"type": "broadcast", "input": "state.sum", "limit": limit},
+            "step": {"type": "map", "input": FOUR, "uses": f"{L}:plus", "with": {"other": "${{ stages.ship }}"}},
+            "sum": {**total, "input": "step"},
+        },
+        "next": {"sum": "sum"},
+    }
+    return spec(start={**total, "input": FOUR}, turns=turns, end=mapped("turns.state.sum"))
+
+
+def test_value_shipped_as_it_is_is_made_again_when_it_is_lost(breaking: Breaking) -> None:
+    run = breaking(shipping())
+    found, done = run.go(run.losing(("start", 0), ("turns-2/sum", 0)))
+    assert values(found, "end") == [[510]]
+    assert {("start", 0), ("turns-2/sum", 0)} <= repeated(done)
+    assert not any(name.endswith("/ship") for name, _ in done)
+
+
+def test_value_shipped_as_it_is_keeps_to_its_limit(breaking: Breaking) -> None:
+    found, done = breaking(shipping("16B")).go()
+    assert isinstance(found, EngineFailure)
+    assert found.problem.failure == "user error"
+    assert "the broadcast ship has" in found.problem.message
+    assert not at(1, 0, 1, 2, 3) & set(done)
 
 
 def test_block_from_outside_is_made_again_outside(breaking: Breaking) -> None:

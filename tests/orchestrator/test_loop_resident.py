@@ -112,7 +112,7 @@ def test_partition_is_decoded_once_in_each_worker(bench: Bench) -> None:
 def test_small_state_travels_inline(bench: Bench) -> None:
     run, _ = bench.go(kmeans())
     blocks = [record.outcome.block for record in bench.ledger(run) if isinstance(record, Committed)]
-    assert len(blocks) >= 3 * ITERATIONS
+    assert len(blocks) >= (PARTITIONS + 1) * ITERATIONS
     assert {block.locations for block in blocks if block is not None} == {("inline",)}
     names = [info.name for info in bench.store.list(f"runs/{run}/blocks/")]
     assert not [name for name in names if "/turns-" in name]

@@ -20,6 +20,7 @@ from treadle.orchestrator.plan import (
     Plan,
     RangeFeed,
     Segment,
+    Shipped,
     StateData,
 )
 from treadle.orchestrator.planner import Site, make_plan
@@ -145,8 +146,48 @@ def test_broadcast_made_of_the_producer_keeps_them_apart() -> None:
     found = plan(stages)
     assert stages_of(found) == {"a": ("a",), "all": ("all",), "b": ("b",)}
     assert segments(found)["b"].data == ("a", "all")
-    assert segments(found)["b"].broadcasts == {"stages.all": "all"}
+    assert segments(found)["b"].broadcasts == {"stages.all": Shipped(NodeData(("all",)), "all")}
     assert any(isinstance(op, ToBroadcast) for op in segments(found)["all"].ops)
+
+
+TOTAL = {"type": "reduce", "input": SOURCE, "per": "all", "uses": "m:f"}
+SHIP = {"type": "broadcast", "input": "total", "limit": "64KiB"}
+VALUE = {"with": {"value": "${{ stages.ship }}"}}
+
+
+def test_broadcast_of_one_record_is_shipped_as_it_is() -> None:
+    found = plan({"total": TOTAL, "ship": SHIP, "b": mapped(SOURCE, **VALUE)})
+    assert "ship" not in segments(found)
+    assert any(isinstance(node, Barrier) and node.id == "ship" for node in found.graph.nodes)
+    assert segments(found)["b"].data == ("ship", "total")
+    assert segments(found)["b"].broadcasts == {"stages.ship": Shipped(NodeData(("total",)), "ship", 2**16)}
+
+
+def test_broadcast_that_nothing_reads_is_kept_for_people() -> None:
+    assert segments(plan({"total": TOTAL, "ship": SHIP}))["ship"].put == "store"
+
+
+def shipping_loop(**inner: Any) -> dict[str, Any]:
+    """`ship` broadcasts the state `x`."""
+    body = {"ship": {**SHIP, "input": "state.x"}, "a": mapped(SOURCE, **VALUE), "x2": {**TOTAL, "input": "a"}, **inner}
+    turns = {"type": "loop", "state": {"x": "total"}, "maxIterations": 3, "stages": body, "next": {"x": "x2"}}
+    return {"total": TOTAL, "turns": turns}
+
+
+def body_of(found: Plan) -> dict[str, Any]:
+    return {node.id: node for loop in found.graph.nodes if isinstance(loop, Loop) for node in loop.body.nodes}
+
+
+def test_state_of_one_record_is_shipped_as_it_is() -> None:
+    found = body_of(plan(shipping_loop()))
+    assert isinstance(found["ship"], Barrier)
+    assert found["a"].broadcasts == {"stages.ship": Shipped(StateData("x"), "ship", 2**16)}
+
+
+def test_state_that_a_loop_further_in_hides_is_shipped_by_a_task() -> None:
+    deep = {"b": mapped(SOURCE, **VALUE), "y": {**TOTAL, "input": "b"}}
+    inner = {"type": "loop", "state": {"x": "x2"}, "maxIterations": 2, "stages": deep, "next": {"x": "y"}}
+    assert isinstance(body_of(plan(shipping_loop(inner=inner)))["ship"], Segment)
 
 
 def test_metric_of_the_producer_keeps_them_apart() -> None:
@@ -248,7 +289,7 @@ def test_range_without_boundaries_is_sampled_first() -> None:
     found = segments(plan({"pairs": PAIRS, "groups": groups, "counts": COUNTS}))
     assert list(found) == ["pairs", "groups.sample", "groups.cuts", "groups", "counts"]
     assert isinstance(found["groups.sample"].ops[-1], Sample)
-    assert found["groups"].broadcasts == {"cuts.groups": "groups.cuts"}
+    assert found["groups"].broadcasts == {"cuts.groups": Shipped(NodeData(("groups.cuts",)), "groups")}
 
 
 def test_shuffle_that_is_written_out_is_gathered_once(tmp_path: Path) -> None:

@@ -134,6 +134,15 @@ class OutputSpec(Struct, frozen=True):
     if_exists: Literal["fail", "replace"] = "fail"
 
 
+class Shipped(Struct, frozen=True):
+    """Where the value of a broadcast is: the one record of the one block of a dataset."""
+
+    data: DataRef
+    stage: str
+    limit: int = 0
+    """Bytes that whoever reads it lets pass, since the broadcast has no task that did; 0: it has."""
+
+
 class Segment(Struct, frozen=True, tag="segment"):
     """Work for an executor: fused narrow stages between exchanges.
 
@@ -155,7 +164,7 @@ class Segment(Struct, frozen=True, tag="segment"):
     when: str = ""
     paths: tuple[str, ...] = ()
     """Run-time values its arguments need: `stages.X.metrics.m`, `state.x`, ..."""
-    broadcasts: dict[str, str] = {}
+    broadcasts: dict[str, Shipped] = {}
     """Template path -> node that made the value."""
     partitions: int = 0
     """0: known only when the input is."""

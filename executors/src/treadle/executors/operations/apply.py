@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from treadle.primitives import codec
-from treadle.primitives.errors import DataError, UsageError
+from treadle.primitives.errors import UsageError
 from treadle.primitives.frozen import sealed
 from treadle.primitives.order import argsort
 from treadle.primitives.partitioning import choose_boundaries, sample_keys
@@ -67,19 +67,28 @@ def to_broadcast(op: ToBroadcast, flow: Flow, _attempt: Attempt) -> Flow:
     """The partition as one record."""
     value = whole(flow)
     if op.single:
-        if len(value) != 1:
-            raise DataError(
-                f"the reduce that {op.stage} broadcasts produced {len(value) or 'nothing'}, not one record",
-                "Give the reduce an `initial`, or make sure that its input is not empty.",
-            )
+        check_single(op.stage, len(value))
         (value,) = value
-    size = sum(map(len, codec.encode("objects", [value])))
-    if size > op.limit:
+    check_size(op.stage, sum(map(len, codec.encode("objects", [value]))), op.limit)
+    return objects([value])
+
+
+def check_single(stage: str, records: int) -> None:
+    """Raises UsageError unless the reduce that a broadcast ships made one record."""
+    if records != 1:
         raise UsageError(
-            f"the broadcast {op.stage} has {size:,} encoded bytes, more than its limit of {op.limit:,}",
+            f"the reduce that {stage} broadcasts produced {records or 'nothing'}, not one record",
+            "Give the reduce an `initial`, or make sure that its input is not empty.",
+        )
+
+
+def check_size(stage: str, size: int, limit: int) -> None:
+    """Raises UsageError when a broadcast's value has more encoded bytes than it may."""
+    if size > limit:
+        raise UsageError(
+            f"the broadcast {stage} has {size:,} encoded bytes, more than its limit of {limit:,}",
             "Raise `limit` if every worker has that much memory to spare, or shuffle the data instead.",
         )
-    return objects([value])
 
 
 def sample(op: Sample, flow: Flow, attempt: Attempt) -> Flow:

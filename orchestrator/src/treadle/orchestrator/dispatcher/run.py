@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from treadle.executors.operations.apply import check_single, check_size
 from treadle.executors.program import Job
 from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks, Peers
@@ -16,7 +17,7 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Slice
 from treadle.primitives.store import Store
 
-from ..plan import Plan
+from ..plan import Plan, Shipped
 from ..runfiles import LoopResult, Manifest, RunFiles, Submission
 from .hosts import Hosts
 from .meeting import Meeting
@@ -119,13 +120,18 @@ class Run:
     def know_loop(self, loop: str, result: LoopResult) -> None:
         self._loops[loop] = result
 
-    def broadcast_finder(self, broadcasts: dict[str, str], scope: Scope) -> Callable[[str], Slice]:
-        """Template path -> block of the broadcast's value."""
+    def broadcast_finder(self, broadcasts: dict[str, Shipped], scope: Scope) -> Callable[[str], Slice]:
+        """Template path -> block of the broadcast's value. What it gives raises UsageError for what may not ship."""
 
         def find(path: str) -> Slice:
-            block = self.manifest(scope.segment(broadcasts[path])).outcomes[0].block
+            shipped = broadcasts[path]
+            (segment,) = scope.data(shipped.data, self.loop).segments
+            block = self.manifest(segment).outcomes[0].block
             if block is None:
                 raise InternalError(f"{path} left no block")
+            if shipped.limit:
+                check_single(shipped.stage, block.parts[0].rows)
+                check_size(shipped.stage, block.size, shipped.limit)
             return block.slice(0)
 
         return find

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from treadle.dsl.model import BroadcastStage, RangePartitioner, ReduceStage, ShuffleStage
+from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, By, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.primitives.errors import UsageError
 
-from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData
+from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .flow import Dataset, Flow
 from .maps import call
-from .references import is_reference
+from .references import all_stages, is_reference
 from .sources import DEFAULT_PARTITIONS
 from .widths import Levels, levels_of
 
@@ -128,11 +128,22 @@ def _need_boundaries(graph: GraphPlanner, flow: Flow, name: str, template: str) 
     if root == "stages":
         graph.use_broadcast(flow, path, stage)
     else:
-        flow.broadcasts[path] = f"{name}.cuts"
+        flow.broadcasts[path] = Shipped(NodeData((f"{name}.cuts",)), name)
         flow.data.add(f"{name}.cuts")
 
 
 # -- broadcast ----------
+
+
+def ships_as_it_is(graph: GraphPlanner, name: str, stage: BroadcastStage) -> bool:
+    """Whether the broadcast needs no task, since its input is one record in a block already.
+
+    A state is not passed on where a loop further in has one of the same name: its readers there would take that.
+    """
+    if stage.output or not (is_reference(stage.input) and graph.planner.singles.of(stage.input, name)):
+        return False
+    inner = [state for _, one in all_stages(graph.stages) if isinstance(one, LoopStage) for state in one.state]
+    return stage.input not in {f"state.{state}" for state in inner}
 
 
 def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flow:

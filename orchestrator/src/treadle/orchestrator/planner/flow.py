@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.executors.program import Keep, Op, Scatter, Tail
 
-from ..plan import DataRef, Feed, OutputSpec, Policy, Segment, Tolerance
+from ..plan import DataRef, Feed, OutputSpec, Policy, Segment, Shipped, Tolerance
 from .transport import Edge, Site, choose_place
 
 
@@ -24,6 +24,8 @@ class Dataset:
     estimate: int
     nodes: frozenset[str]
     """Nodes to wait for; when one of them is skipped, so are the readers."""
+    limit: int = 0
+    """Of a broadcast without a task of its own, in bytes."""
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Flow:
     """Stage ids; turned into node ids at the end."""
     when: str = ""
     paths: set[str] = field(default_factory=set)
-    broadcasts: dict[str, str] = field(default_factory=dict)
+    broadcasts: dict[str, Shipped] = field(default_factory=dict)
     policy: Policy | None = None
     tolerated: dict[str, Tolerance] = field(default_factory=dict)
     metrics: dict[str, dict[str, str]] = field(default_factory=dict)

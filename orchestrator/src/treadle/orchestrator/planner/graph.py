@@ -39,6 +39,7 @@ from ..plan import (
     NodeData,
     OutputSpec,
     Policy,
+    Shipped,
     StateData,
 )
 from . import exchanges, loops, maps
@@ -100,6 +101,9 @@ class GraphPlanner:
                 if stage.output or not self._consumers[name]:
                     self._gather(name, stage)
                 return
+            case BroadcastStage() if self._consumers[name] and exchanges.ships_as_it_is(self, name, stage):
+                self._pass_on(name, stage, self.reference(str(stage.input), name), "shipped as it is", stage.limit)
+                return
             case BroadcastStage():
                 flow = exchanges.broadcast_flow(self, name, stage)
             case ReduceStage():
@@ -125,8 +129,14 @@ class GraphPlanner:
         dataset = shuffled or self.reference(stage.input, name)
         if quorum < 100:
             self.planner.inexact.append(f"{name}: quorum {stage.quorum}")
-        through = Dataset(dataset.ref, dataset.partitions, dataset.estimate, frozenset({*dataset.nodes, name}))
-        (self.scattered if shuffled else self._datasets)[name] = through
+        self._pass_on(name, stage, dataset, f"waits for {quorum:g}% of {stage.input}")
+        if shuffled:
+            self.scattered[name] = self._datasets.pop(name)
+
+    def _pass_on(self, name: str, stage: Stage, dataset: Dataset, what: str, limit: int = 0) -> None:
+        """A stage whose data is its input's."""
+        nodes = frozenset({*dataset.nodes, name})
+        self._datasets[name] = Dataset(dataset.ref, dataset.partitions, dataset.estimate, nodes, limit)
         node = Barrier(
             id=name,
             stages=(name,),
@@ -134,7 +144,7 @@ class GraphPlanner:
             after=tuple(order_stages(stage)),
             when=stage.when or "",
             paths=tuple(sorted(nested_paths(expression_paths(stage)))),
-            reasons=(f"waits for {quorum:g}% of {stage.input}; no task of its own",),
+            reasons=(f"{what}; no task of its own",),
         )
         self.nodes.append(node)
 
@@ -202,8 +212,7 @@ class GraphPlanner:
 
     def use_broadcast(self, flow: Flow, path: str, stage: str) -> None:
         dataset = self.reference(stage, stage)
-        assert isinstance(dataset.ref, NodeData)
-        flow.broadcasts[path] = dataset.ref.nodes[0]
+        flow.broadcasts[path] = Shipped(dataset.ref, stage, dataset.limit)
         flow.data |= dataset.nodes
         flow.after.discard(stage)
 
