@@ -198,25 +198,28 @@ def options() -> argparse.Namespace:
     parser.add_argument("--members", default="", help="numbers of members, comma-separated")
     parser.add_argument("--what", default="members,sort")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--seconds", type=float, default=0, help="for one cell at most; 150, or 1200 in a full run")
+    parser.add_argument("--seconds", type=float, default=0, help="for one cell at most; 120, or 1200 in a full run")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no further cell then")
     return parser.parse_args()
 
 
 def main() -> None:
     chosen = options()
+    end = time.monotonic() + 60 * (chosen.minutes or 600)
     ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
-    seconds = chosen.seconds or (150 if chosen.quick else 1200)
+    seconds = chosen.seconds or (120 if chosen.quick else 1200)
     results = Results(chosen.results)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     results.write(date=now, quick=chosen.quick, **machine.facts())
     only, counts = chosen.only.split(","), [int(count) for count in chosen.members.split(",") if count]
+    cells = [one for one in plan.cells(quick=chosen.quick) if one.rival in only]
+    sorts = [one for one in plan.sorts(quick=chosen.quick) if one.rival in only]
     try:
-        for cell in plan.cells(quick=chosen.quick) if "members" in chosen.what else []:
-            if cell.rival in only and (not counts or cell.members in counts):
-                run_cell(cell, results, seconds)
-        for sort in plan.sorts(quick=chosen.quick) if "sort" in chosen.what else []:
-            if sort.rival in only:
-                run_sort(sort, results, seconds)
+        for sort in sorts if "sort" in chosen.what else []:
+            run_sort(sort, results, seconds)
+        for cell in cells if "members" in chosen.what else []:
+            if not counts or cell.members in counts:
+                run_cell(cell if time.monotonic() < end else cell._replace(skipped="time was up"), results, seconds)
     finally:
         end_descendants()
         shutil.rmtree(BENCH_DIR / "tmp", ignore_errors=True)

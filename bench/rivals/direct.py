@@ -23,6 +23,7 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang
 from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
 from treadle.primitives.channels.member import Member as GangMember
+from treadle.primitives.coordinator.server import CoordinatorServer
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
@@ -103,16 +104,14 @@ class Rival(GangRival):
     )
 
     def serve(self, members: int, folder: Path) -> Setup:  # noqa: ARG002
-        from treadle.primitives.coordinator.server import CoordinatorServer
-
         self._shared = tempfile.mkdtemp(prefix="treadle-bench-", dir="/dev/shm")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         key = os.urandom(32)
-        self._server = CoordinatorServer()
-        address = asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(DEADLINE)
-        return Setup(address, key, f"file://{folder}/store", f"{self._shared}/host")
+        self._server = CoordinatorServer({RUN: key}.get)
+        asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result(DEADLINE)
+        return Setup(self._server.address, key, f"file://{folder}/store", f"{self._shared}/host")
 
     def stop(self) -> None:
         super().stop()
