@@ -167,6 +167,12 @@ def test_broadcast_that_nothing_reads_is_kept_for_people() -> None:
     assert segments(plan({"total": TOTAL, "ship": SHIP}))["ship"].put == "store"
 
 
+def test_broadcast_whose_readers_may_be_skipped_has_a_task_that_looks_at_it() -> None:
+    stages = {"total": TOTAL, "ship": SHIP, "b": mapped(SOURCE, when="inputs.x > 1", **VALUE)}
+    found = plan(stages, inputs={"x": {"type": "integer"}}, given={"x": 1})
+    assert any(isinstance(op, ToBroadcast) for op in segments(found)["ship"].ops)
+
+
 def shipping_loop(**inner: Any) -> dict[str, Any]:
     """`ship` broadcasts the state `x`."""
     body = {"ship": {**SHIP, "input": "state.x"}, "a": mapped(SOURCE, **VALUE), "x2": {**TOTAL, "input": "a"}, **inner}

@@ -14,7 +14,7 @@ from treadle.primitives.errors import UsageError
 from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .flow import Dataset, Flow
 from .maps import call
-from .references import all_stages, is_reference
+from .references import all_stages, broadcast_paths, dependencies, is_reference
 from .sources import DEFAULT_PARTITIONS
 from .widths import Levels, levels_of
 
@@ -138,12 +138,20 @@ def _need_boundaries(graph: GraphPlanner, flow: Flow, name: str, template: str) 
 def ships_as_it_is(graph: GraphPlanner, name: str, stage: BroadcastStage) -> bool:
     """Whether the broadcast needs no task, since its input is one record in a block already.
 
-    A state is not passed on where a loop further in has one of the same name: its readers there would take that.
+    Its limit is then looked at by who reads it, so somebody must. A state is not passed on where a loop further in has
+    one of the same name: its readers there would take that.
     """
     if stage.output or not (is_reference(stage.input) and graph.planner.singles.of(stage.input, name)):
         return False
     inner = [state for _, one in all_stages(graph.stages) if isinstance(one, LoopStage) for state in one.state]
-    return stage.input not in {f"state.{state}" for state in inner}
+    readers = [other for other, one in graph.stages.items() if ("stages", name) in broadcast_paths(one)]
+    return stage.input not in {f"state.{state}" for state in inner} and any(_runs(graph, one) for one in readers)
+
+
+def _runs(graph: GraphPlanner, name: str) -> bool:
+    """Whether the stage runs whenever its level does: neither it nor what it reads has a condition."""
+    stage = graph.stages[name]
+    return not stage.when and all(_runs(graph, other) for other in dependencies(stage) if other in graph.stages)
 
 
 def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flow:

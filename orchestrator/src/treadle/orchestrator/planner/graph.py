@@ -101,7 +101,7 @@ class GraphPlanner:
                 if stage.output or not self._consumers[name]:
                     self._gather(name, stage)
                 return
-            case BroadcastStage() if self._consumers[name] and exchanges.ships_as_it_is(self, name, stage):
+            case BroadcastStage() if exchanges.ships_as_it_is(self, name, stage):
                 self._pass_on(name, stage, self.reference(str(stage.input), name), "shipped as it is", stage.limit)
                 return
             case BroadcastStage():
