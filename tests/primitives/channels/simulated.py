@@ -80,11 +80,8 @@ class Network(Generic[M]):
         yield lambda: sim.machine.left or None
 
     def leave(self, sim: Sim[M]) -> None:
-        """As `close` does: what it sent arrives before it is known to have left."""
+        """What it sent arrives before others know that it has left, or after."""
         sim.gone, sim.poll = True, None
-        for (source, _), link in list(self.links.items()):
-            while source == sim.name and link:
-                self._deliver(source, _)
         self._post(self.coordinator.received(sim.connection, Bye(), self.now))
         self._tick()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -49,7 +50,14 @@ class _Place:
             self._member.close()
 
 
+class _Thread(threading.local):
+    """A member that is one thread (see `standing_in`)."""
+
+    member: Member
+
+
 _place: _Place | None = None
+_thread = _Thread()
 
 
 @contextmanager
@@ -70,14 +78,24 @@ def taking_part(gang: Gang, key: bytes, blocks: Blocks) -> Iterator[None]:
         place.close()
 
 
+@contextmanager
+def standing_in(member: Member) -> Iterator[None]:
+    """Make only the calling thread a member: of a gang of threads, as an interpreter of one process has them."""
+    _thread.member = member
+    try:
+        yield
+    finally:
+        del _thread.member
+
+
 def current_gang() -> Gang:
     """The gang the calling function runs in. Raises UsageError outside of one."""
-    return _current().gang
+    return _thread.member.gang if hasattr(_thread, "member") else _current().gang
 
 
 def current_member() -> Member:
     """This process as a member of its gang, connected. Raises UsageError outside of a gang."""
-    return _current().member()
+    return _thread.member if hasattr(_thread, "member") else _current().member()
 
 
 def _current() -> _Place:

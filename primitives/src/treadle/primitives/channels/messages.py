@@ -171,8 +171,8 @@ class Letter(Struct, frozen=True, array_like=True):
     seen: int
     """All up to here have arrived from the other side."""
     message: Message | None = None
-    urgent: bool = False
-    """Acknowledge at once: the sender waits for it before it leaves."""
+    last: bool = False
+    """The sender ends once this is acknowledged."""
 
 
 class Caller(Struct, frozen=True, array_like=True):

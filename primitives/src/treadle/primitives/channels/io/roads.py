@@ -46,6 +46,7 @@ class Road:
         self.relayed = False
         """No connection can be made, for now."""
         self.dead = False
+        """Lost, or ended: nothing need reach it."""
         self.moved = time.monotonic()
         """When the other side last acknowledged something, or there was nothing to."""
 
@@ -75,13 +76,13 @@ class Roads:
         """Where a member can be dialled."""
         self._road(member).address = address
 
-    def send(self, member: str, message: Message | None, urgent: bool = False) -> None:
+    def send(self, member: str, message: Message | None, last: bool = False) -> None:
         road = self._road(member)
         if road.dead:
             return
         if road.path.quiet:
             road.moved = time.monotonic()
-        self._carry(road, road.path.send(message, urgent))
+        self._carry(road, road.path.send(message, last))
 
     def lose(self, member: str) -> None:
         """It is no more: nothing need reach it."""
@@ -100,10 +101,10 @@ class Roads:
         return any(road.relayed and not road.dead for road in self._roads.values())
 
     def farewell(self) -> None:
-        """Ask for acknowledgements at once."""
+        """Tell everybody there is a way to that this member ends, and have it acknowledged at once."""
         for road in list(self._roads.values()):
-            if not road.path.quiet:
-                self.send(road.member, None, urgent=True)
+            if road.link is not None or not road.path.quiet:
+                self.send(road.member, None, last=True)
 
     def from_relay(self, member: str, body: bytes) -> None:
         """A letter that came through the coordinator."""
@@ -134,7 +135,9 @@ class Roads:
         road.moved = time.monotonic()
         for message in road.path.receive(letter):
             self._receive(road.member, message)
-        self._acknowledge(road, letter.urgent)
+        self._acknowledge(road, letter.last)
+        if letter.last:
+            road.dead = True  # it needs nothing any more
 
     def _acknowledge(self, road: Road, now: bool) -> None:
         answer = road.path.acknowledgement(now)

@@ -32,7 +32,6 @@ class Broadcast(Machine):
         self._reported: dict[str, int] = {}
         self._synced: set[str] = set()
         self._asked: dict[str, int] = {}
-        self._joined = 0
         self._name = me
         """As a sender: who leaves and joins again counts from 1 again."""
 
@@ -103,7 +102,7 @@ class Broadcast(Machine):
     def _on_cast(self, source: str, cast: Cast) -> list[Send]:
         if cast.number <= self._have.get(cast.sender, 0):
             return []
-        if cast.born < self._joined:  # not for us, who came later, but for others behind us
+        if cast.born < self.joined:  # not for us, who came later, but for others behind us
             self._taken[cast.sender] = cast.number
         else:
             self._inbox.append(cast)
@@ -113,7 +112,7 @@ class Broadcast(Machine):
 
     def _moved(self, before: Roster) -> list[Send]:
         if not before.epoch:
-            self._joined, self._name = self.epoch, f"{self.me}@{self.epoch:x}"
+            self._name = f"{self.me}@{self.epoch:x}"
         old = set(before.members)
         self._synced &= set(self.neighbours)
         sends: list[Send] = []

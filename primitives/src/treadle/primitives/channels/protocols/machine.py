@@ -19,6 +19,8 @@ class Machine:
         self.title = channel
         """The channel in messages of errors."""
         self.roster = NOBODY
+        self.joined = 0
+        """Epoch of the first view this member was in."""
         self.parent: str | None = None
         self.children: tuple[str, ...] = ()
         self.neighbours: tuple[str, ...] = ()
@@ -34,6 +36,7 @@ class Machine:
     def view(self, roster: Roster) -> list[Send]:
         """A newer view holds from now on."""
         before, self.roster = self.roster, roster
+        self.joined = self.joined or roster.epoch
         self.parent, self.children = roster.parent(self.me), roster.children(self.me)
         self.neighbours = roster.neighbours(self.me)
         if before.epoch:

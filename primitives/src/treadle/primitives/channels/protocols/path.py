@@ -24,10 +24,10 @@ class Path:
         self._acknowledged = 0
         self._early: dict[int, Letter] = {}
 
-    def send(self, message: Message | None, urgent: bool = False) -> Letter:
+    def send(self, message: Message | None, last: bool = False) -> Letter:
         """The letter to transmit now, if there is a way; it is kept in any case."""
         self._last += 1
-        letter = Letter(self._last, self._seen, message, urgent)
+        letter = Letter(self._last, self._seen, message, last)
         self._acknowledged = self._seen
         self._kept.append(letter)
         return letter

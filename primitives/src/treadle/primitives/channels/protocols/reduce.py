@@ -194,5 +194,5 @@ class Reduce(Rounds):
 
     def _resumed(self) -> list[Send]:
         if self._last < 0:
-            self._last = self.standing.decided
+            self._last = self.entered
         return self._begin()

@@ -26,6 +26,8 @@ class Rounds(Machine):
         super().__init__(channel, me, on_loss)
         self.standing = Standing()
         self.agreed = False
+        self.entered = -1
+        """The last round before this member's first; -1: not agreed yet."""
         self._statuses: dict[str, Standing] = {}
         self._leaving = False
         self._unnoted: set[str] = set()
@@ -33,9 +35,8 @@ class Rounds(Machine):
     def leave(self) -> list[Send]:
         """Tell others what only this member may know; it may leave once it `left`."""
         self._leaving = True
-        neighbours = self.neighbours
-        self._unnoted = set(neighbours)
-        return to_all(neighbours, Leaving(self.channel, self.epoch, self.standing))
+        self._unnoted = self._confidants()
+        return to_all(sorted(self._unnoted), Leaving(self.channel, self.epoch, self.standing))
 
     @property
     def left(self) -> bool:
@@ -64,6 +65,14 @@ class Rounds(Machine):
             return []
         return self._worked(sender, message)
 
+    def _enter(self, standing: Standing) -> int:
+        """The last round before this member's first, by what was first agreed with it."""
+        return standing.decided
+
+    def _confidants(self) -> set[str]:
+        """Who must know before this member leaves."""
+        return set(self.neighbours)
+
     def _note(self, sender: str, standing: Standing) -> list[Send]:
         before, self.standing = self.standing, merge(self.standing, standing)
         news = self._learned() if self.standing.decided > before.decided else []
@@ -86,6 +95,8 @@ class Rounds(Machine):
     def _settle(self, standing: Standing) -> list[Send]:
         if self.agreed:
             return []
+        if self.entered < 0:  # what was noted meanwhile is of rounds that this member has a part in
+            self.entered = self._enter(standing)
         self.agreed, self.standing = True, merge(self.standing, standing)
         down = to_all(self.children, Agreed(self.channel, self.epoch, self.standing))
         return down + self._resumed()

@@ -33,6 +33,8 @@ class Shuffle(Rounds):
         self._sent = self._received = -1
         self._pieces: dict[tuple[int, int, str], Payload | None] = {}
         self._lost: set[str] = set()
+        self._served: set[str] = set()
+        """Members that were sent pieces."""
         self._outstanding: dict[int, tuple[Payload, set[str]]] = {}
 
     # -- of the user ----------
@@ -58,6 +60,7 @@ class Shuffle(Rounds):
             if consumer == self.me:
                 self._pieces[plan.epoch, self._sent, self.me] = payload
             elif consumer in self.roster.members:
+                self._served.add(consumer)
                 sends.append(Send(consumer, Pieces(self.channel, self.epoch, self._sent, plan.epoch, payload)))
         if pieces and pieces[0].slice:
             self._outstanding[self._sent] = (pieces[0], set(plan.consumers))
@@ -155,12 +158,24 @@ class Shuffle(Rounds):
         plan = _make_plan(self.roster, standing.decided + 1)
         return msgspec.structs.replace(standing, plans=merge_plans(standing.plans, (plan,)), answered=standing.loss)
 
+    def _enter(self, standing: Standing) -> int:
+        """Others may have begun rounds that this member has a part in."""
+        mine = [plan.first for plan in standing.plans if plan.epoch >= self.joined and self._takes_part(plan)]
+        return min(mine) - 1
+
+    def _takes_part(self, plan: Plan) -> bool:
+        return self.me in plan.producers or self.me in plan.consumers
+
+    def _confidants(self) -> set[str]:
+        """Consumers too: what was sent to them has arrived when they have noted."""
+        return (super()._confidants() | self._served) & set(self.roster.members)
+
     def _learned(self) -> list[Send]:
         return []
 
     def _resumed(self) -> list[Send]:
         if self._sent < 0:
-            self._sent = self._received = self.standing.decided
+            self._sent = self._received = self.entered
         return []
 
 

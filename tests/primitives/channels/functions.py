@@ -1,0 +1,279 @@
+"""What members of test gangs run."""
+
+from __future__ import annotations
+
+import operator
+import socket
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from primitives.channels.gangs import halt, say
+
+from treadle.primitives.channels import (
+    Barrier,
+    BroadcastChannel,
+    MemberLost,
+    ReduceChannel,
+    ShuffleChannel,
+    current_gang,
+    current_member,
+)
+
+BIG = 50_000
+"""Floats of an array that travels as a block."""
+
+
+def rank() -> int:
+    return current_gang().rank
+
+
+def identity(value: Any) -> Any:
+    return value
+
+
+def broadcasts_in_turn() -> list[Any]:
+    """Every member sends once, small and large values in turn."""
+    seen: list[Any] = []
+    with BroadcastChannel("turns") as channel:
+        for sender in range(current_gang().size):
+            value = np.full(BIG, sender) if sender % 2 else {"from": sender}
+            if sender == rank():
+                channel.send(value)
+            else:
+                value = channel.receive()
+            seen.append(value["from"] if isinstance(value, dict) else int(value.sum()) // BIG)
+    return seen
+
+
+def reductions() -> tuple[Any, Any, list[Any]]:
+    handled: list[Any] = []
+    with ReduceChannel("sum", operator.add, handled.append) as channel:
+        small = channel.reduce(rank() + 1)
+        large = channel.reduce(np.full(BIG, rank() + 1.0))
+    return small, None if large is None else float(large[0]), [type(value).__name__ for value in handled]
+
+
+def shuffles() -> tuple[list[Any], list[list[int]]]:
+    with ShuffleChannel("pairs") as channel:
+        records = channel.send_receive([(rank(), number) for number in range(6)], operator.itemgetter(1))
+        arrays = channel.send_receive(np.arange(BIG), identity)
+    return records, [[int(array[0]), len(array)] for array in arrays]
+
+
+def shuffles_by_role() -> Any:
+    role = "producer" if rank() % 2 else "consumer"
+    with ShuffleChannel("halves", role) as channel:  # type: ignore[arg-type]
+        if role == "producer":
+            channel.send(list(range(4)), identity)
+            return None
+        return channel.receive()
+
+
+def barriers() -> list[float]:
+    passed = []
+    barrier = Barrier("epoch")
+    for number in range(3):
+        time.sleep(0.02 * ((rank() + number) % 3))
+        arrived = time.monotonic()
+        barrier.wait()
+        passed.append((arrived, time.monotonic()))
+    return passed  # type: ignore[return-value]
+
+
+def computes_for_long() -> Any:
+    """An inner member of the tree computes; its keeper passes on what others wait for."""
+    with BroadcastChannel("weights", fan_out=1) as channel:
+        Barrier("joined").wait()
+        if rank() == 0:
+            channel.send("value")
+            halt("sent")
+            return None
+        if rank() == 1:
+            halt("computing")
+        value = channel.receive()
+        say("received")
+        return value
+
+
+def only_some_join() -> None:
+    if rank() == 0:
+        BroadcastChannel("weights").receive(deadline=1.0)
+    halt("done")
+
+
+def waits_alone_at_a_barrier() -> None:
+    if rank() == 0:
+        Barrier("epoch").wait(deadline=1.0)
+    halt("done")
+
+
+def nobody_sends() -> None:
+    with BroadcastChannel("weights") as channel:
+        channel.receive(deadline=0.5)
+
+
+def raises_while_reducing() -> None:
+    def fails(left: Any, right: Any) -> Any:
+        raise ValueError("these cannot be added")
+
+    ReduceChannel("sum", fails).reduce(rank())
+
+
+def survives(operation: str, phase: str, victim: int) -> Any:
+    """Three rounds of a collective; the victim halts before, within or after its part of the second, to be killed."""
+    outcomes: list[Any] = []
+    call = _ROUNDS[operation]()
+    for number in range(3):
+        if number == 1 and rank() == victim:
+            stop_at(phase, lambda number=number: call(number))
+        try:
+            outcomes.append(call(number))
+        except MemberLost as error:
+            outcomes.append(f"lost {len(error.lost)}")
+            if operation == "barrier" or (operation == "broadcast" and victim == 0):
+                break  # nobody passes it any more, or nobody sends
+    return outcomes
+
+
+def stop_at(phase: str, call: Any) -> None:
+    if phase == "within":
+        threading.Thread(target=call, daemon=True).start()
+        time.sleep(0.05)
+    elif phase == "after":
+        threading.Thread(target=call, daemon=True).start()
+        time.sleep(0.3)
+    halt("here")
+
+
+def _broadcast_round() -> Any:
+    channel = BroadcastChannel("weights")
+    channel.join()
+
+    def call(number: int) -> Any:
+        if rank() == 0:
+            channel.send(np.full(BIG, number))
+            return number
+        return int(channel.receive()[0])
+
+    return call
+
+
+def _reduce_round() -> Any:
+    channel = ReduceChannel("sum", operator.add)
+
+    def call(number: int) -> Any:
+        result = channel.reduce(np.full(BIG, 1))
+        return None if result is None else int(result[0])
+
+    return call
+
+
+def _shuffle_round() -> Any:
+    channel = ShuffleChannel("pairs")
+    return lambda number: sorted(int(one) for piece in channel.send_receive(np.arange(8), identity) for one in piece)
+
+
+def _barrier_round() -> Any:
+    barrier = Barrier("epoch")
+    return lambda number: barrier.wait()
+
+
+_ROUNDS = {
+    "broadcast": _broadcast_round,
+    "reduce": _reduce_round,
+    "shuffle": _shuffle_round,
+    "barrier": _barrier_round,
+}
+
+
+def works_across_a_restart() -> Any:
+    """One round of everything, a pause in which the coordinator is replaced, and another round."""
+    broadcast, reduce, shuffle = _broadcast_round(), _reduce_round(), _shuffle_round()
+    barrier = _barrier_round()
+    first = [call(0) for call in (broadcast, reduce, shuffle, barrier)]
+    halt("killed and started")
+    return first, [call(1) for call in (barrier, broadcast, reduce, shuffle)]
+
+
+def waits_while_the_coordinator_is_replaced() -> str:
+    if rank() == 0:
+        halt("late")
+    Barrier("epoch").wait()
+    return "passed"
+
+
+def dials_a_silent_peer() -> Any:
+    """Member 0 says it is where somebody accepts and never answers: the coordinator carries what is for it."""
+    if rank() == 0:
+        from treadle.primitives.channels.member import Member
+
+        silent = socket.create_server(("127.0.0.1", 0))
+        begin = Member._begin_listening
+
+        def elsewhere(self: Member, local: str) -> None:
+            begin(self, local)
+            self.address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+
+        Member._begin_listening = elsewhere  # type: ignore[method-assign]
+    with BroadcastChannel("weights") as channel:
+        if rank() == 1:
+            channel.send("small")
+            channel.send(np.arange(BIG))
+            return None
+        return channel.receive(), int(channel.receive()[-1])
+
+
+def one_of_each() -> dict[str, int]:
+    """Messages for one round of each collective, joins apart."""
+    counts: dict[str, int] = {}
+    member = current_member()
+
+    def count(name: str, call: Any) -> None:
+        before = member.counts["data"]
+        call()
+        counts[name] = member.counts["data"] - before
+
+    with BroadcastChannel("b") as broadcast, ReduceChannel("r", operator.add) as reduce, ShuffleChannel("s") as shuffle:
+        count("broadcast", lambda: broadcast.send("v") if rank() == 0 else broadcast.receive())
+        count("reduce", lambda: reduce.reduce(1))
+        count("shuffle", lambda: shuffle.send_receive([1, 2], identity))
+        Barrier("all").wait()
+        counts["broadcast passed on"] = member.counts["data"] - sum(counts.values())
+    return counts
+
+
+def joins_one_channel() -> int:
+    with BroadcastChannel("only") as channel:
+        channel._act(lambda: True, time.monotonic() + 30, "join")
+        count = current_member().coordinator_messages
+        Barrier("counted").wait()
+        return count
+
+
+def leaves_things_open() -> tuple[int, int]:
+    """Descriptors and threads before and after."""
+    import os
+
+    from treadle.primitives.channels import gang
+
+    def now() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    before = now()
+    broadcasts_in_turn()
+    place = gang._place
+    assert place is not None
+    place.close()
+    place._member = None
+    after = now()
+    return after[0] - before[0], after[1] - before[1]
+
+
+def uses_nothing() -> bool:
+    import sys
+
+    from treadle.primitives.channels import gang
+
+    return gang._place is not None and gang._place._member is None and "asyncio" in sys.modules

@@ -1,0 +1,67 @@
+"""Members and coordinators that die or say nothing: who is left has a result or a clear error within the deadline."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from primitives.channels import coordinators, functions
+from primitives.channels.gangs import KEY, RUN, Place, place
+
+SIZE = 4
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Place]:
+    with place() as one:
+        yield one
+
+
+@pytest.mark.parametrize("operation", ["broadcast", "reduce", "shuffle", "barrier"])
+def test_a_member_killed_in_any_phase_leaves_results_or_clear_errors(here: Place, operation: str) -> None:
+    phases = [(phase, victim) for phase in ("before", "within", "after") for victim in (0, SIZE - 1)]
+    gangs = [here.start(SIZE, functions.survives, operation, phase, victim) for phase, victim in phases]
+    for gang, (_, victim) in zip(gangs, phases, strict=True):
+        gang[victim].reached("here")
+        gang[victim].kill()
+    for gang, (phase, victim) in zip(gangs, phases, strict=True):
+        ended = [process.end() for process in gang]
+        assert ended[victim].error == "killed"
+        for rank, one in enumerate(ended):
+            if rank != victim:
+                assert not one.error, (phase, victim, rank, one)
+
+
+def test_a_stopped_member_is_lost_when_its_lease_ends(here: Place) -> None:
+    gang = here.start(3, functions.survives, "reduce", "before", 1)
+    gang[1].reached("here")
+    gang[1].kill(signal.SIGSTOP)
+    first, last = gang[0].end(), gang[2].end()
+    gang[1].kill()
+    gang[1].end()
+    assert "lost 1" in first.value
+    assert "lost 1" in last.value
+
+
+def test_the_coordinator_may_be_killed_between_and_within_operations() -> None:
+    with coordinators.killable(RUN, KEY) as coordinator, place(coordinator.address) as here:
+        idle = here.start(3, functions.works_across_a_restart)
+        busy = here.start(3, functions.waits_while_the_coordinator_is_replaced)
+        for process in idle:
+            process.reached("killed and started")
+        busy[0].reached("late")
+        coordinator.kill()
+        coordinator.start()
+        for process in (*idle, busy[0]):
+            process.go()
+        assert [process.end() for process in busy] == [("passed", "", "")] * 3
+        for ended in (process.end() for process in idle):
+            assert not ended.error, ended
+            first, second = ended.value
+            assert second[1:] == [1, *first[1:3]], ended
+
+
+def test_a_peer_that_accepts_and_never_answers_is_reached_through_the_coordinator(here: Place) -> None:
+    ended = here.run(3, functions.dials_a_silent_peer)
+    assert [one.value for one in ended] == [("small", functions.BIG - 1), None, ("small", functions.BIG - 1)], ended

@@ -1,0 +1,129 @@
+"""Collectives between processes, over loopback and shared memory, with a real coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from primitives.channels import functions
+from primitives.channels.gangs import Ended, Place, place
+
+from treadle.primitives.channels import Barrier, BroadcastChannel
+from treadle.primitives.channels.pieces import distribute
+from treadle.primitives.errors import DataError, UsageError
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Place]:
+    with place() as one:
+        yield one
+
+
+def values(ended: list[Ended]) -> list[Any]:
+    assert not [one for one in ended if one.error]
+    return [one.value for one in ended]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 8])
+def test_the_sender_changes_and_everybody_gets_every_value(here: Place, size: int) -> None:
+    assert values(here.run(size, functions.broadcasts_in_turn)) == [list(range(size))] * size
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> None:
+    ended = values(here.run(size, functions.reductions))
+    total = size * (size + 1) // 2
+    assert [one for one in ended if one[0] is not None] == [(total, float(total), ["int", "ndarray"])]
+    assert [one for one in ended if one[0] is None] == [(None, None, [])] * (size - 1)
+
+
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_consumers_get_the_pieces_of_all_producers_in_order(here: Place, size: int) -> None:
+    for rank, (records, arrays) in enumerate(values(here.run(size, functions.shuffles))):
+        assert records == [[(producer, n) for n in range(6) if n % size == rank] for producer in range(size)]
+        count = len(range(rank, functions.BIG, size))
+        assert arrays == [[rank, count]] * size
+
+
+def test_roles_say_who_gives_and_who_gets(here: Place) -> None:
+    ended = values(here.run(4, functions.shuffles_by_role))
+    assert ended == [[[0, 2], [0, 2]], None, [[1, 3], [1, 3]], None]
+
+
+def test_nobody_passes_a_barrier_before_all_have_arrived(here: Place) -> None:
+    rounds = zip(*values(here.run(6, functions.barriers)), strict=True)
+    for members in rounds:
+        assert max(arrived for arrived, _ in members) <= min(passed for _, passed in members)
+
+
+def test_a_member_that_computes_still_passes_on_what_others_wait_for(here: Place) -> None:
+    sender, inner, leaf = here.start(3, functions.computes_for_long)
+    roles = {"sent": sender, "computing": inner}
+    sender.reached("sent")
+    inner.reached("computing")
+    leaf.reached("received")
+    for process in roles.values():
+        process.go()
+    assert [one.value for one in (sender.end(), inner.end(), leaf.end())] == [None, "value", "value"]
+
+
+def test_messages_are_as_few_as_promised(here: Place) -> None:
+    size = 8
+    counts = values(here.run(size, functions.one_of_each))
+    assert sum(one["broadcast"] + one["broadcast passed on"] for one in counts) == size - 1
+    assert sum(one["reduce"] for one in counts) == size - 1
+    assert sum(one["shuffle"] for one in counts) == size * (size - 1)
+
+
+def test_joining_takes_two_messages_with_the_coordinator_besides_hello(here: Place) -> None:
+    assert values(here.run(4, functions.joins_one_channel)) == [3] * 4
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        (functions.only_some_join, "DeadlinePassed", "1 of 2 members"),
+        (functions.waits_alone_at_a_barrier, "DeadlinePassed", "1 of 2 members"),
+    ],
+)
+def test_a_deadline_says_how_many_are_there(here: Place, function: Any, error: str, says: str) -> None:
+    first, second = here.start(2, function)
+    second.reached("done")
+    ended = first.end()
+    second.go()
+    second.end()
+    assert (ended.error, says in ended.message) == (error, True), ended
+
+
+def test_a_receive_that_nothing_comes_to_ends_at_its_deadline(here: Place) -> None:
+    assert [one.error for one in here.run(2, functions.nobody_sends)] == ["DeadlinePassed"] * 2
+
+
+def test_an_error_of_the_reduce_function_is_raised_there_and_told_everywhere(here: Place) -> None:
+    ended = here.run(4, functions.raises_while_reducing)
+    errors = sorted(one.error for one in ended)
+    assert set(errors) == {"ReduceFailed", "ValueError"}
+    assert all("ValueError" in one.message for one in ended if one.error == "ReduceFailed")
+
+
+def test_nothing_is_left_behind(here: Place) -> None:
+    assert values(here.run(3, functions.leaves_things_open)) == [(0, 0)] * 3
+    assert here.left_over() == []
+
+
+def test_outside_of_a_gang_channels_say_what_to_write() -> None:
+    for make in (lambda: BroadcastChannel("weights"), lambda: Barrier("epoch")):
+        with pytest.raises(UsageError, match="gang: n"):
+            make()
+
+
+def test_rows_go_where_their_hashes_say() -> None:
+    kind, pieces = distribute(np.arange(10), lambda rows: rows * 7, 3)
+    assert kind == "array"
+    assert [piece.tolist() for piece in pieces] == [[n for n in range(10) if n * 7 % 3 == i] for i in range(3)]
+    with pytest.raises(DataError, match="one integer for each row"):
+        distribute(np.arange(10), lambda rows: rows / 2, 3)
+    with pytest.raises(DataError, match="integer"):
+        distribute(["a"], str.upper, 3)
