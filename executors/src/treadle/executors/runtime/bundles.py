@@ -79,15 +79,17 @@ def _cut(kind: Kind, counts: list[int], value: Any) -> list[Any]:
 
 
 def _joined(kind: Kind, pieces: Sequence[Any]) -> Any:
-    """In one chunk: many small ones would be as dear in a part as many small parts are in a block."""
+    """In one chunk: many small ones would be as dear in a part as many small parts are in a block.
+
+    Dictionaries stay as they are, each with its chunk: what Parquet makes of a column shows how they are cut.
+    """
     whole = codec.concat(kind, pieces)
-    return whole if kind == "array" else _one_chunk(whole)
+    plain = kind == "table" and not any(map(_has_dictionary, whole.schema.types))
+    return whole.combine_chunks() if plain else whole
 
 
-def _one_chunk(table: Any) -> Any:
+def _has_dictionary(arrow_type: Any) -> bool:
     import pyarrow
 
-    try:
-        return table.combine_chunks()
-    except pyarrow.ArrowException:  # dictionaries that together outgrow their index type stay apart
-        return table
+    nested = (arrow_type.field(index).type for index in range(arrow_type.num_fields))
+    return pyarrow.types.is_dictionary(arrow_type) or any(map(_has_dictionary, nested))

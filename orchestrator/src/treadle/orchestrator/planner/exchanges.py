@@ -44,7 +44,8 @@ def scatter(graph: GraphPlanner, name: str, stage: ShuffleStage) -> None:
     flows = [graph.join(reference, name, stage) for reference in inputs]
     partitions = _partitions(graph, name, stage, flows)
     boundaries = _boundaries(graph, name, stage, partitions, samples)
-    levels = levels_of([flow.partitions for flow in flows], partitions)
+    estimate = sum(flow.estimate for flow in flows)
+    levels, reason = levels_of([flow.partitions for flow in flows], partitions, estimate)
     names = []
     for index, flow in enumerate(flows):
         if isinstance(boundaries, Value) and isinstance(boundaries.value, str):
@@ -53,19 +54,18 @@ def scatter(graph: GraphPlanner, name: str, stage: ShuffleStage) -> None:
         flow.reasons.append(
             f"{name} has {partitions or 'as many'} partitions" + ("" if partitions else " as its input")
         )
+        flow.reasons += [reason] if reason else []
         names.append(name if len(inputs) == 1 else f"{name}.{index}")
         if levels:
             _in_two_levels(graph, names[-1], tail, flow, levels, index)
         else:
             graph.add(flow, names[-1], tail, "scattered")
-    estimate = sum(flow.estimate for flow in flows)
     data = NodeData(tuple(names), "scattered", levels.groups if levels else 1)
     graph.scattered[name] = Dataset(data, partitions, estimate, frozenset(names))
 
 
 def _in_two_levels(graph: GraphPlanner, node_id: str, tail: Scatter, flow: Flow, levels: Levels, index: int) -> None:
     """Bundles first, then a segment that merges them: no user code runs in it, so it may run as often as it must."""
-    flow.reasons.append(levels.reason)
     dataset = graph.add(flow, f"{node_id}.level1", tail, "scattered")
     assert isinstance(dataset.ref, NodeData)
     assert flow.policy is not None

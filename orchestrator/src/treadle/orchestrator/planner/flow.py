@@ -54,7 +54,7 @@ class Flow:
 
     def segment(self, node_id: str, site: Site, tail: Tail | None = None) -> Segment:
         policy = self.policy or Policy()
-        targets = tail.partitions or self.partitions if isinstance(tail, Scatter) else 1
+        targets = tail.groups or tail.partitions or self.partitions if isinstance(tail, Scatter) else 1
         edge = Edge(self.estimate, self.partitions, max(1, targets), policy.exchange, policy.durability)
         put, reason = choose_place(edge, site)
         if self.kept:
