@@ -1,21 +1,32 @@
-"""Two sides of one attempt, each in a thread of its own: what became of both."""
+"""Two members that spoke to a coordinator, each in a thread of its own: what became of their attempts."""
 
 from __future__ import annotations
 
 import secrets
 import socket
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from msgspec import Struct
 from namespaces import Host
 
-from treadle.primitives.traversal import Attempt, NoPath, Schedule, Traversal, share_port
+from treadle.primitives import wire
+from treadle.primitives.coordinator.messages import Dial
+from treadle.primitives.traversal import Attempt, NoPath, Schedule, Traversal, open_path, share_port
+from treadle.primitives.wire import Connection, Identity
 
-LONG = 30.0
+RUN, KEY = "run-1", bytes(range(32))
+LONG = 60.0
 """Seconds in which what should happen does, also on a busy machine."""
+BRIEF = Schedule(simultaneous=0.4, each_way=0.3, proof=0.5, challenge=0.5)
+"""For attempts that must fail; whatever the clock says, they end."""
+
+
+class Said(Struct, tag="said"):
+    number: int
 
 
 class Side(NamedTuple):
@@ -28,21 +39,18 @@ class Side(NamedTuple):
     host: Host | None = None
 
 
-class Ends(NamedTuple):
-    """What each side came to: a socket or a NoPath."""
-
-    left: socket.socket | NoPath
-    right: socket.socket | NoPath
+Sides = tuple[Side, Side]
+T = TypeVar("T", socket.socket | NoPath, Connection | NoPath)
 
 
 @contextmanager
-def introduced(public: Host | None = None, left: Host | None = None, right: Host | None = None) -> Iterator[list[Side]]:
+def introduced(public: Host | None = None, left: Host | None = None, right: Host | None = None) -> Iterator[Sides]:
     """`left` and `right` have each said hello to one server; these connections stay open meanwhile."""
     with ExitStack() as stack:
         with public.entered() if public else nullcontext():
             server = stack.enter_context(socket.create_server((public.address if public else "127.0.0.1", 0)))
         server.settimeout(LONG)
-        yield [_introduce(stack, server, name, host) for name, host in (("left", left), ("right", right))]
+        yield _introduce(stack, server, "left", left), _introduce(stack, server, "right", right)
 
 
 def _introduce(stack: ExitStack, server: socket.socket, member: str, host: Host | None) -> Side:
@@ -55,7 +63,7 @@ def _introduce(stack: ExitStack, server: socket.socket, member: str, host: Host 
 
 
 def attempt(side: Side, other: Side, token: bytes, schedule: Schedule, delay: float = 0.0) -> socket.socket | NoPath:
-    """One side; blocks."""
+    """One side of an attempt, without `wire` on top; blocks."""
     time.sleep(delay)
     now = time.monotonic()
     machine = Traversal(side.member, other.member, now, now + LONG, schedule)
@@ -66,25 +74,61 @@ def attempt(side: Side, other: Side, token: bytes, schedule: Schedule, delay: fl
             return error
 
 
-@contextmanager
-def both(
-    sides: list[Side],
-    tokens: tuple[bytes, bytes] | None = None,
+def opened(
+    side: Side,
+    other: Side,
+    token: bytes,
+    *,
     schedule: Schedule = Schedule(),
+    tls: Identity | None = None,
+    key: bytes = KEY,
     delay: float = 0.0,
-) -> Iterator[Ends]:
-    """Both sides attempt, the right one `delay` seconds later; sockets are closed at the end."""
-    left, right = sides
-    tokens = tokens or (secrets.token_bytes(16),) * 2
-    with ThreadPoolExecutor(2) as pool:
-        futures: list[Future[socket.socket | NoPath]] = [
-            pool.submit(attempt, left, right, tokens[0], schedule),
-            pool.submit(attempt, right, left, tokens[1], schedule, delay),
-        ]
-        ends = Ends(*[future.result(LONG) for future in futures])
+    patience: float = LONG,
+) -> Connection | NoPath:
+    """One side with everything; blocks."""
+    address = str(wire.Address("tls" if tls else "tcp", *other.seen))
+    dial = Dial(other.member, address, token, delay)
+    with side.host.entered() if side.host else nullcontext():
+        try:
+            return open_path(
+                dial,
+                side.member,
+                side.source,
+                RUN,
+                key,
+                time.monotonic() + patience,
+                tls=tls,
+                plain=True,
+                schedule=schedule,
+            )
+        except NoPath as error:
+            return error
+
+
+@contextmanager
+def together(*calls: Callable[[], T]) -> Iterator[list[T]]:
+    """What the calls return, made at once; connections are closed at the end."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = [pool.submit(call) for call in calls]
+        ends = [future.result(LONG) for future in futures]
     try:
         yield ends
     finally:
         for end in ends:
-            if isinstance(end, socket.socket):
+            if not isinstance(end, NoPath):
                 end.close()
+
+
+def new_token() -> bytes:
+    return secrets.token_bytes(16)
+
+
+def carries(one: Connection, other: Connection, size: int = 64 * 1024) -> None:
+    """Bytes go both ways."""
+    for number, (sender, receiver) in enumerate([(one, other), (other, one)]):
+        data = secrets.token_bytes(size)
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(sender.send, Said(number), data, deadline=time.monotonic() + LONG)
+            message, tail = receiver.receive(Said, time.monotonic() + LONG)
+            sent.result(LONG)
+        assert (message, bytes(tail)) == (Said(number), data)

@@ -15,10 +15,12 @@ Each side runs one `Traversal`, begun at about the same moment. The **leader** i
     Accepted    `Prove` the path; anybody may call, so no more than eight at a time
     Proved      `Use` the path, `Close` all others: over
     Refuted     `Close` the path; dial again after a pause when it was the dialled one
-    Tick        a dial longer than 2 s begins anew, a proof longer than 3 s is refuted, the next phase begins;
-                at the deadline, or after the last phase when nothing is being proved: `GiveUp`: over
+    Tick        a proof longer than 3 s is refuted; the next phase begins, and its dial anew; at the deadline, or
+                after the last phase when nothing is being proved: `GiveUp`: over
 
-A path named by an event that comes too late is closed. Once over, nothing follows but such closing.
+A dial is not begun anew while nothing refuses it: the kernel repeats its SYN (after 1 s, and 2 s more), and a NAT that
+saw both SYNs takes only the same ones again. A path named by an event that comes too late is closed. Once over, nothing
+follows but such closing.
 
 The two forms are "TCP hole punching" with crossing SYNs and "sequential hole punching" of Ford, Srisuresh, Kegel,
 *Peer-to-Peer Communication Across Network Address Translators* (USENIX ATC 2005, sections 4.2-4.5), see also RFC 5128
@@ -125,8 +127,6 @@ class Schedule(Struct, frozen=True):
 
     simultaneous: float = 4.0
     each_way: float = 2.0
-    dial: float = 2.0
-    """A dial is begun anew after so long; the kernel repeats a lost SYN after 1 s."""
     proof: float = 3.0
     pause: float = 0.05
     """Before dialling again after the first failure; doubled with every further one."""
@@ -161,7 +161,6 @@ class Traversal:
         self._deadline = min(deadline, now + schedule.total)
         self._phases = _phases(self.leads, now, schedule)
         self._dialling = False
-        self._dial_end = 0.0
         self._redial = now
         self._pause = schedule.pause
         self._listening = False
@@ -175,9 +174,7 @@ class Traversal:
         """When a `Tick` is due, if nothing else happens before."""
         moments = [self._deadline, *self._proofs.values()]
         moments += [phase.end for phase in self._phases[:1]]
-        if self._dialling:
-            moments.append(self._dial_end)
-        elif self._may_dial:
+        if self._may_dial:
             moments.append(self._redial)
         return min(moments)
 
@@ -258,13 +255,9 @@ class Traversal:
 
     def _follow_phase(self) -> list[Instruction]:
         instructions: list[Instruction] = []
-        if self._dialling and self._dial_end <= self._now:
-            instructions += self._stop_dial()
-            self._redial = self._now
         if self._may_dial and self._redial <= self._now:
             self._dialling = True
             self._dials += 1
-            self._dial_end = self._now + self._schedule.dial
             instructions.append(StartDial())
         return instructions + self._listen(bool(self._phases) and self._phases[0].listens)
 

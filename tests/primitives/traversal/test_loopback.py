@@ -1,0 +1,159 @@
+"""Attempts over real sockets, where nothing translates addresses."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from primitives.traversal.two_sides import (
+    BRIEF,
+    KEY,
+    LONG,
+    Side,
+    Sides,
+    attempt,
+    carries,
+    introduced,
+    new_token,
+    opened,
+    together,
+)
+
+from treadle.primitives.coordinator.messages import Dial
+from treadle.primitives.errors import UsageError
+from treadle.primitives.traversal import NoPath, Schedule, open_path
+from treadle.primitives.wire import Connection, Identity
+
+SCHEDULE = Schedule()
+
+
+@pytest.fixture
+def sides() -> Iterator[Sides]:
+    with introduced() as sides:
+        yield sides
+
+
+def test_both_sides_get_the_two_ends_of_one_connection(sides: Sides) -> None:
+    left, right = sides
+    token = new_token()
+    calls = [partial(attempt, one, other, token, SCHEDULE) for one, other in ((left, right), (right, left))]
+    with together(*calls) as (one, other):
+        assert isinstance(one, socket.socket)
+        assert isinstance(other, socket.socket)
+        assert one.getsockname() == other.getpeername() == left.source
+        assert other.getsockname() == one.getpeername() == right.source
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_path_is_a_connection_of_wire(sides: Sides, encrypted: bool, request: pytest.FixtureRequest) -> None:
+    identity: Identity | None = request.getfixturevalue("identity") if encrypted else None
+    left, right = sides
+    token = new_token()
+    with together(
+        partial(opened, left, right, token, tls=identity), partial(opened, right, left, token, tls=identity)
+    ) as (one, other):
+        assert isinstance(one, Connection)
+        assert isinstance(other, Connection)
+        carries(one, other, 1 << 20)
+
+
+def test_one_member_has_many_attempts_from_one_port(sides: Sides) -> None:
+    """Their listeners share the port too, so callers are passed on to the attempt they seek."""
+    centre = sides[0]
+    with introduced() as more, introduced() as others:
+        members = [
+            Side(f"member-{number}", side.source, side.seen) for number, side in enumerate((*more, *others, sides[1]))
+        ]
+        calls: list[Callable[[], socket.socket | NoPath]] = []
+        for member in members:
+            token = new_token()
+            calls += [
+                partial(attempt, centre, member, token, SCHEDULE),
+                partial(attempt, member, centre, token, SCHEDULE),
+            ]
+        with together(*calls) as ends:
+            assert [end for end in ends if isinstance(end, NoPath)] == []
+
+
+def test_a_side_that_waits_for_the_delay_is_in_time(sides: Sides) -> None:
+    left, right = sides
+    token = new_token()
+    with together(
+        partial(opened, left, right, token, delay=0.3), partial(opened, right, left, token, delay=0.1)
+    ) as ends:
+        assert all(isinstance(end, Connection) for end in ends)
+
+
+def test_another_token_is_refused(sides: Sides) -> None:
+    left, right = sides
+    with together(
+        partial(attempt, left, right, new_token(), BRIEF), partial(attempt, right, left, new_token(), BRIEF)
+    ) as ends:
+        assert all(isinstance(end, NoPath) for end in ends)
+        assert any("token" in str(end) or "somebody else" in str(end) for end in ends)
+
+
+def test_a_holder_of_the_token_without_the_runs_key_is_refused(sides: Sides) -> None:
+    left, right = sides
+    token = new_token()
+    with together(partial(opened, left, right, token), partial(opened, right, left, token, key=bytes(32))) as ends:
+        assert all(isinstance(end, NoPath) and "led nowhere" in str(end) for end in ends)
+
+
+def test_nobody_there_ends_within_the_bound(sides: Sides) -> None:
+    started = time.monotonic()
+    end = attempt(*sides, new_token(), BRIEF)
+    assert isinstance(end, NoPath)
+    assert "Connection refused" in str(end)
+    assert time.monotonic() - started >= 0.9
+
+
+def test_the_deadline_is_kept(sides: Sides) -> None:
+    assert isinstance(opened(*sides, new_token(), patience=0.2), NoPath)
+    assert isinstance(opened(*sides, new_token(), patience=-1), NoPath)
+
+
+def test_strangers_that_connect_and_say_nothing_are_no_obstacle(sides: Sides) -> None:
+    """They fill the listener of one side before the other side begins."""
+    left, right = sides
+    token = new_token()
+
+    def besieged() -> socket.socket | NoPath:
+        strangers = [_call(left.source) for _ in range(12)]
+        try:
+            return attempt(right, left, token, SCHEDULE)
+        finally:
+            for stranger in strangers:
+                stranger.close()
+
+    with together(partial(attempt, left, right, token, SCHEDULE), besieged) as ends:
+        assert [end for end in ends if isinstance(end, NoPath)] == []
+
+
+def _call(address: tuple[str, int]) -> socket.socket:
+    """Somebody else's call, as soon as anybody listens."""
+    end = time.monotonic() + LONG
+    while True:
+        try:
+            return socket.create_connection(address, LONG)
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("dial", "hint"),
+    [
+        (Dial("me", "tcp://127.0.0.1:1", b"token"), "cannot dial itself"),
+        (Dial("left", "tcp://127.0.0.1:1", b""), "has no token"),
+        (Dial("left", "tls://127.0.0.1:1", b"token"), "no TLS identity"),
+        (Dial("left", "tcp://192.0.2.1:1", b"token"), "not be encrypted"),
+        (Dial("left", "udp://127.0.0.1:1", b"token"), "not an address"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_dialled(dial: Dial, hint: str) -> None:
+    with pytest.raises(UsageError, match=hint):
+        open_path(dial, "me", ("127.0.0.1", 0), "run", KEY, time.monotonic() + LONG)

@@ -1,0 +1,103 @@
+"""Attempts between hosts behind NATs; docs/nat.md says what follows from them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from functools import partial
+
+import namespaces
+import pytest
+from namespaces import Nat, cut, two_nats
+from primitives.traversal.two_sides import BRIEF, Side, carries, introduced, new_token, opened, together
+
+from treadle.primitives.traversal import NoPath, Paths, Schedule
+from treadle.primitives.wire import Connection, Identity
+
+pytestmark = pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
+
+KEEPING, RESETTING, RANDOM = Nat(), Nat(unsolicited="reset"), Nat(mapping="random")
+
+
+def opens(left: Side, right: Side, *, late: float = 0.0, tls: Identity | None = None) -> None:
+    token = new_token()
+    with together(
+        partial(opened, left, right, token, tls=tls), partial(opened, right, left, token, tls=tls, delay=late)
+    ) as (one, other):
+        assert isinstance(one, Connection), one
+        assert isinstance(other, Connection), other
+        carries(one, other)
+
+
+def fails(left: Side, right: Side, schedule: Schedule = BRIEF) -> None:
+    token = new_token()
+    with together(
+        partial(opened, left, right, token, schedule=schedule), partial(opened, right, left, token, schedule=schedule)
+    ) as ends:
+        assert all(isinstance(end, NoPath) for end in ends), ends
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "late"),
+    [(KEEPING, KEEPING, 0.0), (KEEPING, KEEPING, 0.5), (KEEPING, RESETTING, 0.0), (RESETTING, KEEPING, 0.2)],
+)
+def test_a_path_through_two_nats_carries_bytes_both_ways(left: Nat, right: Nat, late: float) -> None:
+    with two_nats(left, right) as hosts, introduced(*hosts) as sides:
+        opens(*sides, late=late)
+
+
+def test_a_path_through_two_nats_is_encrypted(identity: Identity) -> None:
+    with two_nats() as hosts, introduced(*hosts) as sides:
+        opens(*sides, tls=identity)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_open_side_is_enough_for_any_nat(turned: bool) -> None:
+    """The open side is the host the coordinator runs on."""
+    with two_nats(RANDOM) as (public, left, _), introduced(public, left, public) as (behind, free):
+        sides = (free._replace(member="left"), behind._replace(member="right")) if turned else (behind, free)
+        opens(*sides)
+
+
+@pytest.mark.parametrize(("left", "right"), [(RANDOM, KEEPING), (KEEPING, RANDOM)])
+def test_no_path_where_a_nat_shows_another_port_to_everybody(left: Nat, right: Nat) -> None:
+    with two_nats(left, right) as hosts, introduced(*hosts) as sides:
+        fails(*sides)
+
+
+def test_a_pair_that_failed_is_remembered_and_tries_again_later() -> None:
+    paths = Paths(first=10.0)
+    with two_nats(RANDOM, RANDOM) as hosts, introduced(*hosts) as sides:
+        assert paths.may_try("left", "right", time.monotonic())
+        fails(*sides)
+        until = paths.failed("left", "right", time.monotonic())
+    assert not paths.may_try("right", "left", until - 0.1)
+    assert paths.may_try("right", "left", until)
+
+
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_an_attempt_over_a_cut_link_ends(both_ways: bool) -> None:
+    """One way is the worse one: an end of the connection is there, and hears nothing."""
+    with two_nats() as hosts:
+        with introduced(*hosts) as sides, cut(hosts.left, hosts.right, both_ways=both_ways):
+            fails(*sides)
+        with introduced(*hosts) as sides:
+            opens(*sides)
+
+
+@pytest.mark.parametrize("both_ways", [True, False])
+def test_a_link_that_heals_during_an_attempt_is_used(both_ways: bool) -> None:
+    """The first SYNs are lost; the kernel repeats them."""
+    with two_nats() as hosts, introduced(*hosts) as sides, ExitStack() as link:
+        link.enter_context(cut(hosts.left, hosts.right, both_ways=both_ways))
+        timer = threading.Timer(0.3, link.close)
+        timer.start()
+        opens(*sides)
+        timer.join()
+
+
+def test_a_path_opens_again_from_the_same_ports() -> None:
+    with two_nats() as hosts, introduced(*hosts) as sides:
+        for _ in range(3):
+            opens(*sides)
