@@ -6,7 +6,7 @@ import logging
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -125,6 +125,33 @@ def attempted(make: Callable[[int], Call], policy: Policy, body: Callable[[Call]
                 raise ReferenceFailure(call.context.stage, call.context.partition, error) from error
         finally:
             call.context.close()
+    raise AssertionError("there is at least one attempt")
+
+
+def attempted_together(
+    makes: Sequence[Callable[[int], Call]], bodies: Sequence[Callable[[Call], T]], policy: Policy, metrics: Metrics
+) -> list[T]:
+    """The first attempt in which every body succeeds, all run at the same time; adds what they report to `metrics`.
+
+    Raises ReferenceFailure with the first error of the last attempt.
+    """
+    from .channels import together
+
+    for attempt in range(1, policy.attempts + 1):
+        calls = [make(attempt) for make in makes]
+        parts = [partial(body, call) for body, call in zip(bodies, calls, strict=True)]
+        values, failed = together(parts, calls[0].context.stage)
+        for call in calls:
+            call.context.close()
+        if failed is None:
+            for call in calls:
+                metrics.add(call.metrics.values)
+            return values
+        partition, error = failed
+        if not isinstance(error, Exception):
+            raise error
+        if calls[partition].gives_up(error):
+            raise ReferenceFailure(calls[partition].context.stage, partition, error) from error
     raise AssertionError("there is at least one attempt")
 
 

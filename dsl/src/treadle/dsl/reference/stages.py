@@ -29,9 +29,9 @@ from ..model import (
     StageInput,
 )
 from ..templates import render, whole
-from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted
+from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted, attempted_together
 from .data import Dataset, Partition, count, gather
-from .maps import Mapper, is_tolerated, recut
+from .maps import Mapped, Mapper, is_tolerated, recut
 from .reduces import Grouping, Reducer
 from .scopes import Done, Frame
 from .shuffles import as_one, keys_by, sampled_boundaries, shuffle
@@ -121,6 +121,12 @@ class Work:
 
     def attempted(self, index: int, policy: Policy, metrics: Metrics, body: Callable[[Call], T]) -> T:
         """`body` for partition `index`, tried as often as the policy allows; adds what it reports to `metrics`."""
+        value, reported = attempted(self._calls(index, policy, metrics), policy, body)
+        metrics.add(reported.values)
+        return value
+
+    def _calls(self, index: int, policy: Policy, metrics: Metrics) -> Callable[[int], Call]:
+        """Attempt -> call of partition `index`."""
         checkpoint = Checkpoint()
 
         def make(attempt: int) -> Call:
@@ -131,9 +137,20 @@ class Work:
             )  # fmt: skip
             return Call(context, final, policy, Metrics(metrics.declared))
 
-        value, reported = attempted(make, policy, body)
-        metrics.add(reported.values)
-        return value
+        return make
+
+    def _gang(self, size: int, mapper: Mapper, policy: Policy, metrics: Metrics) -> list[Mapped]:
+        """All partitions at the same time; an attempt is one of all of them."""
+        partitions = [as_one(partition) for partition in self._mapped_input(mapper.stage)]
+        if len(partitions) != size:
+            error = UsageError(f"the input has {len(partitions)} partitions, and `gang: {size}` needs exactly {size}")
+            raise ReferenceFailure(self.path, None, error)
+        return attempted_together(
+            [self._calls(index, policy, metrics) for index in range(size)],
+            [partial(mapper.apply, partition) for partition in partitions],
+            policy,
+            metrics,
+        )
 
     def once(self, body: Callable[[], T], index: int | None = None) -> T:
         """Whatever goes wrong is the stage's failure."""
@@ -149,6 +166,9 @@ class Work:
     def map(self, stage: MapStage) -> Done:
         mapper = Mapper(stage, self.run.functions(stage.uses), self.arguments(stage.with_))
         policy, metrics = self.policy(mapper.function), Metrics(stage.metrics)
+        if stage.gang is not None:
+            mapped = self._gang(stage.gang, mapper, policy, metrics)
+            return Done(Dataset([one.partition for one in mapped]), metrics.final())
         mapped = [
             self.attempted(index, policy, metrics, partial(mapper.apply, as_one(partition)))
             for index, partition in enumerate(self._mapped_input(stage))

@@ -1,0 +1,174 @@
+"""Channels between the partitions of a gang, each a thread of this process: what `primitives.channels` means.
+
+The collectives of the library are used as they are; what they stand on is replaced. There is no coordinator, no
+connection and nothing gets lost: a channel's members sit in the order of their partitions, and a message is with its
+receiver when it is sent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.channels.errors import DeadlinePassed, MemberLost
+from treadle.primitives.channels.gang import Gang, standing_in
+from treadle.primitives.store import Store
+
+T = TypeVar("T")
+DEADLINE = 60.0
+"""Seconds an operation may take; the engine's own default."""
+
+
+def together(parts: Sequence[Callable[[], T]], name: str) -> tuple[list[T], tuple[int, BaseException] | None]:
+    """What each part returns, all of them run at the same time; or also the first (part, error) raised by one."""
+    room = _Room(len(parts), name)
+    results: dict[int, T] = {}
+    threads = [
+        threading.Thread(target=room.run, args=(rank, part, results), name=f"{name}/{rank}", daemon=True)
+        for rank, part in enumerate(parts)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [results[rank] for rank in sorted(results)], room.failed
+
+
+@dataclass
+class _Hall:
+    """A channel: who is there."""
+
+    parties: int
+    fan_out: int
+    machines: dict[int, Any] = field(default_factory=dict)
+    """By rank."""
+    epoch: int = 0
+
+
+@dataclass
+class _Gate:
+    """A barrier."""
+
+    arrived: int = 0
+    opened: int = 0
+
+
+class _Room:
+    """What the members share; everything is done with its lock held."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self.size, self.name, self.present = size, name, size
+        self.changed = threading.Condition()
+        self.failed: tuple[int, BaseException] | None = None
+        self.blocks = Blocks(Store.open("memory://"), "reference", None)
+        self.halls: dict[str, _Hall] = {}
+        self.gates: dict[str, _Gate] = {}
+
+    def run(self, rank: int, part: Callable[[], T], results: dict[int, T]) -> None:
+        member = _Member(self, rank)
+        try:
+            with standing_in(cast(Any, member)):
+                results[rank] = part()
+        except BaseException as error:  # noqa: BLE001  it is the gang's, and is judged there
+            with self.changed:
+                self.failed = self.failed or (rank, error)
+        finally:
+            with self.changed:
+                self.present -= 1
+                for channel in [name for name, hall in self.halls.items() if rank in hall.machines]:
+                    member.leave(channel)
+                self.changed.notify_all()
+
+    def wait(self, title: str, poll: Callable[[], T | None], deadline: float) -> T:
+        """What `poll` says once it is not None. Raises MemberLost after a failure, DeadlinePassed."""
+        with self.changed:
+            while (found := poll()) is None:
+                if self.failed is not None:
+                    raise MemberLost(title, [f"{self.name}/{self.failed[0]}"])
+                if time.monotonic() >= deadline:
+                    raise DeadlinePassed(f"{title}: took too long")
+                self.changed.wait(deadline - time.monotonic())
+            self.changed.notify_all()
+            return found
+
+    def convene(self, hall: _Hall) -> None:
+        """Everybody who is there learns of each other."""
+        from treadle.primitives.channels.protocols.roster import Roster
+        from treadle.primitives.coordinator.messages import Seat
+
+        hall.epoch += 1
+        ranks = sorted(hall.machines)
+        roster = Roster(hall.epoch, tuple(Seat(self.member(rank), "") for rank in ranks), hall.fan_out)
+        for rank in ranks:
+            self.deliver(rank, hall.machines[rank].view(roster))
+
+    def deliver(self, rank: int, sends: Iterable[Any]) -> None:
+        """Messages, and those that they lead to."""
+        todo = deque((rank, send) for send in sends)
+        while todo:
+            sender, (receiver, message) = todo.popleft()
+            other = int(receiver.rpartition("/")[2])
+            machine = self.halls[message.channel].machines.get(other)
+            if machine is not None:
+                todo += [(other, send) for send in machine.message(self.member(sender), message)]
+        self.changed.notify_all()
+
+    def member(self, rank: int) -> str:
+        return f"{self.name}/{rank}"
+
+
+class _Member:
+    """What the collectives ask of a `primitives.channels.Member`."""
+
+    def __init__(self, room: _Room, rank: int) -> None:
+        from treadle.primitives.channels.io.values import Values
+
+        self._room, self._rank = room, rank
+        self.gang = Gang("", "reference", room.name, rank, room.size, DEADLINE)
+        self.name = room.member(rank)
+        self.values = Values(room.blocks, f"channels/{rank}", lambda: True)
+
+    def join(self, join: Any, machine: Any) -> None:
+        with self._room.changed:
+            hall = self._room.halls.setdefault(join.channel, _Hall(join.parties, join.fan_out))
+            hall.machines[self._rank] = machine
+            if hall.epoch or len(hall.machines) >= hall.parties:
+                self._room.convene(hall)
+
+    def leave(self, channel: str) -> None:
+        with self._room.changed:
+            hall = self._room.halls[channel]
+            if hall.machines.pop(self._rank, None) is not None and hall.machines and hall.epoch:
+                self._room.convene(hall)
+            if not hall.machines:
+                del self._room.halls[channel]
+
+    def act(self, channel: str, poll: Callable[[], T | None], deadline: float, what: str) -> T:
+        machine = self._room.halls[channel].machines[self._rank]
+        return self._room.wait(f"{machine.title}: {what}", lambda: poll() if machine.epoch else None, deadline)
+
+    def send(self, sends: Iterable[Any]) -> None:
+        with self._room.changed:
+            self._room.deliver(self._rank, sends)
+
+    def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
+        room = self._room
+        with room.changed:
+            gate = room.gates.setdefault(barrier, _Gate())
+            gate.arrived += 1
+            mine = gate.opened + 1
+            if gate.arrived == parties:
+                gate.arrived, gate.opened = 0, mine
+                room.changed.notify_all()
+
+        def passed() -> bool | None:
+            if gate.opened < mine and room.present < parties:
+                raise MemberLost(f"barrier {barrier}", ["a member that has ended"])
+            return gate.opened >= mine or None
+
+        room.wait(f"barrier {barrier}", passed, deadline)
