@@ -34,7 +34,7 @@ from treadle.primitives import trust
 from treadle.primitives.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ["etl", "join", "kmeans", "logistic", "pi", "terasort", "wordcount"]
+NAMES = ["etl", "gang", "join", "kmeans", "logistic", "pi", "terasort", "wordcount"]
 WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -203,6 +203,22 @@ def test_logistic_is_the_mean_of_descents_that_the_documented_seeds_order(run: R
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
     truth = np.random.default_rng(1).normal(size=4)
     np.testing.assert_allclose(found[:-1], truth, atol=0.3)
+
+
+def test_gang_descends_as_one_process_would(run: Run, tmp_path: Path) -> None:
+    done = run("gang", tmp_path, rows=1_000, steps=30)
+    truth, drawn = np.array([2.0, -1.0, 0.5]), []
+    for partition in range(2):
+        seed = hashlib.sha256(f"treadle seed 1\n5\ndraw\n{partition}".encode()).digest()[:16]
+        rng = np.random.Generator(np.random.PCG64(int.from_bytes(seed, "big")))
+        features = rng.normal(size=(1_000, 3))
+        drawn.append((features, features @ truth + rng.normal(scale=0.1, size=1_000)))
+    weights = np.zeros(3)
+    for _ in range(30):
+        weights -= 0.2 * sum(features.T @ (features @ weights - values) for features, values in drawn) / 2_000
+    [(_, [found])] = done.datasets["model"]
+    np.testing.assert_allclose(found, weights, rtol=0, atol=1e-12)
+    assert done.outputs["error"] == np.abs(weights - truth).max() < 0.05
 
 
 def test_pi_is_the_ratio_of_the_points_that_the_documented_seeds_draw(run: Run, tmp_path: Path) -> None:
