@@ -7,3 +7,4 @@ from .machine import Traversal as Traversal
 from .opening import open_path as open_path
 from .paths import Paths as Paths
 from .ports import share_port as share_port
+from .reaching import Reacher as Reacher

@@ -1,0 +1,213 @@
+"""Members that ask a coordinator for a path to each other."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import namespaces
+import pytest
+from namespaces import Host, Nat, two_nats
+from primitives.traversal.two_sides import BRIEF, KEY, LONG, RUN, carries, introduced, new_token
+
+from treadle.primitives import wire
+from treadle.primitives.coordinator import Timing
+from treadle.primitives.coordinator.messages import Dial, Hello, Reach, Released, ToMember, Wait
+from treadle.primitives.coordinator.server import CoordinatorServer
+from treadle.primitives.traversal import Paths, Reacher, Schedule, share_port
+from treadle.primitives.wire import Connection, Identity, WireError
+
+END = object()
+
+
+class Outcomes:
+    """What a Reacher told its owner, in order."""
+
+    def __init__(self) -> None:
+        self.said: queue.Queue[Connection | str] = queue.Queue()
+
+    def opened(self, _: str, connection: Connection) -> None:
+        self.said.put(connection)
+
+    def failed(self, member: str, reason: str) -> None:
+        self.said.put(f"{member}: {reason}")
+
+    def next(self) -> Connection | str:
+        return self.said.get(timeout=LONG)
+
+
+def reacher(me: str, outcomes: Outcomes, ask: Callable[[Reach], None], **options: object) -> Reacher:
+    return Reacher(me, RUN, KEY, ask=ask, opened=outcomes.opened, failed=outcomes.failed, **options)  # type: ignore[arg-type]
+
+
+def attempts_end() -> None:
+    """Attempts end by themselves; their threads with them."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("treadle-path-"):
+            thread.join(LONG)
+
+
+def test_when_both_ask_one_connection_comes_of_it() -> None:
+    with introduced() as (left, right):
+        ends = {side.member: Outcomes() for side in (left, right)}
+        reachers: dict[str, Reacher] = {}
+
+        def coordinate(_: Reach) -> None:
+            token = new_token()
+            for side, other in ((left, right), (right, left)):
+                dial = Dial(other.member, f"tcp://127.0.0.1:{other.seen[1]}", token, 0.2)
+                reachers[side.member].dial(dial, side.source)
+
+        reachers |= {name: reacher(name, outcomes, coordinate) for name, outcomes in ends.items()}
+        assert reachers["left"].want("right")
+        coordinate(Reach("left"))
+        one, other = ends["left"].next(), ends["right"].next()
+        assert isinstance(one, Connection)
+        assert isinstance(other, Connection)
+        carries(one, other)
+        assert not reachers["right"].want("left")
+        coordinate(Reach("left"))
+        attempts_end()
+        assert ends["left"].said.empty()
+        assert ends["right"].said.empty()
+        one.close()
+        other.close()
+
+
+def test_a_pair_that_failed_is_not_asked_for_again() -> None:
+    outcomes, asked = Outcomes(), list[Reach]()
+    paths = Paths(first=1000.0)
+    with introduced() as (left, right):
+        one = reacher("left", outcomes, asked.append, schedule=BRIEF, paths=paths)
+        assert one.want("right")
+        one.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", new_token()), left.source)
+        said = outcomes.next()
+        assert isinstance(said, str)
+        assert said.startswith("right: no path to 127.0.0.1:")
+        assert not one.want("right")
+        assert one.want("somebody else")
+        attempts_end()
+    assert asked == [Reach("right"), Reach("somebody else")]
+    assert not paths.may_try("right", "left", time.monotonic())
+
+
+def test_what_opens_after_the_end_is_closed() -> None:
+    with introduced() as (left, right):
+        ends = Outcomes(), Outcomes()
+        token = new_token()
+        early, late = (reacher(side.member, end, lambda _: None) for side, end in zip((left, right), ends, strict=True))
+        early.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", token, 0.2), left.source)
+        late.dial(Dial("left", f"tcp://127.0.0.1:{left.seen[1]}", token, 0.2), right.source)
+        early.close()
+        other = ends[1].next()
+        assert isinstance(other, Connection)
+        with other, pytest.raises(WireError):
+            other.receive(Hello, time.monotonic() + LONG)
+        attempts_end()
+        assert ends[0].said.empty()
+        assert not early.want("right")
+
+
+@contextmanager
+def coordinator(host: Host, identity: Identity) -> Iterator[str]:
+    """A real one, on this host."""
+    ready, stop, address = threading.Event(), threading.Event(), list[str]()
+
+    async def serve() -> None:
+        server = CoordinatorServer({RUN: KEY}.get, f"tls://{host.address}:0", tls=identity, timing=Timing(lease=600.0))
+        async with server:
+            address.append(server.address)
+            ready.set()
+            await asyncio.to_thread(stop.wait, 600)
+
+    def run() -> None:
+        with host.entered():
+            asyncio.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(LONG)
+        yield address[0]
+    finally:
+        stop.set()
+        thread.join(LONG)
+
+
+class Member:
+    """Connected to the coordinator, and says no more than it must."""
+
+    def __init__(self, name: str, host: Host, address: str, identity: Identity, schedule: Schedule) -> None:
+        self._host = host
+        self.outcomes = Outcomes()
+        with host.entered():
+            self.uplink = wire.connect(address, RUN, KEY, deadline=time.monotonic() + LONG)
+        share_port(self.uplink.sock)
+        self.say(Hello(name, ""))
+        self.reacher = reacher(name, self.outcomes, self.say, tls=identity, schedule=schedule)
+
+    def say(self, message: Hello | Wait | Reach) -> None:
+        self.uplink.send(message, deadline=time.monotonic() + LONG)
+
+    def hear(self) -> ToMember:
+        """The next message; a `Dial` is followed at once. The attempt's thread is on this host."""
+        message: ToMember = self.uplink.receive(ToMember, time.monotonic() + LONG)[0]
+        if isinstance(message, Dial):
+            with self._host.entered():
+                self.reacher.dial(message, self.uplink.sock.getsockname())
+        return message
+
+    def close(self) -> None:
+        self.reacher.close()
+        self.uplink.close()
+
+
+@contextmanager
+def members(left: Nat, right: Nat, identity: Identity, schedule: Schedule) -> Iterator[tuple[Member, Member]]:
+    with two_nats(left, right) as hosts, coordinator(hosts.public, identity) as address, ExitStack() as stack:
+        stack.callback(attempts_end)
+        both = [Member(host.name, host, address, identity, schedule) for host in hosts[1:]]
+        for member in both:
+            stack.callback(member.close)
+        meet(both[0], both[1], 0)
+        yield both[0], both[1]
+
+
+def meet(one: Member, other: Member, generation: int) -> None:
+    """A barrier of two."""
+    for member in (one, other):
+        member.say(Wait("meeting", 2, generation))
+    for member in (one, other):
+        assert member.hear() == Released("meeting", generation)
+
+
+@pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
+def test_members_behind_nats_find_each_other_through_the_coordinator(identity: Identity) -> None:
+    """And the port they share goes on speaking with the coordinator."""
+    with members(Nat(), Nat(), identity, Schedule()) as (left, right):
+        assert right.reacher.want(left._host.name)
+        assert isinstance(left.hear(), Dial)
+        assert isinstance(right.hear(), Dial)
+        one, other = left.outcomes.next(), right.outcomes.next()
+        assert isinstance(one, Connection), one
+        assert isinstance(other, Connection), other
+        with one, other:
+            carries(one, other)
+            meet(left, right, 1)
+            carries(other, one)
+
+
+@pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
+def test_members_behind_nats_that_cannot_be_traversed_know_soon(identity: Identity) -> None:
+    with members(Nat("random"), Nat(), identity, BRIEF) as (left, right):
+        assert left.reacher.want(right._host.name)
+        assert isinstance(left.hear(), Dial)
+        assert isinstance(right.hear(), Dial)
+        assert "no path" in str(left.outcomes.next())
+        assert "no path" in str(right.outcomes.next())
+        assert not left.reacher.want(right._host.name)
+        meet(left, right, 1)
