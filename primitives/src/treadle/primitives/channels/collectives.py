@@ -59,7 +59,7 @@ class _Channel(Generic[M]):
     def join(self) -> None:
         """Become a member now, instead of at the first use. Returns at once."""
         if not self._open:
-            self._member.join(self._join, self._machine)
+            self._member.join(self._join, self._machine, self.close)
             self._open = True
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class _Channel(Generic[M]):
     def _linger(self) -> None:
         """Wait, but not long, for those who still need something of this member's."""
         with contextlib.suppress(TreadleError):  # they fail, or the run's end gives back their share of memory
-            until = time.monotonic() + min(_LINGER, self.deadline)
+            until = min(time.monotonic() + min(_LINGER, self.deadline), self._member.leaves_by)
             self._act(lambda: self._give(self._machine.leave()), until, "close")
             self._act(lambda: self._machine.left or None, until, "close")
         self._discard()

@@ -53,6 +53,7 @@ class Joined(Struct):
 
     join: Join
     machine: Machine
+    close: Callable[[], None]
     refused: str = ""
 
 
@@ -87,6 +88,8 @@ class Member:
         self._listener: socket.socket | None = None
         self._identity: Identity | None = None
         self.address = ""
+        self.leaves_by = float("inf")
+        """When everything is left, whoever still waits for something."""
         try:
             self._open()
         except BaseException:
@@ -138,14 +141,17 @@ class Member:
         """To and from the coordinator, signs of life apart."""
         return self._uplink.messages
 
-    def join(self, join: Join, machine: Machine) -> None:
-        """Enter a channel; its first view comes when all parties have. Raises UsageError for one it is in."""
-        self._loop.do(lambda: self._join(join, machine))
+    def join(self, join: Join, machine: Machine, close: Callable[[], None]) -> None:
+        """Enter a channel; its first view comes when all parties have. Raises UsageError for one it is in.
 
-    def _join(self, join: Join, machine: Machine) -> None:
+        `close` leaves it in good order: called when the member ends.
+        """
+        self._loop.do(lambda: self._join(join, machine, close))
+
+    def _join(self, join: Join, machine: Machine, close: Callable[[], None]) -> None:
         if join.channel in self._channels:
             raise UsageError(f"this member is in {machine.title} already", "Leave it first, or use another name.")
-        self._channels[join.channel] = Joined(join, machine)
+        self._channels[join.channel] = Joined(join, machine, close)
         self._uplink.send(join)
 
     def leave(self, channel: str) -> None:
@@ -284,8 +290,11 @@ class Member:
 
     def close(self) -> None:
         """Leave everything in good order: others get what was sent, the coordinator knows."""
+        self.leaves_by = time.monotonic() + min(_FAREWELL, self.gang.deadline)
         try:
-            self._flush(time.monotonic() + min(_FAREWELL, self.gang.deadline))
+            for joined in list(self._channels.values()):
+                joined.close()
+            self._flush(self.leaves_by)
         finally:
             self._release()
 
