@@ -41,7 +41,7 @@ class _Files:
     """The files of one run; the one read last stays open, as ranges of one block follow each other."""
 
     def __init__(self, host: HostFolder, run: str) -> None:
-        self._host, self._run = host, run
+        self._folder = f"{host.root}/{check_name(run)}"
         self._name = ""
         self._size = GONE
         self.descriptor = -1
@@ -69,7 +69,7 @@ class _Files:
         self.close()
         self._name = name
         try:
-            path = self._host.path(f"{check_name(self._run)}/{check_name(name)}")
+            path = f"{self._folder}/{check_name(name)}"
             self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             status = os.fstat(self.descriptor)
             self._size = status.st_size if stat.S_ISREG(status.st_mode) else GONE

@@ -98,19 +98,16 @@ class Connection:
             offset += sent
 
     def _send_all(self, buffers: list[Buffer], deadline: float) -> None:
-        sent = self._until_ready(functools.partial(self._transport.send, buffers), self._writable, deadline)
-        if len(buffers) == 1 and sent == len(buffers[0]):
-            return
         first = 0
         while True:
+            rest = buffers[first:] if first else buffers
+            sent = self._until_ready(functools.partial(self._transport.send, rest), self._writable, deadline)
             while first < len(buffers) and sent >= len(buffers[first]):
                 sent -= len(buffers[first])
                 first += 1
             if first == len(buffers):
                 return
             buffers[first] = memoryview(buffers[first])[sent:]
-            send = functools.partial(self._transport.send, buffers[first:])
-            sent = self._until_ready(send, self._writable, deadline)
 
     # -- receiving ----------
 
@@ -128,8 +125,12 @@ class Connection:
         `kind`: a Struct type, or a union of tagged ones.
         """
         message, length = self.receive_head(kind, deadline, tail_limit=tail_limit)
-        tail = memoryview(bytearray(length))
-        if length:
+        end = self._start + length
+        if end <= self._end:  # it came with its head
+            tail = memoryview(bytearray(self._buffer[self._start : end]))
+            self._start, self._tail_left = end, 0
+        else:
+            tail = memoryview(bytearray(length))
             self.receive_into(tail, deadline)
         return message, tail
 
@@ -192,6 +193,8 @@ class Connection:
             self._buffer[: len(rest)] = rest
             self._start, self._end = 0, len(rest)
         while self._end - self._start < size:
+            if self._start == self._end and not self._transport.buffers and not self._wait(self._readable, deadline):
+                raise self._late()  # a new message is normally awaited: to try first would be in vain
             receive = functools.partial(self._transport.receive, self._buffer[self._end :])
             received = self._until_ready(receive, self._readable, deadline, safe=True)
             if received == 0:
@@ -210,24 +213,28 @@ class Connection:
             while (done := operation()) < 0:
                 wanted = self._readable if done == WANT_READ else self._writable
                 if not self._wait(poll if wanted is poll else self._poll_once(done), deadline):
-                    late = TimedOut(f"{self.name} did not answer or take data in time", "It may be busy or cut off.")
-                    raise late if safe else self._broken(late)
+                    raise self._late() if safe else self._broken(self._late())
         except (OSError, ValueError) as error:  # ValueError: of a socket that was closed
             raise self._broken(_lost(self.name, error, self._aborted)) from error
         return done
 
     def _wait(self, poll: select.poll, deadline: float) -> bool:
-        """Whether it became ready before the deadline."""
-        while (left := deadline - time.monotonic()) > 0:
-            if poll.poll(max(1, int(min(left, 3600) * 1000))):
+        """Whether it became ready before the deadline; a deadline that is over allows one look."""
+        while True:
+            left = deadline - time.monotonic()
+            if poll.poll(min(max(left, 0), 3600) * 1000):
                 return True
-        return False
+            if left <= 0:
+                return False
 
     def _poll_once(self, wanted: int) -> select.poll:
         """For the direction that another thread may be waiting for: TLS may read in order to send."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN if wanted == WANT_READ else select.POLLOUT)
         return poll
+
+    def _late(self) -> TimedOut:
+        return TimedOut(f"{self.name} did not answer or take data in time", "It may be busy or cut off.")
 
     def _broken(self, error: WireError) -> WireError:
         self.close()

@@ -32,6 +32,8 @@ class Frame(NamedTuple):
 
 def encode(head: bytes, tail: Buffer | Sequence[Buffer] = b"") -> list[Buffer]:
     """A frame as buffers for `sendmsg` or `writelines`; the tail is not copied unless it is small."""
+    if isinstance(tail, bytes) and len(head) + len(tail) <= _JOINED:  # nearly every message
+        return [b"".join((LENGTHS.pack(len(head), len(tail)), head, tail))]
     tails = [tail] if isinstance(tail, bytes | bytearray | memoryview) else list(tail)
     views = [view for one in tails if (view := memoryview(one).cast("B"))]
     length = sum(map(len, views))

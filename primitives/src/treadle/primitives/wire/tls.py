@@ -74,6 +74,8 @@ def server_digest(connection: ssl.SSLSocket | ssl.SSLObject) -> bytes:
 class Encrypted:
     """TLS over TCP. One thread at a time inside OpenSSL: it keeps one state for both directions."""
 
+    buffers = True
+
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._sock = sock
         self._lock = threading.Lock()

@@ -17,6 +17,9 @@ _VECTORS = 512
 class Transport(Protocol):
     """Every method but the last may answer WANT_READ or WANT_WRITE, and raises OSError."""
 
+    buffers: bool
+    """Whether bytes may be here already when the socket is not readable."""
+
     def send(self, views: Sequence[Buffer]) -> int:
         """How many bytes were taken."""
 
@@ -35,6 +38,8 @@ class Transport(Protocol):
 
 class Plain:
     """TCP as it is."""
+
+    buffers = False
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
