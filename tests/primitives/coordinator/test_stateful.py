@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -10,6 +11,7 @@ from properties.profiles import examples
 
 from treadle.primitives.coordinator import messages as m
 
+pytestmark = pytest.mark.timeout(0)  # shrinking takes its time
 CHANNELS = ("a", "b")
 BLOCKS = ("x", "y", "z")
 BARRIER_PARTIES = 3
