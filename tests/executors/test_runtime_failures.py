@@ -13,6 +13,7 @@ from treadle.executors.program import BlockInput, Broadcast, Call, MapPartition,
 from treadle.executors.runtime.failures import classify
 from treadle.executors.testing.bench import RUN, Bench, call
 from treadle.primitives import functions
+from treadle.primitives.channels import MemberLost
 from treadle.primitives.errors import (
     CorruptError,
     DataError,
@@ -50,6 +51,16 @@ def test_a_user_error_carries_the_users_traceback_and_none_of_ours(bench: Bench)
     for expected in ("in fail_custom", "in helper", "KeyError: 'inner'", "direct cause", "CustomError: bad 1"):
         assert expected in failure.traceback
     assert "operations" not in failure.traceback
+
+
+def lose_a_member(record: Any) -> None:
+    raise MemberLost("reduce channel sum", ["gang/1.abc"])
+
+
+def test_what_only_tells_of_another_member_is_no_user_error(bench: Bench) -> None:
+    failure = bench.failure(per_record(lose_a_member), source=[1])
+    assert (failure.failure, failure.followed, failure.retryable) == (FailureClass.WORKER_LOST, True, True)
+    assert not bench.failure(per_record(fail_custom), source=[1]).followed
 
 
 def leave(record: Any) -> None:

@@ -10,9 +10,14 @@ from orchestrator.broken_runs import failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import spec
 
+from treadle.dsl.model import Spec
+from treadle.dsl.reference import run_reference
 from treadle.orchestrator.dispatcher.ledger import Committed, Failed, Record, Started, read
 from treadle.orchestrator.testing.engine import EngineFailure
 from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.orchestrator.testing.harness import Harness
+from treadle.orchestrator.testing.strategies import Case
+from treadle.primitives import functions
 from treadle.primitives.errors import StoreError
 
 M = "orchestrator.gang_functions"
@@ -40,9 +45,12 @@ def records(run: Any, segment: str) -> list[Record]:
     return [one for one in read(run.store, files.segment(segment), files.key) if getattr(one, "segment", "") == segment]
 
 
-def test_gang_uses_all_four_collectives(breaking: Breaking) -> None:
-    found, _ = breaking(spec(all=gang("everything"))).go()
-    assert values(found, "all") == [[[10, 60, [0, 2]]], [[10, 60, [1, 3]]]]
+def test_gang_uses_all_four_collectives_as_the_reference_does(breaking: Breaking) -> None:
+    document = spec(all=gang("everything", flat=True))
+    meant = run_reference(Spec.model_validate(document), {}, functions.load)
+    found, _ = breaking(document).go()
+    assert [partition.value for partition in meant.datasets["all"]] == values(found, "all")
+    assert sorted(values(found, "all")) == [[10, 60, [0, 2]], [10, 60, [1, 3]]]
 
 
 def test_gang_starts_again_as_a_whole_when_a_member_dies(breaking: Breaking, tmp_path: Path) -> None:
@@ -138,6 +146,16 @@ def test_driver_that_dies_leaves_a_whole_gang_or_none(
 
 def committed(found: list[Record]) -> set[int]:
     return {one.outcome.partition for one in found if isinstance(one, Committed)}
+
+
+def test_executor_whose_workers_cannot_connect_refuses_gangs(
+    slots: tuple[Harness, Any], breaking: Breaking, tmp_path: Path
+) -> None:
+    harness, _ = slots
+    engine = breaking(spec(plain=gang("everything"))).engine(harness.isolated(2))
+    refused = harness.submit(engine, Case(spec(all=gang("everything"))), tmp_path, "refused")
+    assert refused is not None
+    assert "workers of this executor cannot connect to each other" in refused.problem.message
 
 
 def test_gang_over_other_than_its_partitions_fails_when_they_are_known(breaking: Breaking) -> None:

@@ -7,6 +7,7 @@ receiver when it is sent.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -74,6 +75,7 @@ class _Room:
         try:
             with standing_in(cast(Any, member)):
                 results[rank] = part()
+            member.close()
         except BaseException as error:  # noqa: BLE001  it is the gang's, and is judged there
             with self.changed:
                 self.failed = self.failed or (rank, error)
@@ -129,11 +131,15 @@ class _Member:
         from treadle.primitives.channels.io.values import Values
 
         self._room, self._rank = room, rank
+        self._open: dict[str, Callable[[], None]] = {}
+        self.leaves_by = math.inf
+        """When its channels need wait no longer for others at their end, seconds of `time.monotonic`."""
         self.gang = Gang("", "reference", room.name, rank, room.size, DEADLINE)
         self.name = room.member(rank)
         self.values = Values(room.blocks, f"channels/{rank}", lambda: True)
 
-    def join(self, join: Any, machine: Any) -> None:
+    def join(self, join: Any, machine: Any, close: Callable[[], None]) -> None:
+        self._open[join.channel] = close
         with self._room.changed:
             hall = self._room.halls.setdefault(join.channel, _Hall(join.parties, join.fan_out))
             hall.machines[self._rank] = machine
@@ -141,12 +147,18 @@ class _Member:
                 self._room.convene(hall)
 
     def leave(self, channel: str) -> None:
+        self._open.pop(channel, None)
         with self._room.changed:
             hall = self._room.halls[channel]
             if hall.machines.pop(self._rank, None) is not None and hall.machines and hall.epoch:
                 self._room.convene(hall)
             if not hall.machines:
                 del self._room.halls[channel]
+
+    def close(self) -> None:
+        """Leave the channels that the function has not closed."""
+        for close in list(self._open.values()):
+            close()
 
     def act(self, channel: str, poll: Callable[[], T | None], deadline: float, what: str) -> T:
         machine = self._room.halls[channel].machines[self._rank]
