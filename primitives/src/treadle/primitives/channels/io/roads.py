@@ -201,7 +201,8 @@ class Roads:
     def _use(self, road: Road, link: Link) -> None:
         road.link, road.relayed, road.moved = link, False, time.monotonic()
         for letter in road.path.again():
-            self._put(road, link, letter)
+            if road.link is link:  # still
+                self._put(road, link, letter)
 
     def _ready(self, known: list[Road | None], link: Link, event: int) -> None:
         try:

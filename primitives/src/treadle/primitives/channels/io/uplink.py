@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -64,7 +65,7 @@ class Uplink:
         link = self._link
         assert link is not None
         self._heard = time.monotonic()
-        self._loop.register(link.fileno(), lambda _: self._ready(link))
+        self._loop.register(link.fileno(), lambda event: self._ready(link, event))
         for message in self._introduction():
             self.send(message)
 
@@ -88,14 +89,16 @@ class Uplink:
             return
         try:
             link.send(_encode(message))
-            self._loop.change(link.fileno(), link.events)
+            if link.events & select.EPOLLOUT:
+                self._loop.change(link.fileno(), link.events)
         except WireError as error:
             self._lost(link, error.message)
 
-    def _ready(self, link: Link) -> None:
+    def _ready(self, link: Link, event: int) -> None:
         try:
-            link.flush()
-            self._loop.change(link.fileno(), link.events)
+            if event & select.EPOLLOUT:
+                link.flush()
+                self._loop.change(link.fileno(), link.events)
             heads = link.receive()
         except WireError as error:
             self._lost(link, error.message)
