@@ -84,6 +84,7 @@ def test_a_pair_that_failed_is_not_asked_for_again() -> None:
     with introduced() as (left, right):
         one = reacher("left", outcomes, asked.append, schedule=BRIEF, paths=paths)
         assert one.want("right")
+        assert not one.want("right")
         one.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", new_token()), left.source)
         said = outcomes.next()
         assert isinstance(said, str)

@@ -17,6 +17,9 @@ from .ports import Endpoint
 if TYPE_CHECKING:
     from ..wire import Connection, Identity
 
+_ANSWER = 5.0
+"""Seconds after which a question to the coordinator that was not answered is asked again."""
+
 
 class Reacher:
     """Turns `Dial` messages into connections, each attempt on a thread of its own; for use from any thread.
@@ -47,14 +50,21 @@ class Reacher:
         self._paths = Paths() if paths is None else paths
         self._under_way: set[str] = set()
         self._settled: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
         self._lock = threading.Lock()
         self._closed = False
 
     def want(self, member: str) -> bool:
-        """Ask for a path, unless the pair failed lately, or has just got one. Whether the coordinator was asked."""
+        """Ask for a path, unless that was done, the pair failed lately, or has just got one. Whether it asked.
+
+        Cheap enough for every message.
+        """
         now = time.monotonic()
         with self._lock:
             may = not self._closed and self._may_begin(member, now) and self._paths.may_try(self._me, member, now)
+            may = may and now >= self._asked.get(member, now)
+            if may:
+                self._asked[member] = now + _ANSWER
         if may:
             self._ask(Reach(member))
         return may
