@@ -36,7 +36,7 @@ chaos: .venv/ready
 ## bench: the figures of bench/RESULTS.md, below ten minutes; FULL=1: all sizes, an hour (bench/README.md)
 bench: .venv/ready
 	$(BIN)/python bench/environments.py
-	$(BIN)/python bench/run.py $(if $(FULL),,--quick)
+	$(BIN)/python bench/run.py $(if $(FULL),,--quick --minutes 9)
 	$(BIN)/python bench/report.py
 
 ## isolated: each member tested in an environment that holds it and what it depends on, no more

@@ -15,6 +15,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import machine, plan, tera
-from harness.settings import BENCH, BENCH_DIR, RESULTS, RIVALS, SORTERS, Entry
+from harness.settings import BENCH, BENCH_DIR, RESULTS, RIVALS, SHARED_MEMORY, SORTERS, Entry
 from harness.work import Task
 
 _CHILD_SUBREAPER = 36
@@ -112,12 +113,12 @@ def child(entry: Entry, arguments: list[str], seconds: float) -> Iterator[dict[s
         return
     log = BENCH_DIR / "logs" / f"{'-'.join(arguments[:3]).replace(' ', '-')}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as file:
+    with log.open("wb") as file, tempfile.TemporaryDirectory(prefix="treadle-bench-", dir=SHARED_MEMORY) as shared:
         process = subprocess.Popen(
             [entry.python, str(BENCH / "child.py"), *arguments],
             stdout=subprocess.PIPE,
             stderr=file,
-            env=_environment(),
+            env=_environment(shared),
         )
         try:
             yield from _answers(process, time.monotonic() + seconds)
@@ -147,7 +148,7 @@ def _answers(process: subprocess.Popen[bytes], end: float) -> Iterator[dict[str,
         yield {"error": f"ended with code {process.returncode}"}
 
 
-def _environment() -> dict[str, str]:
+def _environment(shared: str) -> dict[str, str]:
     """One thread for each process, files below BENCH_DIR, nobody phones home."""
     (BENCH_DIR / "tmp").mkdir(exist_ok=True)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -158,6 +159,7 @@ def _environment() -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(BENCH_DIR / "tmp"),
         "BENCH_DIR": str(BENCH_DIR),
+        "BENCH_SHARED_MEMORY": shared,
         "DO_NOT_TRACK": "1",
     }
 

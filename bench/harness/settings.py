@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 BENCH = Path(__file__).resolve().parent.parent
 BENCH_DIR = Path(os.environ.get("BENCH_DIR") or Path(tempfile.gettempdir()) / "treadle-bench")
 """The rivals' environment, data and results; kept."""
+SHARED_MEMORY = Path(os.environ.get("BENCH_SHARED_MEMORY") or "/dev/shm")
+"""Where segments and host blocks go; the runner gives every child a folder of its own and removes it."""
 RIVALS_PYTHON = BENCH_DIR / "rivals" / "bin" / "python"
 RESULTS = BENCH_DIR / "results.jsonl"
 

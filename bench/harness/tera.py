@@ -45,7 +45,7 @@ def expected(data: Path) -> dict[str, int]:
 def fingerprint(records: Array) -> int:
     """The same for the same records in any order; whole records are mixed, so that swapped pieces show."""
     words = np.ascontiguousarray(records).view("<u4").astype(np.uint64)
-    factors: Array = np.random.default_rng(7).integers(0, 2**63, words.shape[1], dtype=np.uint64)
+    factors: Array = np.random.default_rng(7).integers(0, 2**63, int(words.shape[1]), dtype=np.uint64)
     mixed = np.zeros(len(words), dtype=np.uint64)
     for column in range(words.shape[1]):
         mixed = (mixed + words[:, column]) * (factors[column] | np.uint64(1))  # odd: nothing is lost

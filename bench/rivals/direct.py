@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from harness.gang import DEADLINE
+from harness.settings import SHARED_MEMORY
 from harness.work import Array
 
 from rivals.interface import GangRival
@@ -104,7 +105,7 @@ class Rival(GangRival):
     )
 
     def serve(self, members: int, folder: Path) -> Setup:  # noqa: ARG002
-        self._shared = tempfile.mkdtemp(prefix="treadle-bench-", dir="/dev/shm")
+        self._shared = tempfile.mkdtemp(prefix="treadle-bench-", dir=SHARED_MEMORY)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

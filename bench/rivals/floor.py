@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 from harness.gang import DEADLINE
+from harness.settings import SHARED_MEMORY
 from harness.work import Array, split
 
 from rivals.interface import GangRival
 
-SHARED_MEMORY = Path("/dev/shm")
 _STRIPE = 1 << 16
 """Elements that are added at a time, so that the sum stays in cache."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import redis
 from harness.gang import DEADLINE
-from harness.work import Array, split
+from harness.work import Array, Task, split
 
 from rivals.interface import GangRival
 
@@ -104,7 +104,7 @@ class Rival(GangRival):
     join = Member
     preload = ("redis",)
 
-    def measure(self, task):  # type: ignore[no-untyped-def]
+    def measure(self, task: Task) -> list[float]:
         seconds = super().measure(task)
         self._client.flushall()
         return seconds

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import tera
+from harness.settings import SHARED_MEMORY
 from harness.work import Array
 
 
@@ -39,7 +40,7 @@ def _segment(path: str, length: int) -> Array:
 
 class Sorter:
     def start(self, folder: Path) -> None:  # noqa: ARG002
-        self._segments = Path(tempfile.mkdtemp(prefix="treadle-bench-", dir="/dev/shm"))
+        self._segments = Path(tempfile.mkdtemp(prefix="treadle-bench-", dir=SHARED_MEMORY))
         self._pool = multiprocessing.get_context("forkserver").Pool(os.cpu_count())
         self._pool.map(abs, range(8), chunksize=1)
 

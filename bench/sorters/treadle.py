@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Coroutine
@@ -52,7 +53,8 @@ class Sorter:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.prepare()
-        self._service = self._do(self._exit.enter_async_context(service(Home(folder / "home"), os.cpu_count() or 1)))
+        self._home = Home(folder / "home")
+        self._service = self._do(self._exit.enter_async_context(service(self._home, os.cpu_count() or 1)))
 
     def prepare(self) -> None:
         """Begin what the store needs."""
@@ -82,6 +84,7 @@ class Sorter:
             self._do(self._exit.aclose())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(10)
+            shutil.rmtree(self._home.host_root, ignore_errors=True)
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_SECONDS)
