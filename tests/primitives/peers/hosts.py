@@ -23,7 +23,7 @@ def soon() -> float:
 
 def at_once() -> float:
     """A deadline for what must fail for want of an answer."""
-    return time.monotonic() + 0.3
+    return time.monotonic() + 0.2
 
 
 def content(size: int, seed: int = 0) -> bytes:

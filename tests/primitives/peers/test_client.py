@@ -80,8 +80,8 @@ def test_a_block_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert client.failures == {}
 
 
-def test_requests_use_one_connection_again(tmp_path: Path) -> None:
-    with served(tmp_path) as (host, server), FaultyPath(server.address, [HEALTHY]) as path, reader() as client:
+def test_requests_use_one_connection_again(tmp_path: Path, tls: Identity | None) -> None:
+    with served(tmp_path, tls) as (host, server), FaultyPath(server.address, [HEALTHY]) as path, reader() as client:
         host.put(f"{RUN}/s/a", [content(5000)])
         for start in range(20):
             assert client.fetch(path.address, [("s/a", start, 10)], soon()) == [content(5000)[start : start + 10]]

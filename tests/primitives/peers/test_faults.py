@@ -124,7 +124,7 @@ def test_any_faults_in_a_row_end_in_bytes_or_a_classified_error(tmp_path: Path) 
     @given(st.lists(FAULTS, min_size=1, max_size=4), st.booleans())
     def check(faults: list[Fault], whole: bool) -> None:
         here = HostFolder(tmp_path / "here" / f"{next(numbers)}")
-        deadline = time.monotonic() + 0.25
+        deadline = time.monotonic() + 0.15
         with FaultyPath(server.address, faults) as path, reader() as client:
             try:
                 if whole:

@@ -166,7 +166,10 @@ def test_a_deleted_run_can_be_read_to_the_end_of_what_was_begun(tmp_path: Path) 
 def test_off_loopback_it_listens_with_tls_only(tmp_path: Path) -> None:
     host = HostFolder(tmp_path / "host")
     with pytest.raises(UsageError, match="would not be encrypted"):
-        PeerServer(host, {RUN: KEY}.get, "tcp://0.0.0.0:0")
+        PeerServer(host, {RUN: KEY}.get, "tcp://10.0.0.1:0")
+    for nowhere in ("tls://0.0.0.0:0", "tls://[::]:0"):  # would be announced, and dialled by nobody
+        with pytest.raises(UsageError, match="no address to dial"):
+            PeerServer(host, {RUN: KEY}.get, nowhere)
 
 
 def test_without_an_identity_one_is_kept_in_the_host_folder(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_path_that_fails_ends_in_an_error_by_the_deadline(tls: wire.Identity |
     with serving(echo, tls) as address, FaultyPath(address, [fault]) as path:
         expected = wire.TimedOut if fault.kind in ("silent", "stall") else wire.WireError
         with pytest.raises(expected):
-            trip(path.address, time.monotonic() + 0.4)
+            trip(path.address, time.monotonic() + 0.2)
 
 
 def test_a_slow_drip_keeps_nobody_beyond_the_deadline() -> None:

@@ -178,7 +178,7 @@ FAULTS = [
 async def test_a_path_that_fails_ends_in_an_error_by_the_deadline(tls: wire.Identity | None, fault: Fault) -> None:
     async with echoing(tls) as address:
         with FaultyPath(address, [fault]) as path, pytest.raises(wire.WireError):
-            await trip(path.address, time.monotonic() + 0.4)
+            await trip(path.address, time.monotonic() + 0.2)
 
 
 async def trip(address: str, deadline: float) -> None:

@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from ..errors import TreadleError
+from ..errors import TreadleError, UsageError
 from ..host import HostFolder
 from ..wire import Connection, KeyOf, WireError, address_of, incoming, listen, parse, welcome
 from .messages import REQUEST_LIMIT, Pull
@@ -24,6 +24,7 @@ _GREETING = 10.0
 _IDLE = 120.0
 """Seconds after which a connection without requests is closed; its reader connects again when it needs to."""
 _PAUSE = 0.05
+_ANYWHERE = ("0.0.0.0", "::")
 
 
 class PeerServer:
@@ -45,10 +46,13 @@ class PeerServer:
     ) -> None:
         """Listen at once. `tls`: for `tls://`; None: an identity kept in the host folder.
 
-        Raises UsageError for an address that cannot be (`tcp://` off loopback is refused unless `plain`), WireError
-        when it is taken.
+        Raises UsageError for an address that cannot be (`tcp://` off loopback is refused unless `plain`) or that
+        nobody could dial, WireError when it is taken.
         """
-        secure = parse(address, plain=plain).scheme == "tls"
+        target = parse(address, plain=plain)
+        if target.host in _ANYWHERE:
+            raise UsageError(f"{address} is no address to dial", "Name this host as the others reach it.")
+        secure = target.scheme == "tls"
         self._host, self._key_of = host, key_of
         self._tls = tls or _own_identity(host) if secure else None
         self._listener = listen(address, plain=plain)

@@ -19,8 +19,8 @@ from .pulling import allocate
 _CHUNK = 1 << 20
 """Bytes received, then written, while they are in the processor's cache."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
-_TEMPORARY = ".tmp-"
-"""Names of files in the making begin so (see `whole_files.is_temporary`)."""
+_LOCK = ".tmp-{}.lock"
+"""Like a file in the making (see `whole_files.is_temporary`): no block has such a name."""
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def one_puller(path: Path, deadline: float) -> Iterator[None]:
     Raises TimedOut when another one has not finished by the deadline.
     """
     make_folders(path.parent)
-    lock = path.with_name(f"{_TEMPORARY}{xxhash.xxh3_64_hexdigest(path.name.encode())}.lock")
+    lock = path.with_name(_LOCK.format(xxhash.xxh3_64_hexdigest(path.name.encode())))
     descriptor = _locked(lock, deadline)
     try:
         yield
@@ -41,21 +41,24 @@ def one_puller(path: Path, deadline: float) -> Iterator[None]:
 
 
 def save(connection: Connection, length: int, path: Path, deadline: float) -> memoryview | None:
-    """Receive a tail into a file that appears whole at `path`; None then.
+    """Receive a tail into a file that appears whole at `path`: None.
 
     When shared memory is full: the bytes, in memory of this process. Raises WireError and OSError.
     """
-    temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         private = _receive(connection, length, descriptor, deadline)
         if private is None:
-            os.rename(temporary, path)
+            _appear(descriptor, path)
         return private
     finally:
         os.close(descriptor)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+
+
+def _appear(descriptor: int, path: Path) -> None:
+    """Give a file without a name its name: until then, a process that dies leaves nothing behind (see open(2))."""
+    with contextlib.suppress(FileExistsError):  # of somebody who put the block here by other means
+        os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
 def _receive(connection: Connection, length: int, descriptor: int, deadline: float) -> memoryview | None:
@@ -85,7 +88,6 @@ def _go_on(
         os.preadv(descriptor, [private[:done]], 0)
     private[done : done + len(view)] = view
     connection.receive_into(private[done + len(view) :], deadline)
-    os.ftruncate(descriptor, 0)
     return private.toreadonly()
 
 
