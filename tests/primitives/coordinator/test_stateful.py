@@ -41,13 +41,15 @@ class Histories(RuleBasedStateMachine):
 
     # -- members ----------
 
-    @rule(number=st.integers(1, 4), channel=st.sampled_from(CHANNELS))
-    def arrive(self, number: int, channel: str) -> None:
+    @rule(number=st.integers(1, 4), channel=st.sampled_from(CHANNELS), together=st.booleans())
+    def arrive(self, number: int, channel: str, together: bool) -> None:
         for _ in range(number):
             self.count += 1
             sim = self.world.sims[f"m{self.count}"] = Sim(f"m{self.count}")
             self.world.connect(sim)
             self._join(sim, channel)
+        if together:
+            self.world.pass_time(0.02)
 
     def _join(self, sim: Sim, channel: str) -> None:
         parties, fan_out = self.shapes[channel]
@@ -148,8 +150,8 @@ class Histories(RuleBasedStateMachine):
 
     @rule(follows=st.booleans())
     def restart(self, follows: bool) -> None:
-        """With epochs beyond those of the one before, or knowing nothing of them."""
-        self.world.restart(10**6 * self.count if follows else 0)
+        """Of the coordinator, with epochs beyond those of the one before, or knowing nothing of them."""
+        self.world.restart(self.world.highest if follows else 0)
 
     # -- barriers, blocks, tasks ----------
 
@@ -207,4 +209,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(examples(60), stateful_step_count=40)
+TestHistories.settings = settings(examples(80), stateful_step_count=50)
