@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 from treadle.primitives.coordinator import Timing
 from treadle.primitives.coordinator.server import CoordinatorServer
 
-TIMING = Timing(lease=8.0, grace=1.0, settle=1.0)
+TIMING = Timing(lease=5.0, grace=1.0, settle=1.0)
 
 
 @contextlib.contextmanager

@@ -26,12 +26,12 @@ def values(ended: list[Ended]) -> list[Any]:
     return [one.value for one in ended]
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 8])
+@pytest.mark.parametrize("size", [1, 2, 6])
 def test_the_sender_changes_and_everybody_gets_every_value(here: Place, size: int) -> None:
     assert values(here.run(size, functions.broadcasts_in_turn)) == [list(range(size))] * size
 
 
-@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("size", [1, 2, 6])
 def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> None:
     ended = values(here.run(size, functions.reductions))
     total = size * (size + 1) // 2
@@ -39,7 +39,7 @@ def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> N
     assert [one for one in ended if one[0] is None] == [(None, None, [])] * (size - 1)
 
 
-@pytest.mark.parametrize("size", [1, 3, 6])
+@pytest.mark.parametrize("size", [1, 3])
 def test_consumers_get_the_pieces_of_all_producers_in_order(here: Place, size: int) -> None:
     for rank, (records, arrays) in enumerate(values(here.run(size, functions.shuffles))):
         assert records == [[(producer, n) for n in range(6) if n % size == rank] for producer in range(size)]
@@ -53,7 +53,7 @@ def test_roles_say_who_gives_and_who_gets(here: Place) -> None:
 
 
 def test_nobody_passes_a_barrier_before_all_have_arrived(here: Place) -> None:
-    rounds = zip(*values(here.run(6, functions.barriers)), strict=True)
+    rounds = zip(*values(here.run(4, functions.barriers)), strict=True)
     for members in rounds:
         assert max(arrived for arrived, _ in members) <= min(passed for _, passed in members)
 
@@ -70,7 +70,7 @@ def test_a_member_that_computes_still_passes_on_what_others_wait_for(here: Place
 
 
 def test_messages_are_as_few_as_promised(here: Place) -> None:
-    size = 8
+    size = 6
     counts = values(here.run(size, functions.one_of_each))
     assert sum(one["broadcast"] + one["broadcast passed on"] for one in counts) == size - 1
     assert sum(one["reduce"] for one in counts) == size - 1

@@ -23,6 +23,8 @@ _BEAT = 2.0
 _SILENCE = 6.0
 """Seconds without a word from the coordinator, which answers every sign of life, after which the link is dead."""
 _ATTEMPT = 5.0
+_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+"""Seconds between attempts to connect; each pause is twice the last."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ToMember).decode
 
@@ -55,10 +57,20 @@ class Uplink:
         return self._link is not None
 
     def open(self, deadline: float) -> str:
-        """Connect; returns this machine's address as the coordinator sees it. Raises WireError, NotAuthentic."""
-        link = Link(connect(self.address, self._run, self._key, deadline=deadline))
-        self._link = link
-        return link.local_host
+        """Connect; returns this machine's address as the coordinator sees it.
+
+        Raises NotAuthentic, and WireError when there was no coordinator until the deadline.
+        """
+        pause = _PAUSE
+        while self._link is None:
+            try:
+                self._link = Link(connect(self.address, self._run, self._key, deadline=deadline))
+            except WireError:
+                if time.monotonic() + pause > deadline:
+                    raise
+                time.sleep(pause)  # it may be about to be started again
+                pause = min(pause * 2, _LONGEST_PAUSE)
+        return self._link.local_host
 
     def begin(self) -> None:
         """Say who we are, and listen from now on."""
@@ -120,14 +132,14 @@ class Uplink:
             threading.Thread(target=self._reconnect, name="treadle-uplink", daemon=True).start()
 
     def _reconnect(self) -> None:
-        pause = 0.02
+        pause = _PAUSE
         while not self._closed:
             try:
                 link = Link(connect(self.address, self._run, self._key, deadline=time.monotonic() + _ATTEMPT))
             except TreadleError as error:
                 self.trouble = error.message
                 time.sleep(pause)
-                pause = min(pause * 2, 0.5)
+                pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             self._loop.do(lambda: self._reconnected(link))  # noqa: B023 - done at once
             return
