@@ -181,6 +181,8 @@ class Segment(Struct, frozen=True, tag="segment"):
 
 
 class Barrier(Struct, frozen=True, tag="barrier"):
+    """A point in the graph, whose data is its input's: a barrier, or a broadcast of what is one record already."""
+
     id: str
     stages: tuple[str, ...]
     data: tuple[str, ...] = ()
@@ -188,6 +190,7 @@ class Barrier(Struct, frozen=True, tag="barrier"):
     when: str = ""
     paths: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    does: str = "wait for the input"
 
 
 class Loop(Struct, frozen=True, tag="loop"):

@@ -138,7 +138,7 @@ def _view(node: Node, depth: int) -> NodeView:
             node.policy.executor,
             node.reasons,
         )
-    does = _loop(node) if isinstance(node, Loop) else ("wait for the input",)
+    does = _loop(node) if isinstance(node, Loop) else (node.does,)
     kind: Literal["loop", "barrier"] = "loop" if isinstance(node, Loop) else "barrier"
     return NodeView(node.id, kind, node.stages, depth, "", does, 0, "", 0, "", after, node.when, "", node.reasons)
 

@@ -102,7 +102,9 @@ class GraphPlanner:
                     self._gather(name, stage)
                 return
             case BroadcastStage() if exchanges.ships_as_it_is(self, name, stage):
-                self._pass_on(name, stage, self.reference(str(stage.input), name), "shipped as it is", stage.limit)
+                node = self._pass_on(name, stage, self.reference(str(stage.input), name), stage.limit)
+                reason = "its input is one record in a block already: no task of its own"
+                self.nodes.append(msgspec.structs.replace(node, does="ship the input as it is", reasons=(reason,)))
                 return
             case BroadcastStage():
                 flow = exchanges.broadcast_flow(self, name, stage)
@@ -129,24 +131,24 @@ class GraphPlanner:
         dataset = shuffled or self.reference(stage.input, name)
         if quorum < 100:
             self.planner.inexact.append(f"{name}: quorum {stage.quorum}")
-        self._pass_on(name, stage, dataset, f"waits for {quorum:g}% of {stage.input}")
+        node = self._pass_on(name, stage, dataset)
+        reason = f"waits for {quorum:g}% of {stage.input}; no task of its own"
+        self.nodes.append(msgspec.structs.replace(node, reasons=(reason,)))
         if shuffled:
             self.scattered[name] = self._datasets.pop(name)
 
-    def _pass_on(self, name: str, stage: Stage, dataset: Dataset, what: str, limit: int = 0) -> None:
-        """A stage whose data is its input's."""
+    def _pass_on(self, name: str, stage: Stage, dataset: Dataset, limit: int = 0) -> Barrier:
+        """The node of a stage whose data is its input's."""
         nodes = frozenset({*dataset.nodes, name})
         self._datasets[name] = Dataset(dataset.ref, dataset.partitions, dataset.estimate, nodes, limit)
-        node = Barrier(
+        return Barrier(
             id=name,
             stages=(name,),
             data=tuple(sorted(dataset.nodes)),
             after=tuple(order_stages(stage)),
             when=stage.when or "",
             paths=tuple(sorted(nested_paths(expression_paths(stage)))),
-            reasons=(f"{what}; no task of its own",),
         )
-        self.nodes.append(node)
 
     def _loop(self, name: str, stage: LoopStage) -> None:
         self.nodes.append(loops.loop_node(self, name, stage))
