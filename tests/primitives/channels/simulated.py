@@ -125,7 +125,7 @@ class Network(Generic[M]):
 
     def send(self, sim: Sim[M], sends: list[Send]) -> None:
         for target, message in sends:
-            self.counts["data" if isinstance(message, DATA) else "control"] += 1
+            self.counts["data" if type(message) in DATA else "control"] += 1
             self.links.setdefault((sim.name, target), deque()).append(message)
 
     def _deliver(self, source: str, target: str) -> bool:

@@ -55,6 +55,8 @@ class Joined(Struct):
     machine: Machine
     close: Callable[[], None]
     refused: str = ""
+    open: bool = False
+    """It has a view, and this member is in it."""
 
 
 class Arrival(Struct):
@@ -168,25 +170,22 @@ class Member:
         Called again whenever something happened. Raises DeadlinePassed, and what `poll` raises.
         """
         joined = self._channels[channel]
-
-        def ready() -> T | None:
-            if joined.refused:
-                raise UsageError(f"{joined.machine.title} cannot be joined: {joined.refused}")
-            if not joined.machine.epoch:
-                return None
-            if self.name in joined.machine.roster.lost:
-                raise MemberLost(joined.machine.title, [self.name])
-            return poll()
-
         try:
-            return self._loop.wait(ready, deadline)
+            return self._loop.wait(lambda: poll() if joined.open else self._why_not(joined), deadline)
         except Late:
             raise self._late(joined.machine.title, channel, what, forming=not joined.machine.epoch) from None
+
+    def _why_not(self, joined: Joined) -> None:
+        """Raise for a channel that will never open (again)."""
+        if joined.refused:
+            raise UsageError(f"{joined.machine.title} cannot be joined: {joined.refused}")
+        if self.name in joined.machine.roster.lost:
+            raise MemberLost(joined.machine.title, [self.name])
 
     def send(self, sends: Sequence[Send]) -> None:
         """Within a poll: give messages to the paths."""
         for member, message in sends:
-            self.counts["data" if isinstance(message, DATA) else "control"] += 1
+            self.counts["data" if type(message) in DATA else "control"] += 1
             self._roads.send(member, message)
 
     def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
@@ -273,6 +272,7 @@ class Member:
         for member in roster.lost:
             if member not in roster.members:
                 self._roads.lose(member)
+        joined.open = self.name not in roster.lost  # if it is: others go on without it
         self.send(joined.machine.view(roster))
 
     def _on_barrier(self, message: Released | Broken) -> None:
@@ -282,7 +282,7 @@ class Member:
 
     def _on_refused(self, message: Refused) -> None:
         if (joined := self._channels.get(message.subject)) is not None:
-            joined.refused = message.reason
+            joined.refused, joined.open = message.reason, False
         elif (arrival := self._barriers.get(message.subject)) is not None and arrival.waiting:
             arrival.answer, arrival.waiting = message, False
 

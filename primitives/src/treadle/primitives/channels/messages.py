@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..references import Kind, Slice
 
 
-class Payload(Struct, frozen=True, array_like=True):
+class Payload(Struct, frozen=True, array_like=True, gc=False):
     """A value, encoded (codec.py): in the message itself, or in a block the receiver gets."""
 
     kind: Kind | Literal["plain"]
@@ -22,7 +22,7 @@ class Payload(Struct, frozen=True, array_like=True):
     slice: Slice | None = None
 
 
-class Cast(Struct, frozen=True, array_like=True, tag=1):
+class Cast(Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A broadcast value on its way along the tree. Data."""
 
     channel: str
@@ -160,10 +160,10 @@ class Noted(Struct, frozen=True, array_like=True, tag=13):
 
 
 Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces | Got | Leaving | Noted
-DATA = (Cast, Partial, Pieces)
+DATA = frozenset((Cast, Partial, Pieces))
 
 
-class Letter(Struct, frozen=True, array_like=True):
+class Letter(Struct, frozen=True, array_like=True, gc=False):
     """A message on a path, or (without one) only its acknowledgement."""
 
     number: int

@@ -81,13 +81,13 @@ class Loop:
             while (result := poll()) is None:
                 if self._error is not None:
                     raise self._error
-                left = deadline - time.monotonic()
-                if left <= 0:
+                now = time.monotonic()
+                if now >= deadline:
                     raise Late("too late")
                 if not self._leader:
-                    self._turn(left)
+                    self._turn(now, deadline)
                 else:
-                    self._take_over(left)
+                    self._take_over(deadline - now)
             return result
 
     def _take_over(self, left: float) -> None:
@@ -97,9 +97,9 @@ class Loop:
         self._changed.wait(min(left, 1.0))
         self._wanted -= 1
 
-    def _turn(self, left: float) -> None:
+    def _turn(self, now: float, deadline: float) -> None:
         """Lead once: wait for sockets and timers without the lock, then handle what came."""
-        timeout = min(left, self._until_timer())
+        timeout = max(0.0, min(deadline, self._timers[0][0] if self._timers else deadline) - now)
         self._leader = threading.get_ident()
         self.lock.release()
         try:
@@ -111,16 +111,14 @@ class Loop:
         for fd, event in events:
             self._handle(fd, event)
         self._run_timers()
-        self._changed.notify_all()
+        if self._wanted:
+            self._changed.notify_all()
 
     def _handle(self, fd: int, event: int) -> None:
         if fd == self._wake:
             os.eventfd_read(self._wake)
         elif (handler := self._handlers.get(fd)) is not None:
             handler(event)
-
-    def _until_timer(self) -> float:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else _LONGEST
 
     def _run_timers(self) -> None:
         while self._timers and self._timers[0][0] <= time.monotonic():
@@ -144,7 +142,8 @@ class Loop:
     def _lead_while_nobody_else_does(self) -> None:
         with self.lock:
             while not (self._leader or self._wanted or self._stop.is_set()):
-                self._turn(_LONGEST)
+                now = time.monotonic()
+                self._turn(now, now + _LONGEST)
 
     def close(self) -> None:
         """End the keeper; handlers run no more."""

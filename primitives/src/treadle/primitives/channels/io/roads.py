@@ -77,7 +77,7 @@ class Roads:
         self._road(member).address = address
 
     def send(self, member: str, message: Message | None, last: bool = False) -> None:
-        road = self._road(member)
+        road = self._roads.get(member) or self._road(member)
         if road.dead:
             return
         if road.path.quiet:

@@ -75,10 +75,8 @@ class Broadcast(Machine):
     def _append(self, cast: Cast, source: str) -> list[Send]:
         self._have[cast.sender] = cast.number
         self._log.append(cast)
-        return [self._pass_on(cast, member) for member in self.neighbours if self._wants(member, source)]
-
-    def _wants(self, member: str, source: str) -> bool:
-        return member != source and member in self._synced
+        synced = self._synced
+        return [self._pass_on(cast, one) for one in self.neighbours if one != source and one in synced]
 
     def _pass_on(self, cast: Cast, member: str) -> Send:
         same = cast.epoch == self.epoch
