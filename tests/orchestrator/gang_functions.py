@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +58,41 @@ def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
         _note(folder, context)
         os._exit(3)
     return counted(records, folder=folder, context=context)
+
+
+def dies_at(records: Iterator[int], *, step: int, context: Context) -> list[Any]:
+    """The second member is killed at a step of the first attempt: before, within and after each collective."""
+    mine, steps = list(records), itertools.count(1)
+
+    def tick() -> None:
+        if next(steps) == step and context.attempt == 1 and context.partition == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def add(a: int, b: int) -> int:
+        tick()
+        return a + b
+
+    tick()
+    Barrier("begin").wait()
+    tick()
+    with ReduceChannel("sum", add) as up, BroadcastChannel("sum") as down:
+        tick()
+        total = up.reduce(sum(mine))
+        tick()
+        if total is None:
+            total = down.receive()
+        else:
+            down.send(total)
+        tick()
+    with ShuffleChannel("odd", "both") as channel:
+        tick()
+        channel.send(mine, lambda number: number)
+        tick()
+        pieces = channel.receive()
+        tick()
+    tick()
+    Barrier("end").wait()
+    return [total, sorted(number for piece in pieces for number in piece)]
 
 
 def raises_first(records: Iterator[int], *, folder: str, context: Context) -> int:

@@ -65,6 +65,12 @@ def test_gang_starts_again_as_a_whole_when_a_member_dies(breaking: Breaking, tmp
     ]
 
 
+@pytest.mark.parametrize("step", range(1, 11))
+def test_member_may_be_killed_in_every_phase_of_every_collective(breaking: Breaking, step: int) -> None:
+    found, _ = breaking(spec(all=gang("dies_at", flat=True, **{"with": {"step": step}}))).go()
+    assert sorted(values(found, "all")) == [[6, [0, 2]], [6, [1, 3]]]
+
+
 def test_error_of_one_member_is_an_attempt_of_the_gang(breaking: Breaking, tmp_path: Path) -> None:
     run = breaking(spec(sum=noting("raises_first", tmp_path, retry=TWICE)))
     found, _ = run.go()
@@ -126,7 +132,7 @@ def test_all_run_again_when_a_part_of_what_a_gang_made_is_lost(breaking: Breakin
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
-@pytest.mark.parametrize("write", range(1, 6))
+@pytest.mark.parametrize("write", range(1, 5))
 def test_driver_that_dies_leaves_a_whole_gang_or_none(
     breaking: Breaking, tmp_path: Path, write: int, after: bool
 ) -> None:
@@ -163,6 +169,17 @@ def test_gang_over_other_than_its_partitions_fails_when_they_are_known(breaking:
     assert failure(found) == "user error"
     assert isinstance(found, EngineFailure)
     assert "its input has 4 partitions, and `gang: 2` needs exactly 2" in found.problem.message
+
+
+def test_hint_says_how_a_gang_gets_its_slots(slots: tuple[Harness, Any], breaking: Breaking, tmp_path: Path) -> None:
+    harness, executor = slots
+    wide = {"type": "map", "input": {"range": 3}, "uses": f"{M}:added", "gang": 3}
+    refused = harness.submit(
+        breaking(spec(plain=gang("everything"))).engine(executor), Case(spec(wide=wide)), tmp_path, "wide"
+    )
+    assert refused is not None
+    assert "wide: `gang: 3` needs 3 slots at once, and there are 2" in refused.problem.message
+    assert "Set `slots = 3` in a profile" in refused.problem.message
 
 
 def test_attempts_of_a_gang_are_on_record_together(breaking: Breaking, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def check_gang(graph: GraphPlanner, name: str, size: int, flow: Flow) -> None:
     if size > site.slots:
         raise UsageError(
             f"{name}: `gang: {size}` needs {size} slots at once, and there are {site.slots}",
-            f"Set `slots = {size}` in a profile (the default is one for each processor), or write a smaller gang.",
+            f"Set `slots = {size}` in a profile (profiles.toml; the default is one for each processor), or start "
+            f"`treadle worker --max-tasks {size}`, or write a smaller gang.",
         )
     if policy is not None and 0 < policy.max_concurrency < size:
         raise UsageError(
