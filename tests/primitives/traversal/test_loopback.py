@@ -12,6 +12,7 @@ from primitives.traversal.two_sides import (
     BRIEF,
     KEY,
     LONG,
+    PATIENT,
     Side,
     Sides,
     attempt,
@@ -24,10 +25,8 @@ from primitives.traversal.two_sides import (
 
 from treadle.primitives.coordinator.messages import Dial
 from treadle.primitives.errors import UsageError
-from treadle.primitives.traversal import NoPath, Schedule, open_path
+from treadle.primitives.traversal import NoPath, open_path
 from treadle.primitives.wire import Connection, Identity
-
-SCHEDULE = Schedule()
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def sides() -> Iterator[Sides]:
 def test_both_sides_get_the_two_ends_of_one_connection(sides: Sides) -> None:
     left, right = sides
     token = new_token()
-    calls = [partial(attempt, one, other, token, SCHEDULE) for one, other in ((left, right), (right, left))]
+    calls = [partial(attempt, one, other, token, PATIENT) for one, other in ((left, right), (right, left))]
     with together(*calls) as (one, other):
         assert isinstance(one, socket.socket)
         assert isinstance(other, socket.socket)
@@ -71,8 +70,8 @@ def test_one_member_has_many_attempts_from_one_port(sides: Sides) -> None:
         for member in members:
             token = new_token()
             calls += [
-                partial(attempt, centre, member, token, SCHEDULE),
-                partial(attempt, member, centre, token, SCHEDULE),
+                partial(attempt, centre, member, token, PATIENT),
+                partial(attempt, member, centre, token, PATIENT),
             ]
         with together(*calls) as ends:
             assert [end for end in ends if isinstance(end, NoPath)] == []
@@ -124,12 +123,12 @@ def test_strangers_that_connect_and_say_nothing_are_no_obstacle(sides: Sides) ->
     def besieged() -> socket.socket | NoPath:
         strangers = [_call(left.source) for _ in range(12)]
         try:
-            return attempt(right, left, token, SCHEDULE)
+            return attempt(right, left, token, PATIENT)
         finally:
             for stranger in strangers:
                 stranger.close()
 
-    with together(partial(attempt, left, right, token, SCHEDULE), besieged) as ends:
+    with together(partial(attempt, left, right, token, PATIENT), besieged) as ends:
         assert [end for end in ends if isinstance(end, NoPath)] == []
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import namespaces
 import pytest
 from namespaces import Host, Nat, two_nats
-from primitives.traversal.two_sides import BRIEF, KEY, LONG, RUN, carries, introduced, new_token
+from primitives.traversal.two_sides import BRIEF, KEY, LONG, PATIENT, RUN, carries, introduced, new_token
 
 from treadle.primitives import wire
 from treadle.primitives.coordinator import Timing
 from treadle.primitives.coordinator.messages import Dial, Hello, Reach, Released, ToMember, Wait
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.traversal import Paths, Reacher, Schedule, share_port
+from treadle.primitives.traversal import ANY, Paths, Reacher, Schedule
 from treadle.primitives.wire import Connection, Identity, WireError
 
 END = object()
@@ -62,7 +67,7 @@ def test_when_both_ask_one_connection_comes_of_it() -> None:
                 dial = Dial(other.member, f"tcp://127.0.0.1:{other.seen[1]}", token, 0.2)
                 reachers[side.member].dial(dial, side.source)
 
-        reachers |= {name: reacher(name, outcomes, coordinate) for name, outcomes in ends.items()}
+        reachers |= {name: reacher(name, outcomes, coordinate, schedule=PATIENT) for name, outcomes in ends.items()}
         assert reachers["left"].want("right")
         coordinate(Reach("left"))
         one, other = ends["left"].next(), ends["right"].next()
@@ -100,7 +105,10 @@ def test_what_opens_after_the_end_is_closed() -> None:
     with introduced() as (left, right):
         ends = Outcomes(), Outcomes()
         token = new_token()
-        early, late = (reacher(side.member, end, lambda _: None) for side, end in zip((left, right), ends, strict=True))
+        early, late = (
+            reacher(side.member, end, lambda _: None, schedule=PATIENT)
+            for side, end in zip((left, right), ends, strict=True)
+        )
         early.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", token, 0.2), left.source)
         late.dial(Dial("left", f"tcp://127.0.0.1:{left.seen[1]}", token, 0.2), right.source)
         early.close()
@@ -146,8 +154,7 @@ class Member:
         self._host = host
         self.outcomes = Outcomes()
         with host.entered():
-            self.uplink = wire.connect(address, RUN, KEY, deadline=time.monotonic() + LONG)
-        share_port(self.uplink.sock)
+            self.uplink = wire.connect(address, RUN, KEY, deadline=time.monotonic() + LONG, source=ANY)
         self.say(Hello(name, ""))
         self.reacher = reacher(name, self.outcomes, self.say, tls=identity, schedule=schedule)
 
@@ -189,7 +196,7 @@ def meet(one: Member, other: Member, generation: int) -> None:
 @pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
 def test_members_behind_nats_find_each_other_through_the_coordinator(identity: Identity) -> None:
     """And the port they share goes on speaking with the coordinator."""
-    with members(Nat(), Nat(), identity, Schedule()) as (left, right):
+    with members(Nat(), Nat(), identity, PATIENT) as (left, right):
         assert right.reacher.want(left._host.name)
         assert isinstance(left.hear(), Dial)
         assert isinstance(right.hear(), Dial)
@@ -212,3 +219,22 @@ def test_members_behind_nats_that_cannot_be_traversed_know_soon(identity: Identi
         assert "no path" in str(right.outcomes.next())
         assert not left.reacher.want(right._host.name)
         meet(left, right, 1)
+
+
+@pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
+def test_a_gang_behind_nats_broadcasts_over_a_path(identity: Identity, tmp_path: Path) -> None:
+    """What is sent before there is a path is relayed; then the coordinator carries barriers only."""
+    with two_nats() as hosts, coordinator(hosts.public, identity) as address:
+        processes = [
+            _gang_member(host, address, str(rank), f"file://{tmp_path}/store") for rank, host in enumerate(hosts[1:])
+        ]
+        said = [process.communicate(timeout=LONG) for process in processes]
+    for (out, errors), process in zip(said, processes, strict=True):
+        assert process.returncode == 0, errors
+        assert json.loads(out) == {"heard": ["early", *range(20)], "relayed": 0}
+
+
+def _gang_member(host: Host, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "primitives.traversal.gang_member", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return host.popen(*command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

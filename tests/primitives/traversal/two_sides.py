@@ -15,12 +15,15 @@ from namespaces import Host
 
 from treadle.primitives import wire
 from treadle.primitives.coordinator.messages import Dial
-from treadle.primitives.traversal import Attempt, NoPath, Schedule, Traversal, open_path, share_port
+from treadle.primitives.traversal import ANY, Attempt, NoPath, Schedule, Traversal, open_path
+from treadle.primitives.traversal.ports import share_port
 from treadle.primitives.wire import Connection, Identity
 
 RUN, KEY = "run-1", bytes(range(32))
 LONG = 60.0
 """Seconds in which what should happen does, also on a busy machine."""
+PATIENT = Schedule(simultaneous=25.0, proof=25.0, challenge=25.0)
+"""For attempts that must succeed, also on a busy machine."""
 BRIEF = Schedule(simultaneous=0.4, each_way=0.3, proof=0.5, challenge=0.5)
 """For attempts that must fail; whatever the clock says, they end."""
 
@@ -55,8 +58,11 @@ def introduced(public: Host | None = None, left: Host | None = None, right: Host
 
 def _introduce(stack: ExitStack, server: socket.socket, member: str, host: Host | None) -> Side:
     with host.entered() if host else nullcontext():
-        client = stack.enter_context(socket.create_connection(server.getsockname(), LONG))
+        client = stack.enter_context(socket.socket())
     share_port(client)
+    client.bind(ANY)
+    client.settimeout(LONG)
+    client.connect(server.getsockname())
     accepted, seen = server.accept()
     stack.enter_context(accepted)
     return Side(member, client.getsockname(), seen, host)
@@ -79,7 +85,7 @@ def opened(
     other: Side,
     token: bytes,
     *,
-    schedule: Schedule = Schedule(),
+    schedule: Schedule = PATIENT,
     tls: Identity | None = None,
     key: bytes = KEY,
     delay: float = 0.0,

@@ -6,5 +6,5 @@ from .machine import Schedule as Schedule
 from .machine import Traversal as Traversal
 from .opening import open_path as open_path
 from .paths import Paths as Paths
-from .ports import share_port as share_port
+from .ports import ANY as ANY
 from .reaching import Reacher as Reacher

@@ -30,10 +30,10 @@ def open_path(
 ) -> Connection:
     """Connect to `dial.member`, which was sent the same token and is calling this about now, too. Blocks.
 
-    `source` is the local address of this member's connection to the coordinator, which must share its port
-    (`share_port`): NATs that can be traversed show that port to everybody. Of the two members the one whose name
-    comes first is the client of `wire`; the other one needs the identity `tls` when `dial.address` is `tls://`.
-    `plain` allows `tcp://` off loopback, as `wire.parse` does.
+    `source` is the local address of this member's connection to the coordinator, which must share its port: it was
+    made with `wire.connect(..., source=ANY)`. NATs that can be traversed show that port to everybody. Of the two
+    members the one whose name comes first is the client of `wire`; the other one needs the identity `tls` when
+    `dial.address` is `tls://`. `plain` allows `tcp://` off loopback, as `wire.parse` does.
 
     One attempt for a pair at a time; pairs do not disturb each other, on whatever threads. It ends by `deadline` (of
     `time.monotonic()`), and no later than `schedule.total + schedule.challenge` seconds after `dial.delay`. Raises

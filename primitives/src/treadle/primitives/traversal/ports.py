@@ -13,12 +13,16 @@ LISTEN_BACKLOG = 16
 
 Endpoint = tuple[str, int]
 """Host and port."""
+ANY: Endpoint = ("", 0)
+"""To bind a socket to before it is connected: a port that is nobody else's."""
 
 
 def share_port(sock: socket.socket) -> None:
     """Let other sockets of this user have the same local port: every one of them must allow it.
 
-    Also the connection to the coordinator, which may be told after it was made.
+    Before the socket is bound; the connection to the coordinator, too, must be bound before it is connected (to `ANY`).
+    A port that the kernel chose for a connection may be that of another process's connection to somewhere else, which
+    allows nothing.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
