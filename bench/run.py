@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import datetime
+import itertools
 import json
 import os
 import select
@@ -61,20 +62,36 @@ def run_cell(cell: plan.Cell, results: Results, seconds: float) -> None:
     if cell.skipped:
         results.write(**where, skipped=cell.skipped)
         return
-    fitting = [task for task in cell.tasks if _fits(task, cell.members)]
-    for task in cell.tasks:
-        if task not in fitting:
-            results.write(**where, operation=task.operation, size=task.size, skipped="it does not fit the memory")
-    cell = cell._replace(tasks=fitting)
-    while cell.tasks:
-        tasks = json.dumps([asdict(task) for task in cell.tasks])
-        done = 0
-        for said in child(RIVALS[cell.rival], ["members", cell.rival, str(cell.members), tasks], seconds):
-            if "started" not in said and done < len(cell.tasks):
-                task = cell.tasks[done]
-                results.write(**where, operation=task.operation, size=task.size, **_summary(said))
-                done += 1
-        cell = cell.without(max(1, done))
+    tasks, end = cell.tasks, time.monotonic() + seconds
+    while tasks:
+        reason = "" if _fits(tasks[0], cell.members) else "it does not fit the memory"
+        reason = reason if time.monotonic() < end else "no time was left"
+        if reason:
+            results.write(**where, **_of(tasks[0]), skipped=reason)
+            tasks = tasks[1:]
+        else:
+            fitting = list(itertools.takewhile(lambda task: _fits(task, cell.members), tasks))
+            tasks = tasks[_measure(where, fitting, results, end - time.monotonic()) :]
+
+
+def _measure(where: dict[str, Any], tasks: list[Task], results: Results, seconds: float) -> int:
+    """In one child; how many tasks are dealt with: up to the first that failed, all when nothing can start."""
+    started, done = False, 0
+    arguments = ["members", where["rival"], str(where["members"]), json.dumps([asdict(task) for task in tasks])]
+    for said in child(RIVALS[where["rival"]], arguments, seconds):
+        if "started" in said:
+            started = True
+        elif not started:
+            results.write(**where, **said)
+            return len(tasks)
+        elif done < len(tasks):
+            results.write(**where, **_of(tasks[done]), **_summary(said))
+            done += 1
+    return max(1, done)
+
+
+def _of(task: Task) -> dict[str, Any]:
+    return {"operation": task.operation, "size": task.size}
 
 
 def run_sort(sort: plan.Sort, results: Results, seconds: float) -> None:

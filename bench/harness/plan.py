@@ -24,9 +24,6 @@ class Cell(NamedTuple):
     skipped: str = ""
     """Why it is not measured."""
 
-    def without(self, done: int) -> Cell:
-        return self._replace(tasks=self.tasks[done:])
-
 
 class Sort(NamedTuple):
     """Terasort end to end."""
