@@ -105,10 +105,8 @@ def test_what_opens_after_the_end_is_closed() -> None:
     with introduced() as (left, right):
         ends = Outcomes(), Outcomes()
         token = new_token()
-        early, late = (
-            reacher(side.member, end, lambda _: None, schedule=PATIENT)
-            for side, end in zip((left, right), ends, strict=True)
-        )
+        early = reacher("left", ends[0], lambda _: None, schedule=PATIENT)
+        late = reacher("right", ends[1], lambda _: None, schedule=PATIENT)
         early.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", token, 0.2), left.source)
         late.dial(Dial("left", f"tcp://127.0.0.1:{left.seen[1]}", token, 0.2), right.source)
         early.close()
