@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -184,3 +185,25 @@ def test_nobody_sees_a_block_in_the_making(tmp_path: Path, here: HostFolder) -> 
         done.set()
         watcher.join()
     assert torn == []
+
+
+def test_a_lock_is_held_on_the_file_that_others_see(here: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last holder removes it between the moment it is opened and the moment it is locked."""
+    path = here.path(f"{RUN}/{NAME}")
+    flock, removals = fcntl.flock, iter(range(100))
+
+    def late(descriptor: int, operation: int) -> None:
+        if next(removals) == 0:
+            os.unlink(lock_file())
+        flock(descriptor, operation)
+
+    def lock_file() -> Path:
+        (found,) = path.parent.glob(".tmp-*.lock")
+        return found
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with shared.one_puller(path, soon()):
+        assert lock_file().exists()
+        with pytest.raises(TimedOut), shared.one_puller(path, at_once()):
+            pass
+    assert files(here) == []
