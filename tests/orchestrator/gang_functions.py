@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.executors import Context
-from treadle.primitives.channels import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
+from treadle.primitives.channels import Barrier, BroadcastChannel, MemberLost, ReduceChannel, ShuffleChannel
 
 
 def everything(records: Iterator[int]) -> list[Any]:
@@ -107,6 +107,16 @@ def raises_always(records: Iterator[int], *, folder: str, context: Context) -> i
         _note(folder, context)
         raise ValueError("never")
     return counted(records, folder=folder, context=context)
+
+
+def follows(records: Iterator[int], *, cause: bool, context: Context) -> int:
+    """In the first attempt one member fails because of another; that one hangs, or says why it failed later."""
+    if context.attempt == 1 and context.partition == 0:
+        raise MemberLost("reduce channel sum", ["member 1"])
+    if context.attempt == 1:
+        time.sleep(0.3 if cause else 3600)
+        raise ValueError("the cause")
+    return sum(records)
 
 
 def never_ends(records: Iterator[int], *, folder: str, context: Context) -> int:

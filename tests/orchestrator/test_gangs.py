@@ -12,6 +12,7 @@ from orchestrator.record_histories import spec
 
 from treadle.dsl.model import Spec
 from treadle.dsl.reference import run_reference
+from treadle.orchestrator.dispatcher import gang_segment
 from treadle.orchestrator.dispatcher.ledger import Committed, Failed, Record, Started, read
 from treadle.orchestrator.testing.engine import EngineFailure
 from treadle.orchestrator.testing.faults import CrashingStore
@@ -88,6 +89,34 @@ def test_gang_fails_with_the_first_cause(breaking: Breaking, tmp_path: Path) -> 
     assert isinstance(found, EngineFailure)
     assert "sum: the gang failed, partition 1 first: never" in found.problem.message
     assert sum(name.startswith("sum-1") for name in started(tmp_path)) == 2
+
+
+def test_cause_is_told_even_if_what_follows_from_it_is_known_before(breaking: Breaking) -> None:
+    found, _ = breaking(spec(sum=gang("follows", **{"with": {"cause": True}}))).go()
+    assert failure(found) == "user error"
+    assert isinstance(found, EngineFailure)
+    assert "partition 1 first: the cause" in found.problem.message
+
+
+def test_failure_without_a_cause_ends_the_others_and_spends_no_attempt(
+    breaking: Breaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gang_segment, "GRACE", 0.2)
+    found, _ = breaking(spec(sum=gang("follows", **{"with": {"cause": False}}))).go()
+    assert values(found, "sum") == [[1], [5]]
+
+
+def test_outcome_of_a_gang_cut_off_is_asked_of_a_person(breaking: Breaking, tmp_path: Path) -> None:
+    run = breaking(spec(sum=noting("counted", tmp_path, idempotent=False)))
+    with pytest.raises(StoreError):
+        run.go(store=CrashingStore(run.store, 3, after=False))
+    assert started(tmp_path) == ["sum-0.1", "sum-1.1"]
+    found, done = run.go()
+    assert failure(found) == "unknown outcome"
+    assert not done
+    found, done = run.go(resumption=2, assume="retry")
+    assert values(found, "sum") == [[6], [6]]
+    assert done == {("sum", 0): 1, ("sum", 1): 1}
 
 
 def test_member_that_hangs_ends_with_its_gang(breaking: Breaking, tmp_path: Path) -> None:
