@@ -21,7 +21,7 @@ from ...errors import TreadleError
 T = TypeVar("T")
 _NAP = 0.005
 """Seconds after which the keeper looks whether anybody leads."""
-_LONGEST = 3600.0
+_LONGEST, _LONGEST_SLEEP = 3600.0, 1.0
 
 
 class Late(TreadleError):
@@ -42,7 +42,8 @@ class Loop:
         self._wanted = 0
         self._turns = 0
         self._error: BaseException | None = None
-        self._stop = threading.Event()
+        self._stop, self._alarm = threading.Event(), threading.Event()
+        self._asleep = False
         self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
         self._keeper.start()
 
@@ -78,17 +79,25 @@ class Loop:
     def wait(self, poll: Callable[[], T | None], deadline: float) -> T:
         """What `poll` says, called with the lock held, as soon as it is not None. Raises Late, and what `poll` does."""
         with self.lock:
-            while (result := poll()) is None:
-                if self._error is not None:
-                    raise self._error
-                now = time.monotonic()
-                if now >= deadline:
-                    raise Late("too late")
-                if not self._leader:
-                    self._turn(now, deadline)
-                else:
-                    self._take_over(deadline - now)
-            return result
+            try:
+                while (result := poll()) is None:
+                    self._wait_once(deadline)
+                return result
+            finally:
+                if self._asleep:
+                    self._asleep = False
+                    self._alarm.set()
+
+    def _wait_once(self, deadline: float) -> None:
+        if self._error is not None:
+            raise self._error
+        now = time.monotonic()
+        if now >= deadline:
+            raise Late("too late")
+        if not self._leader:
+            self._turn(now, deadline)
+        else:
+            self._take_over(deadline - now)
 
     def _take_over(self, left: float) -> None:
         """Wait until something happened or the lead is free."""
@@ -129,7 +138,9 @@ class Loop:
     def _keep(self) -> None:
         seen = -1
         while not self._stop.wait(_NAP):
-            if self._leader or self._turns != seen:
+            if self._leader:
+                self._sleep()
+            if self._turns != seen:
                 seen = self._turns
                 continue
             try:
@@ -138,6 +149,15 @@ class Loop:
                 self._error = error
                 return
             seen = self._turns
+
+    def _sleep(self) -> None:
+        """While a user's thread waits, and leads, there is nothing to look after."""
+        with self.lock:
+            if not self._leader:
+                return
+            self._asleep = True
+            self._alarm.clear()
+        self._alarm.wait(_LONGEST_SLEEP)
 
     def _lead_while_nobody_else_does(self) -> None:
         with self.lock:
@@ -148,6 +168,7 @@ class Loop:
     def close(self) -> None:
         """End the keeper; handlers run no more."""
         self._stop.set()
+        self._alarm.set()
         os.eventfd_write(self._wake, 1)
         self._keeper.join()
         self._epoll.close()
