@@ -203,7 +203,7 @@ KINDS: tuple[Literal["cut", "stall"], ...] = ("cut", "stall")
 FAULTS = [
     Fault("silent"),
     Fault("reset"),
-    *(Fault(kind, after, requests) for kind in KINDS for after in (5, 60, 100) for requests in (False, True)),
+    *(Fault(kind, after, requests) for kind in KINDS for after in (5, 95) for requests in (False, True)),
 ]
 
 

@@ -20,11 +20,11 @@ from ..whole_files import Buffer
 from . import framing
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .handshake import MESSAGE_LIMIT, Handshake
+from .heads import decode_head, encode_head
 from .transports import WANT_READ, Transport
 
 T = TypeVar("T")
 _BUFFER = 64 << 10
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class Connection:
@@ -76,7 +76,7 @@ class Connection:
 
     def send(self, message: msgspec.Struct, tail: Buffer | Sequence[Buffer] = b"", *, deadline: float) -> None:
         """Send a message; on return the kernel has it, the other side need not. Raises WireError."""
-        self.send_frame(_encode(message), tail, deadline=deadline)
+        self.send_frame(encode_head(message), tail, deadline=deadline)
 
     def send_frame(self, head: bytes, tail: Buffer | Sequence[Buffer] = b"", *, deadline: float) -> None:
         """The same with a head that is encoded already."""
@@ -87,7 +87,7 @@ class Connection:
 
         A file that is shorter than that breaks the connection: the tail was announced.
         """
-        head = _encode(message)
+        head = encode_head(message)
         self._send_all([framing.LENGTHS.pack(len(head), count) + head], deadline)
         end = offset + count
         while offset < end:
@@ -148,11 +148,10 @@ class Connection:
         """
         head, length = self._receive_head(deadline, head_limit, tail_limit)
         try:
-            return _decoder(kind).decode(head), length
-        except msgspec.MsgspecError as error:
-            name = getattr(kind, "__name__", str(kind))
-            hint = "It speaks another protocol, or bytes were damaged."
-            raise self._broken(WireError(f"{self.name} sent what is not a {name}", hint)) from error
+            return decode_head(kind, head, self.name), length
+        except WireError:
+            self.close()
+            raise
 
     def receive_into(self, view: memoryview, deadline: float) -> None:
         """Fill `view` with the next bytes of the tail, straight from the socket. Raises WireError."""
@@ -289,11 +288,6 @@ def _lost(name: str, error: Exception, by_us: bool) -> WireError:
     if by_us:
         return Closed(f"the connection to {name} was closed here", "Connect again.")
     return WireError(f"the connection to {name} was lost: {error}", "Connect again.")
-
-
-@functools.cache
-def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)
 
 
 def _peer_name(sock: socket.socket) -> str:

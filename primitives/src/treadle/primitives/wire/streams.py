@@ -18,11 +18,11 @@ import msgspec
 from ..whole_files import Buffer
 from . import framing
 from .addresses import parse
-from .blocking import _decoder, _encode
 from .dialling import address_of, listen, prepare
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .framing import Decoder, Frame
 from .handshake import MESSAGE_LIMIT, Handshake, KeyOf
+from .heads import decode_head, encode_head
 
 if TYPE_CHECKING:
     import ssl
@@ -62,7 +62,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
         Who sends much looks at `pending`, or uses `send`.
         """
-        self.send_frame_nowait(_encode(message), tail)
+        self.send_frame_nowait(encode_head(message), tail)
 
     def send_frame_nowait(self, head: bytes, tail: Buffer | Sequence[Buffer] = b"") -> None:
         """The same with a head that is encoded already."""
@@ -103,11 +103,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """The next message and its tail. Raises WireError: Closed at the end, TimedOut (then try again)."""
         frame = await self._next(deadline)
         try:
-            return _decoder(kind).decode(frame.head), frame.tail
-        except msgspec.MsgspecError as error:
-            name = getattr(kind, "__name__", str(kind))
+            return decode_head(kind, frame.head, self.name), frame.tail
+        except WireError:
             self.abort()
-            raise WireError(f"{self.name} sent what is not a {name}", "It speaks another protocol.") from error
+            raise
 
     async def _next(self, deadline: float) -> Frame:
         if not self._frames:
