@@ -10,14 +10,16 @@ from typing import Any, Literal
 
 from ...blocks import Blocks
 from ...codec import decode
-from ...errors import TreadleError
-from ...references import Kind
+from ...errors import MissingError, TreadleError
+from ...references import Kind, Slice
 from ..messages import Payload
 
 INLINE = 8 << 10
 """Bytes of an encoded value up to which it travels in the message."""
 _PLAIN = {bytes: INLINE - 64, str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
 """Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
+_MAPPED = 64 << 10
+"""Bytes from which a block of this host is mapped."""
 _INLINE_ALL = 32 << 10
 """The same for the pieces of one round of a shuffle together."""
 
@@ -62,7 +64,23 @@ class Values:
         """A piece `encode_pieces` was given."""
         if payload.slice is None:
             return decode(payload.data)
-        return self._blocks.get(payload.slice, shared=True)
+        found = self._map(payload.slice)
+        return self._blocks.get(payload.slice, shared=True) if found is None else decode(found)
+
+    def _map(self, slice: Slice) -> memoryview | None:
+        """The bytes of a large block of this host, or None.
+
+        They are not read to check them: a member of the run put them there whole, and said so over an authenticated
+        connection. Reading 100 MB in each of many members would cost more than all else a broadcast does.
+        """
+        host, part = self._blocks._host, slice.part
+        if host is None or part.length < _MAPPED or f"host:{host.host_id}" not in slice.locations:
+            return None
+        try:
+            found = host.map(f"{self._blocks._run}/{slice.name}")
+        except MissingError:
+            return None
+        return found[part.offset : part.offset + part.length]
 
     def discard(self, payload: Payload) -> None:
         """Give back the shared memory of a block that everybody has mapped. Best effort: the run's end does it too."""
