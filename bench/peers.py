@@ -20,6 +20,7 @@ A pull is one block of `--size` bytes out of shared memory:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -79,7 +80,8 @@ def raw_send(listener: socket.socket, path: Path, size: int) -> None:
 
 
 def echo(listener: socket.socket, tls: wire.Identity | None) -> None:
-    with wire.accept(listener.accept()[0], lambda _: KEY, deadline=far(), tls=tls) as connection:
+    connection = wire.accept(listener.accept()[0], lambda _: KEY, deadline=far(), tls=tls)
+    with connection, contextlib.suppress(wire.Closed):
         while True:
             message, tail = connection.receive(Trip, far())
             connection.send(message, tail, deadline=far())

@@ -120,7 +120,7 @@ FAULTS = st.builds(Fault, KINDS, st.one_of(st.integers(0, 200), st.integers(0, 4
 
 
 def test_any_faults_in_a_row_end_in_bytes_or_a_classified_error(tmp_path: Path) -> None:
-    @settings(deadline=None, max_examples=settings.default.max_examples // 2)
+    @settings(deadline=None, max_examples=settings().max_examples // 2)
     @given(st.lists(FAULTS, min_size=1, max_size=4), st.booleans())
     def check(faults: list[Fault], whole: bool) -> None:
         here = HostFolder(tmp_path / "here" / f"{next(numbers)}")
