@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from treadle.executors.worker.environment import worker_environment
+from treadle.executors.worker.environment import Surroundings, worker_environment
 
 _EMPTY = worker_environment({})
 
@@ -30,3 +33,16 @@ def test_defaults_give_way_to_the_drivers_settings() -> None:
     name = "ARROW_DEFAULT_MEMORY_POOL"
     assert worker_environment({name: "mimalloc"})[name] == "mimalloc"
     assert _EMPTY[name] == "system"
+
+
+def test_what_user_code_changed_around_it_is_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TAKEN", "käse")
+    monkeypatch.setenv("CHANGED", "old")
+    settings, folder = dict(os.environ), os.getcwd()
+    before = Surroundings()
+    del os.environ["TAKEN"]
+    os.environ["CHANGED"] = "new"
+    os.environ["ADDED"] = "too"
+    os.chdir(tmp_path)
+    before.restore()
+    assert (dict(os.environ), os.getcwd()) == (settings, folder)
