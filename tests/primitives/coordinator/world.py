@@ -104,6 +104,10 @@ class World:
         self.parties: dict[str, set[str]] = {}
         self.arrived: dict[tuple[str, int], set[str]] = {}
         self.left: set[str] = set()
+        self.dead: set[tuple[str, str]] = set()
+        """Channel and member that never left it."""
+        self.awaited: dict[str, int] = {}
+        """channel -> its parties."""
         self.offered: set[str] = set()
         self.finished: set[str] = set()
         self._numbers = 0
@@ -119,10 +123,14 @@ class World:
         self.coordinator = Coordinator(timing=TIMING, last_epoch=last_epoch, token=lambda: b"token")
         self.open: dict[int, str] = {}
         self.known: dict[str, set[str]] = {}
-        self.gone: set[str] = set()
+        self.gone: set[tuple[str, str]] = set()
+        """Channel and member."""
+        self.returned: set[str] = set()
+        """Channels that an earlier coordinator had."""
         self.holders: dict[str, tuple[str, int]] = {}
         self.shown: dict[str, dict[int, Seats]] = {}
-        self.entered: set[str] = set()
+        self.entered: set[tuple[str, str]] = set()
+        """Channel and member that joined it since its last view."""
         self._epoch = last_epoch
         for sim in self.sims.values():
             sim.connection = None
@@ -173,7 +181,7 @@ class World:
             case m.Task(task, epoch):
                 holder, last = self.holders.get(task, ("", 0))
                 if (holder, last) != (name, epoch):
-                    assert not holder or holder in self.gone | self.suspects, f"{task} has two holders"
+                    assert not holder or holder in self.left | self.suspects, f"{task} has two holders"
                     assert epoch > last
                     self.highest = max(self.highest, epoch)
                     self.holders[task] = name, epoch
@@ -188,15 +196,24 @@ class World:
         assert view.epoch > self._epoch, "epochs rise over all channels"
         self._epoch = view.epoch
         self.highest = max(self.highest, view.epoch)
-        self.gone |= set(view.lost) - self.entered
-        assert not {seat.member for seat in seats} & self.gone, "a lost member has a seat"
-        if shown:
-            before = {seat.member: place for place, seat in enumerate(shown[max(shown)])}
-            after = {seat.member: place for place, seat in enumerate(seats)}
-            for member in before.keys() & after.keys() - self.entered:
-                assert after[member] == before[member] or before[member] >= len(seats), "moved for nothing"
-        self.entered.clear()
+        self._check_seats(view, seats)
         shown[view.epoch] = seats
+
+    def _check_seats(self, view: m.View, seats: Seats) -> None:
+        name, shown = view.channel, self.shown[view.channel]
+        entered = {member for channel, member in self.entered if channel == name}
+        self.entered -= {(name, member) for member in entered}
+        self.gone |= {(name, member) for member in set(view.lost) - entered}
+        after = {seat.member: place for place, seat in enumerate(seats)}
+        assert not {(name, member) for member in after} & self.gone, "a lost member has a seat"
+        if not shown:
+            assert len(seats) >= self.awaited[name] or name in self.returned, "the first view comes too early"
+            return
+        before = {seat.member: place for place, seat in enumerate(shown[max(shown)])}
+        for member in before.keys() & after.keys() - entered:
+            assert after[member] == before[member] or before[member] >= len(seats), "moved for nothing"
+        dead = {member for member in before.keys() - after.keys() if (name, member) in self.dead}
+        assert dead <= set(view.lost), "a loss is not named"
 
     # -- the network ----------
 
@@ -233,12 +250,15 @@ class World:
 
     def _note(self, sim: Sim, message: m.FromMember) -> None:
         match message:
-            case m.Hello():
-                self.gone.discard(sim.name)
-            case m.Join():
-                self.entered.add(sim.name)
+            case m.Join(channel, parties):
+                self.awaited[channel] = parties
+                self.entered.add((channel, sim.name))
+                self.gone.discard((channel, sim.name))
+                if message.epoch:
+                    self.returned.add(channel)
             case m.Bye():
-                self.gone.add(sim.name)
+                self.left.add(sim.name)
+                self.gone |= {(channel, sim.name) for channel in sim.joined}
             case m.GiveUp(task, epoch):
                 if self.holders.get(task) == (sim.name, epoch):
                     self.holders[task] = "", epoch
@@ -250,11 +270,13 @@ class World:
         sim.up.append(m.Bye())
         while sim.up and sim.connection is not None:
             self.carry_up(sim)
-        self.left.add(sim.name)
+        if sim.name not in self.left:  # it did not get through
+            self.suspects.add(sim.name)
         del self.sims[sim.name]
 
     def die(self, sim: Sim, noticed: bool) -> None:
         self.cut(sim, 0, noticed)
+        self.dead |= {(channel, sim.name) for channel in sim.joined}
         del self.sims[sim.name]
 
     # -- time ----------
@@ -308,9 +330,7 @@ class World:
             for barrier in sim.waiting:
                 self._check_waiting(sim, barrier)
         self._check_directory()
-        live = {task: holder for task, (holder, _) in self.holders.items() if holder}
-        assert set(live.values()) <= set(self.sims), "a task is with nobody"
-        assert self.coordinator.statistics().tasks == len(self.offered - self.finished)
+        self._check_tasks()
 
     def _check_channel(self, name: str) -> None:
         joined = {sim.name: sim for sim in self.sims.values() if name in sim.joined}
@@ -332,6 +352,16 @@ class World:
         """Some party was told so, or is no more."""
         parties = self.parties[barrier]
         return not parties <= set(self.sims) or any(barrier in self.sims[name].broken for name in parties)
+
+    def _check_tasks(self) -> None:
+        """What no live member holds, a new one gets."""
+        taker = self.sims["taker"] = Sim("taker")
+        self.connect(taker)
+        taker.up.append(m.Take(1000))
+        self.exchange()
+        for task in self.offered - self.finished:
+            assert self.holders[task][0] in self.sims, "a task is with nobody"
+        assert self.coordinator.statistics().tasks == len(self.offered - self.finished)
 
     def _check_directory(self) -> None:
         asker = next(iter(self.sims.values()), None)

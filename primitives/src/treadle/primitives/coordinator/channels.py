@@ -178,10 +178,10 @@ class Channels:
             self._channels[name].places[member].held = None
 
     def confirm(self, member: str, now: float) -> None:
-        """Channels it has not spoken of since it came back are those whose Leave got lost."""
+        """Channels it has not spoken of since it came back have lost it, even if it meant to leave them."""
         for name in sorted(self._of.get(member, ())):
             if self._channels[name].places[member].held is None:
-                self._remove(member, name, now, lost=False)
+                self._remove(member, name, now, lost=True)
 
     def _remove(self, member: str, name: str, now: float, *, lost: bool) -> None:
         channel = self._channels[name]

@@ -11,7 +11,8 @@ A connection is a stranger's until it says Hello; then it is a member's. A membe
     live      nothing heard for `lease`          -        it is lost
     live      Bye                                -        it has left
     away      Hello                              live     it is told its tasks again; its blocks are forgotten until it
-                                                          announces them; channels not joined again in `grace` are left
+                                                          announces them; channels it does not join again in
+                                                          `grace` have lost it
     away      nothing heard for `grace`          -        it is lost
 
     lost      out of its channels, whose next views name it; its barriers break; its tasks are offered again, first of

@@ -1,0 +1,224 @@
+"""The coordinator's shell, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+
+from treadle.primitives.coordinator import Deliver, Timing, server
+from treadle.primitives.coordinator import messages as m
+from treadle.primitives.coordinator.server import CoordinatorServer
+from treadle.primitives.errors import UsageError
+from treadle.primitives.wire import AsyncConnection, Handshake, NotAuthentic, WireError, encode, open_connection, parse
+
+KEYS = {"run-1": b"1" * 32, "run-2": b"2" * 32}
+SECONDS = 30.0
+"""Before a test gives up."""
+T = TypeVar("T")
+CHANNEL = "c"
+
+
+def soon() -> float:
+    return time.monotonic() + SECONDS
+
+
+class Member:
+    """A connection, and what came over it."""
+
+    def __init__(self, name: str, connection: AsyncConnection) -> None:
+        self.name, self.connection = name, connection
+
+    def say(self, *messages: m.FromMember) -> None:
+        for message in messages:
+            self.connection.send_nowait(message)
+
+    async def hear(self, kind: type[T]) -> T:
+        """The next message of a kind; those before are passed over."""
+        while True:
+            message: Any = (await self.connection.receive(m.ToMember, soon()))[0]
+            if isinstance(message, kind):
+                return message
+
+
+opened: list[AsyncConnection] = []
+
+
+@pytest.fixture(autouse=True)
+async def all_closed() -> AsyncIterator[None]:
+    yield
+    while opened:
+        connection = opened.pop()
+        connection.abort()
+        async with asyncio.timeout(SECONDS):
+            await connection.wait_closed()
+
+
+async def member(address: str, name: str, run: str = "run-1") -> Member:
+    found = Member(name, await open_connection(address, run, KEYS[run], soon()))
+    opened.append(found.connection)
+    found.say(m.Hello(name, ""))
+    return found
+
+
+async def gang(address: str, size: int, run: str = "run-1") -> list[Member]:
+    members = [await member(address, f"m{number}", run) for number in range(size)]
+    for one in members:
+        one.say(m.Join(CHANNEL, size))
+    for one in members:
+        await one.hear(m.View)
+    return members
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def quick(**known: Any) -> CoordinatorServer:
+    return CoordinatorServer(KEYS.get, timing=Timing(lease=60.0, grace=0.2, settle=1.0), **known)
+
+
+@pytest.mark.parametrize("run", ["run-1", "run-9"])
+async def test_who_does_not_prove_the_key_is_refused_before_anything_is_decoded(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+    monkeypatch.setattr(server, "_decode", decoded.append)
+    refused: list[Exception] = []
+    async with quick(on_refused=refused.append) as coordinator, asyncio.timeout(SECONDS):
+        host, port = parse(coordinator.address)[1:]
+        reader, writer = await asyncio.open_connection(host, port)
+        false_proof = b"P" + bytes(32)
+        for message in (Handshake.client(run, b"").opening(), false_proof, msgspec.msgpack.encode(m.Hello("m", ""))):
+            writer.writelines(encode(message))
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        assert [type(error) for error in refused] == [NotAuthentic]
+        assert coordinator.statistics(run).connections == 0
+    assert decoded == []
+
+
+async def test_what_is_no_message_ends_its_connection_only() -> None:
+    refused: list[Exception] = []
+    async with quick(on_refused=refused.append) as coordinator:
+        one, two = await gang(coordinator.address, 2)
+        one.connection.send_frame_nowait(b"\xc1nothing")
+        with pytest.raises(WireError):
+            await one.hear(m.Seat)
+        assert "no message of a member" in str(refused[0])
+        assert (await two.hear(m.View)).lost == ("m0",)
+
+
+async def test_abrupt_leave_is_a_loss_and_bye_is_not() -> None:
+    async with quick() as coordinator:
+        members = await gang(coordinator.address, 4)
+        members[1].connection.abort()
+        assert [(await members[number].hear(m.View)).lost for number in (0, 2, 3)] == [("m1",)] * 3
+        members[0].say(m.Bye())
+        view = await members[2].hear(m.View)
+        assert view.lost == ()
+        assert view.changes[-1] == m.Change(2, None)
+
+
+async def test_runs_do_not_see_each_other() -> None:
+    async with quick() as coordinator:
+        (one,) = await gang(coordinator.address, 1, "run-1")
+        (two,) = await gang(coordinator.address, 1, "run-2")
+        two.say(m.Announce(("x",)))
+        one.say(m.Locate("x"), m.Count(CHANNEL))
+        assert (await one.hear(m.Located)).seats == ()
+        assert (await one.hear(m.Counted)).present == 1
+
+
+async def test_barrier_of_64_releases_everybody_in_each_generation() -> None:
+    async with quick() as coordinator:
+        members = await gang(coordinator.address, 64)
+        for generation in range(3):
+            for one in members:
+                one.say(m.Wait("b", 64, generation))
+            released = [await one.hear(m.Released) for one in members]
+            assert {answer.generation for answer in released} == {generation}
+
+
+async def test_member_that_does_not_read_is_cut_off_and_others_do_not_wait_for_it() -> None:
+    refused: list[Exception] = []
+    async with quick(on_refused=refused.append) as coordinator:
+        _deaf, one, two = await gang(coordinator.address, 3)
+        _deaf.connection._transport.pause_reading()
+
+        async def flood() -> None:
+            while not refused:
+                one.say(*[m.Relay("m0", b"x" * 60_000) for _ in range(8)], m.Alive())
+                await one.hear(m.Alive)
+
+        async with asyncio.timeout(SECONDS):
+            await flood()
+        assert "does not read" in str(refused[0])
+        for number in (one, two):
+            number.say(m.Wait("b", 2, 0))
+        await one.hear(m.Released)
+        assert (await two.hear(m.View)).lost == ("m0",)
+
+
+async def test_members_find_their_seats_again_at_a_new_coordinator() -> None:
+    async with quick() as first:
+        members = await gang(first.address, 5)
+        view = await join_again(members[0], 0)
+        members[0].connection.abort()
+        await first.stop()
+        async with quick(address=first.address) as second:
+            again = [await member(second.address, f"m{number}") for number in (4, 2, 0, 1)]
+            for one in again:
+                seat = int(one.name[1:])
+                one.say(m.Join(CHANNEL, 5, epoch=view.epoch, seat=seat), m.Announce((f"block{seat}",)))
+            later = [await one.hear(m.View) for one in again]
+            assert {one.epoch > view.epoch for one in later} == {True}
+            seats = [change.occupant.member for change in later[0].changes if change.occupant]
+            assert seats == ["m0", "m1", "m2", "m4"]
+            again[0].say(m.Locate("block2"))
+            assert [seat.member for seat in (await again[0].hear(m.Located)).seats] == ["m2"]
+
+
+async def join_again(one: Member, seat: int) -> m.View:
+    """The view it has: after a reconnect it says it has none."""
+    one.say(m.Leave(CHANNEL), m.Join(CHANNEL, 5, seat=seat))
+    return await one.hear(m.View)
+
+
+async def test_tasks_are_handed_out_and_results_delivered() -> None:
+    results: list[tuple[str, Deliver]] = []
+    async with quick(on_result=lambda run, result: results.append((run, result))) as coordinator:
+        coordinator.offer("run-1", "t", b"body")
+        (one,) = await gang(coordinator.address, 1)
+        one.say(m.Take())
+        task = await one.hear(m.Task)
+        one.say(m.Finished("t", task.epoch, b"result"))
+        await one.hear(m.Accepted)
+    assert (task.body, results) == (b"body", [("run-1", Deliver("t", "m0", b"result"))])
+
+
+async def test_off_loopback_it_is_encrypted_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        CoordinatorServer(KEYS.get, "tcp://0.0.0.0:0")
+    pytest.importorskip("cryptography")
+    from treadle.primitives.wire import tls_identity
+
+    async with CoordinatorServer(KEYS.get, "tls://127.0.0.1:0", tls=tls_identity(tmp_path)) as coordinator:
+        assert coordinator.address.startswith("tls://")
+        assert len(await gang(coordinator.address, 2)) == 2
+
+
+async def test_nothing_is_kept_of_a_run_whose_members_have_left() -> None:
+    async with quick() as coordinator:
+        members = await gang(coordinator.address, 2)
+        members[0].say(m.Bye())
+        members[1].connection.abort()
+        await until(lambda: not coordinator._runs)
