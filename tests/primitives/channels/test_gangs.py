@@ -11,7 +11,7 @@ from primitives.channels import functions
 from primitives.channels.gangs import Ended, Place, place
 
 from treadle.primitives.channels import Barrier, BroadcastChannel
-from treadle.primitives.channels.pieces import distribute
+from treadle.primitives.channels.pieces import distribute, fold
 from treadle.primitives.errors import DataError, UsageError
 
 
@@ -127,3 +127,13 @@ def test_rows_go_where_their_hashes_say() -> None:
         distribute(np.arange(10), lambda rows: rows / 2, 3)
     with pytest.raises(DataError, match="integer"):
         distribute(["a"], str.upper, 3)
+
+
+def test_a_fold_writes_into_its_own_memory_only() -> None:
+    ones, twos = np.ones(3), np.full(3, 2.0)
+    assert fold(np.add, ones, twos, owned=False) is not ones
+    assert ones.tolist() == [1, 1, 1]
+    assert fold(np.add, ones, twos, owned=True) is ones
+    assert ones.tolist() == [3, 3, 3]
+    assert fold(np.equal, twos, ones, owned=True).dtype == bool
+    assert fold(np.true_divide, np.array([1]), np.array([2]), owned=True).tolist() == [0.5]

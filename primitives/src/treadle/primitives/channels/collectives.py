@@ -14,7 +14,7 @@ from .errors import DeadlinePassed, short
 from .gang import current_member
 from .member import Member
 from .messages import Cast, Payload, Plan
-from .pieces import distribute
+from .pieces import distribute, fold
 from .protocols.broadcast import Broadcast
 from .protocols.machine import Machine, OnLoss
 from .protocols.reduce import Fold, PassUp, Reduce, Result
@@ -231,7 +231,7 @@ class ReduceChannel(_Channel[Reduce]):
 
     def _fold(self, step: Fold, until: float) -> None:
         try:
-            value = self._reduce(step.left, self._member.values.decode(step.right))
+            value = fold(self._reduce, step.left, self._member.values.decode(step.right), owned=step.owned)
         except Exception as error:
             self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile
             self._give_up(f"reduce raised {type(error).__name__} at {short(self._member.name)}: {error}")

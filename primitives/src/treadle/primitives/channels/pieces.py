@@ -1,7 +1,8 @@
-"""Records to consumers: piece i holds those whose hash is i modulo the number of consumers, in their order."""
+"""What collectives do with the values of users: records to consumers, and two values into one."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,9 @@ from .io.values import kind_of
 
 
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
-    """The kind of the pieces, and one for each consumer. Raises DataError for hashes that are no integers."""
+    """The kind of the pieces, and one for each consumer: piece i holds the records whose hash is i modulo consumers.
+
+    They keep their order. Raises DataError for hashes that are no integers."""
     kind = kind_of(data)
     if kind == "objects":
         return kind, _records(data, hash, consumers)
@@ -46,3 +49,20 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
     if kind == "table":
         return [ordered.slice(end - count, count) for end, count in zip(ends, np.diff(ends, prepend=0), strict=True)]
     return np.split(ordered, ends[:-1])
+
+
+def fold(reduce: Callable[[Any, Any], Any], left: Any, right: Any, *, owned: bool) -> Any:
+    """`reduce(left, right)`; into the memory of `left` when that is `owned` here and a ufunc of NumPy can do so."""
+    if owned and _fits_in_place(reduce, left, right):
+        return reduce(left, right, out=left)  # type: ignore[call-arg]
+    return reduce(left, right)
+
+
+def _fits_in_place(reduce: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(reduce, numpy.ufunc) or type(left) is not numpy.ndarray:
+        return False
+    alike = type(right) is numpy.ndarray and left.shape == right.shape and left.dtype == right.dtype
+    if not alike or not left.flags.writeable or left.dtype.hasobject:
+        return False
+    return bool(reduce.resolve_dtypes((left.dtype, right.dtype, None))[-1] == left.dtype)

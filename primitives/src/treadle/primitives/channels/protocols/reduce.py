@@ -22,6 +22,8 @@ class Fold(NamedTuple):
     ticket: int
     left: Any
     right: Payload
+    owned: bool
+    """The left one is the result of a fold before, which nobody else has."""
 
 
 class PassUp(NamedTuple):
@@ -48,7 +50,7 @@ class Reduce(Rounds):
         self._folded: Any = None
         self._waiting: list[Payload] = []
         self._pieces: dict[tuple[int, str], Payload] = {}
-        self._missing = 0
+        self._missing = self._folds = 0
         self._ticket = 0
         self._busy = True
         self._outcome: Result | TreadleError | None = None
@@ -66,7 +68,7 @@ class Reduce(Rounds):
             return None
         if self._waiting:
             self._busy = True
-            return Fold(self._ticket, self._folded, self._waiting.pop())
+            return Fold(self._ticket, self._folded, self._waiting.pop(), self._folds > 0)
         if self._missing or self._is_root:
             return None
         self._busy = True
@@ -76,7 +78,7 @@ class Reduce(Rounds):
         """The answer to `Fold`; of no use when the round has begun again meanwhile."""
         if ticket != self._ticket or not self._active:
             return []
-        self._busy, self._folded = False, value
+        self._busy, self._folded, self._folds = False, value, self._folds + 1
         return self._finish_at_root()
 
     def passed_up(self, ticket: int, payload: Payload) -> list[Send]:
@@ -116,7 +118,7 @@ class Reduce(Rounds):
             self._end(self._known_outcome())
             return []
         self._ticket += 1
-        self._busy, self._folded = False, self._own
+        self._busy, self._folded, self._folds = False, self._own, 0
         children = self.children
         self._waiting = [piece for child in children if (piece := self._pieces.pop((self._round, child), None))]
         self._missing = len(children) - len(self._waiting)
