@@ -11,7 +11,7 @@ from treadle.orchestrator.planner import widths
 from treadle.orchestrator.testing.faults import Faults
 from treadle.orchestrator.testing.strategies import Case, cases
 
-from .conftest import Site
+from .conftest import Hosts, Site
 from .profiles import examples
 from .test_faults import cases_with_faults, check_faults
 from .test_generated import MODULE, check
@@ -25,7 +25,7 @@ def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("slots", "host"), [(1, True), (3, False)])
-@examples(25)
+@examples(18)
 @given(case=cases(MODULE))
 def test_two_levels_change_nothing(
     two_levels: None, no_inline: None, sites: Callable[[int, bool], Site], slots: int, host: bool, case: Case
@@ -33,9 +33,17 @@ def test_two_levels_change_nothing(
     check(case, sites(slots, host))
 
 
-@examples(15)
+@examples(10)
 @given(both=cases_with_faults())
 def test_faults_on_either_level_change_nothing(
     two_levels: None, no_inline: None, sites: Callable[[int, bool], Site], both: tuple[Case, Faults]
 ) -> None:
     check_faults(*both, sites(2, True))
+
+
+@examples(8)
+@given(case=cases(MODULE, most=4))
+def test_two_levels_between_hosts_change_nothing(
+    two_levels: None, no_inline: None, hosts_site: Hosts, case: Case
+) -> None:
+    check(case, hosts_site)
