@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -26,6 +28,7 @@ from primitives.traversal.two_sides import (
 from treadle.primitives.coordinator.messages import Dial
 from treadle.primitives.errors import UsageError
 from treadle.primitives.traversal import NoPath, open_path
+from treadle.primitives.traversal.proof import HEAD_BYTES, Proof, named_by, token_name
 from treadle.primitives.wire import Connection, Identity
 
 
@@ -77,6 +80,47 @@ def test_one_member_has_many_attempts_from_one_port(sides: Sides) -> None:
             assert [end for end in ends if isinstance(end, NoPath)] == []
 
 
+def test_a_caller_finds_its_attempt_whichever_listener_takes_it(sides: Sides) -> None:
+    """The kernel gives the callers of a shared port to any of the sockets that listen there."""
+    centre, other = sides
+    tokens = [new_token() for _ in range(3)]
+
+    def call() -> None:
+        end = time.monotonic() + LONG
+        while not all(_answers(centre.source, token) for token in tokens):
+            assert time.monotonic() < end, "not all attempts have begun"
+        assert all(_answers(centre.source, token) for token in tokens * 5)
+        for token in tokens:
+            _prove(centre.source, token)
+
+    nowhere = other._replace(seen=("127.0.0.1", 1))
+    calls = [partial(attempt, centre, nowhere, token, PATIENT) for token in tokens]
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(call)
+        with together(*calls) as ends:
+            called.result(LONG)
+            assert [end for end in ends if isinstance(end, NoPath)] == []
+
+
+def _answers(address: tuple[str, int], token: bytes) -> bool:
+    """Whether a caller with this token is heard by its attempt."""
+    with _call(address) as caller:
+        caller.sendall(Proof(token, leads=False).head)
+        try:
+            return named_by(caller.recv(HEAD_BYTES, socket.MSG_WAITALL)) == token_name(token)
+        except ConnectionResetError:
+            return False
+
+
+def _prove(address: tuple[str, int], token: bytes) -> None:
+    """Be the follower, with a socket that waits."""
+    proof = Proof(token, leads=False)
+    with _call(address) as caller:
+        caller.sendall(proof.head)
+        while not proof.proved:
+            caller.sendall(proof.feed(caller.recv(proof.wanted)))
+
+
 def test_a_side_that_waits_for_the_delay_is_in_time(sides: Sides) -> None:
     left, right = sides
     token = new_token()
@@ -87,12 +131,16 @@ def test_a_side_that_waits_for_the_delay_is_in_time(sides: Sides) -> None:
 
 
 def test_another_token_is_refused(sides: Sides) -> None:
+    """They connect, and nothing comes of it; with one token, from the same ports, they are one connection."""
     left, right = sides
     with together(
         partial(attempt, left, right, new_token(), BRIEF), partial(attempt, right, left, new_token(), BRIEF)
     ) as ends:
         assert all(isinstance(end, NoPath) for end in ends)
-        assert any("token" in str(end) or "somebody else" in str(end) for end in ends)
+        assert any(re.search(r"[1-9]\d* connections", str(end)) for end in ends)
+    token = new_token()
+    with together(partial(attempt, left, right, token, PATIENT), partial(attempt, right, left, token, PATIENT)) as ends:
+        assert [end for end in ends if isinstance(end, NoPath)] == []
 
 
 def test_a_holder_of_the_token_without_the_runs_key_is_refused(sides: Sides) -> None:

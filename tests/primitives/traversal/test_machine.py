@@ -109,8 +109,18 @@ def test_a_silent_connection_is_refuted() -> None:
     machine = leader()
     machine.handle(Tick(), BEGIN)
     machine.handle(Dialled(1), BEGIN + 0.5)
-    assert machine.handle(Tick(), BEGIN + 3.5) == [Close(1)]
+    assert machine.wake == BEGIN + 3.5
+    assert machine.handle(Tick(), machine.wake) == [Close(1)]
     assert machine.handle(Proved(1), BEGIN + 3.5) == [Close(1)]
+
+
+def test_a_clock_that_goes_back_stands_still() -> None:
+    machine = leader()
+    machine.handle(Tick(), BEGIN + 2)
+    machine.handle(Dialled(1), BEGIN - 1000)
+    assert machine.wake == BEGIN + 4
+    assert machine.handle(Tick(), BEGIN + 4.9) == [StopListening()]
+    assert machine.handle(Tick(), BEGIN + 5) == [Close(1)]
 
 
 def test_a_proof_under_way_may_end_after_the_last_phase() -> None:
