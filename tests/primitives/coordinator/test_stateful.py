@@ -162,14 +162,16 @@ class Histories(RuleBasedStateMachine):
         self.world.parties[name] = set(list(self.world.sims)[-BARRIER_PARTIES:])
 
     @precondition(lambda self: self.peopled and self.world.parties)
-    @rule(choice=st.integers(0, 100), which=st.integers(0, 2))
-    def wait(self, choice: int, which: int) -> None:
-        names = list(self.world.parties)[-3:]
-        name = names[which % len(names)]
-        sim = self.world.sims.get(sorted(self.world.parties[name])[choice % BARRIER_PARTIES])
-        if sim is not None and name not in sim.waiting and name not in sim.broken:
-            sim.waiting[name] = BARRIER_PARTIES
-            self._say(sim, m.Wait(name, BARRIER_PARTIES, sim.passed.get(name, 0)))
+    @rule(parties=st.lists(st.integers(0, BARRIER_PARTIES - 1), min_size=1, max_size=4), exchange=st.booleans())
+    def wait(self, parties: list[int], exchange: bool) -> None:
+        name = list(self.world.parties)[-1]
+        for party in parties:
+            sim = self.world.sims.get(sorted(self.world.parties[name])[party])
+            if sim is not None and name not in sim.waiting and name not in sim.broken:
+                sim.waiting[name] = BARRIER_PARTIES
+                self._say(sim, m.Wait(name, BARRIER_PARTIES, sim.passed.get(name, 0)))
+        if exchange:
+            self.world.exchange()
 
     @precondition(lambda self: self.peopled)
     @rule(choice=st.integers(0, 100), blocks=st.sets(st.sampled_from(BLOCKS), min_size=1))
@@ -209,4 +211,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(examples(80), stateful_step_count=50)
+TestHistories.settings = settings(examples(150), stateful_step_count=50)
