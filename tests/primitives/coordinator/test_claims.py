@@ -145,6 +145,19 @@ def test_reconnect_within_grace_is_not_seen_by_others() -> None:
     assert bench.tick(5.0) == []
 
 
+def test_channel_that_is_not_named_after_a_reconnect_has_lost_the_member() -> None:
+    """Its Leave may have got lost, or it died right after its Hello: nobody waits for it any more."""
+    bench = Bench()
+    bench.gang(3)
+    bench.cut(1)
+    bench.connect(9, "m1")
+    assert bench.tick(0.9) == []
+    assert {name: (view.lost, len(view.changes)) for name, view in bench.tick(0.2)} == {
+        "m0": (("m1",), 2),
+        "m2": (("m1",), 2),
+    }
+
+
 def test_member_that_was_lost_hears_of_it_when_it_comes_back() -> None:
     bench = Bench()
     bench.gang(3)
