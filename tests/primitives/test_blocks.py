@@ -292,3 +292,24 @@ def test_delete_run_takes_the_runs_blocks_and_nothing_else(store: Store, host: H
             mine.get(ref.slice(0))
     assert [other.get(ref.slice(0)) for ref in kept] == [[2], [2]]
     assert store.head("runs/r1/manifest") is not None
+
+
+def test_a_large_block_is_checked_once_for_all_processes_of_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, host = Store.open(f"file://{tmp_path}/store"), HostFolder(tmp_path / "host")
+    slice = Blocks(store, "run", host).put("s/0.1", "array", [np.arange(100_000)], "host").slice(0)
+    Blocks(store, "run", host).get(slice)
+    monkeypatch.setattr("xxhash.xxh3_64_intdigest", lambda _data: -1)
+    assert len(Blocks(store, "run", host).get(slice)) == 100_000
+
+
+def test_a_file_in_the_place_of_a_checked_one_is_checked(tmp_path: Path) -> None:
+    store, host = Store.open(f"file://{tmp_path}/store"), HostFolder(tmp_path / "host")
+    ref = Blocks(store, "run", host).put("s/0.1", "array", [np.arange(100_000)], "host")
+    Blocks(store, "run", host).get(ref.slice(0))
+    path = host.path(f"run/{ref.name}")
+    path.unlink()
+    path.write_bytes(b"\xff" * ref.size)
+    with pytest.raises(CorruptError):
+        Blocks(store, "run", host).get(ref.slice(0))

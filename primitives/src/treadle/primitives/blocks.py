@@ -207,7 +207,7 @@ class Blocks:
         self.read["peer" if location.startswith("host:") else location] += part.length
         known = (location, slice.name, part.offset)
         mapped = isinstance(data, memoryview) and isinstance(data.obj, mmap)  # a copy was read anew: check it anew
-        if mapped and known in self._checked and len(data) == part.length:
+        if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
         if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
@@ -215,7 +215,22 @@ class Blocks:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
         if mapped:
             self._remember(known)
+            self._mark(slice, location, data)
         return data
+
+    def _is_marked(self, slice: Slice, location: str, data: Buffer) -> bool:
+        """Whether a process of this host has checked it: large blocks are checked once for all of them."""
+        if location != "host" or not _is_whole(slice, data):
+            return False
+        return not os.stat(self._path(slice.name)).st_mode & 0o222
+
+    def _mark(self, slice: Slice, location: str, data: Buffer) -> None:
+        """A file without any right to write has been checked as a whole; one that takes its place has not."""
+        if location == "host" and _is_whole(slice, data):
+            os.chmod(self._path(slice.name), 0o400)
+
+    def _path(self, name: str) -> str:
+        return f"{self._folders['host'][0]}/{check_name(name)}"
 
     def _remember(self, known: tuple[str, str, int]) -> None:
         if len(self._checked) >= _REMEMBERED:
@@ -237,6 +252,10 @@ class Blocks:
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]
+
+
+def _is_whole(slice: Slice, data: Buffer) -> bool:
+    return isinstance(data, memoryview) and slice.part.offset == 0 and len(data) == len(data.obj)  # type: ignore[arg-type]
 
 
 def _index(encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool) -> tuple[Part, ...]:
