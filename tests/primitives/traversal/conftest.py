@@ -12,14 +12,16 @@ from treadle.primitives import wire
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test leaves a thread, a descriptor or a namespace behind."""
+    before = _namespaces()
     with nothing_left():
         yield
-    mine = f"treadle-{os.getpid()}-"
-    assert [name for name in _namespaces() if name.startswith(mine)] == []
+    assert _namespaces() == before
 
 
-def _namespaces() -> list[str]:
-    return os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+def _namespaces() -> set[str]:
+    """Of this process; those of a fixture of the module stay."""
+    names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    return {name for name in names if name.startswith(f"treadle-{os.getpid()}-")}
 
 
 @pytest.fixture(scope="session")

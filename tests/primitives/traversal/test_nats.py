@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
 import namespaces
 import pytest
-from namespaces import Nat, cut, two_nats
+from namespaces import Nat, Nats, cut, two_nats
 from primitives.traversal.two_sides import BRIEF, Side, carries, introduced, new_token, opened, together
 
 from treadle.primitives.traversal import NoPath, Paths, Schedule
@@ -18,6 +19,13 @@ from treadle.primitives.wire import Connection, Identity
 pytestmark = pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
 
 KEEPING, RESETTING, RANDOM = Nat(), Nat(unsolicited="reset"), Nat(mapping="random")
+
+
+@pytest.fixture(scope="module")
+def keeping() -> Iterator[Nats]:
+    """Two NATs of the better kind; each test speaks from ports of its own."""
+    with two_nats(KEEPING, KEEPING) as hosts:
+        yield hosts
 
 
 def opens(left: Side, right: Side, *, late: float = 0.0, tls: Identity | None = None) -> None:
@@ -38,17 +46,23 @@ def fails(left: Side, right: Side, schedule: Schedule = BRIEF) -> None:
         assert all(isinstance(end, NoPath) for end in ends), ends
 
 
+@pytest.mark.parametrize("late", [0.0, 0.5])
+def test_a_path_through_two_nats_carries_bytes_both_ways(keeping: Nats, late: float) -> None:
+    with introduced(*keeping) as sides:
+        opens(*sides, late=late)
+
+
 @pytest.mark.parametrize(
     ("left", "right", "late"),
-    [(KEEPING, KEEPING, 0.0), (KEEPING, KEEPING, 0.5), (KEEPING, RESETTING, 0.0), (RESETTING, KEEPING, 0.2)],
+    [(KEEPING, RESETTING, 0.0), (RESETTING, KEEPING, 0.2)],
 )
-def test_a_path_through_two_nats_carries_bytes_both_ways(left: Nat, right: Nat, late: float) -> None:
+def test_a_nat_that_answers_with_resets_costs_another_dial(left: Nat, right: Nat, late: float) -> None:
     with two_nats(left, right) as hosts, introduced(*hosts) as sides:
         opens(*sides, late=late)
 
 
-def test_a_path_through_two_nats_is_encrypted(identity: Identity) -> None:
-    with two_nats() as hosts, introduced(*hosts) as sides:
+def test_a_path_through_two_nats_is_encrypted(keeping: Nats, identity: Identity) -> None:
+    with introduced(*keeping) as sides:
         opens(*sides, tls=identity)
 
 
@@ -77,27 +91,26 @@ def test_a_pair_that_failed_is_remembered_and_tries_again_later() -> None:
 
 
 @pytest.mark.parametrize("both_ways", [True, False])
-def test_an_attempt_over_a_cut_link_ends(both_ways: bool) -> None:
+def test_an_attempt_over_a_cut_link_ends(keeping: Nats, both_ways: bool) -> None:
     """One way is the worse one: an end of the connection is there, and hears nothing."""
-    with two_nats() as hosts:
-        with introduced(*hosts) as sides, cut(hosts.left, hosts.right, both_ways=both_ways):
-            fails(*sides)
-        with introduced(*hosts) as sides:
-            opens(*sides)
+    with introduced(*keeping) as sides, cut(keeping.left, keeping.right, both_ways=both_ways):
+        fails(*sides)
+    with introduced(*keeping) as sides:
+        opens(*sides)
 
 
 @pytest.mark.parametrize("both_ways", [True, False])
-def test_a_link_that_heals_during_an_attempt_is_used(both_ways: bool) -> None:
+def test_a_link_that_heals_during_an_attempt_is_used(keeping: Nats, both_ways: bool) -> None:
     """The first SYNs are lost; the kernel repeats them."""
-    with two_nats() as hosts, introduced(*hosts) as sides, ExitStack() as link:
-        link.enter_context(cut(hosts.left, hosts.right, both_ways=both_ways))
+    with introduced(*keeping) as sides, ExitStack() as link:
+        link.enter_context(cut(keeping.left, keeping.right, both_ways=both_ways))
         timer = threading.Timer(0.3, link.close)
         timer.start()
         opens(*sides)
         timer.join()
 
 
-def test_a_path_opens_again_from_the_same_ports() -> None:
-    with two_nats() as hosts, introduced(*hosts) as sides:
+def test_a_path_opens_again_from_the_same_ports(keeping: Nats) -> None:
+    with introduced(*keeping) as sides:
         for _ in range(3):
             opens(*sides)
