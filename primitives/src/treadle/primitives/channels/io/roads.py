@@ -261,6 +261,9 @@ class Roads:
             self._relay_all(road)
         elif road.relayed:
             self._relay_all(road)
+        else:
+            road.dialling = False  # too long ago to count on
+            self._dial(road)
 
     def close(self) -> None:
         self._closed = True
