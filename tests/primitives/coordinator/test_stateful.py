@@ -14,7 +14,7 @@ from treadle.primitives.coordinator import messages as m
 pytestmark = pytest.mark.timeout(0)  # shrinking takes its time
 CHANNELS = ("a", "b")
 BLOCKS = ("x", "y", "z")
-BARRIER_PARTIES = 3
+BARRIER_PARTIES = 2
 
 
 class Histories(RuleBasedStateMachine):
@@ -162,7 +162,7 @@ class Histories(RuleBasedStateMachine):
         self.world.parties[name] = set(list(self.world.sims)[-BARRIER_PARTIES:])
 
     @precondition(lambda self: self.peopled and self.world.parties)
-    @rule(parties=st.lists(st.integers(0, BARRIER_PARTIES - 1), min_size=1, max_size=4), exchange=st.booleans())
+    @rule(parties=st.lists(st.integers(0, BARRIER_PARTIES - 1), min_size=1, max_size=6), exchange=st.booleans())
     def wait(self, parties: list[int], exchange: bool) -> None:
         name = list(self.world.parties)[-1]
         for party in parties:
@@ -170,8 +170,8 @@ class Histories(RuleBasedStateMachine):
             if sim is not None and name not in sim.waiting and name not in sim.broken:
                 sim.waiting[name] = BARRIER_PARTIES
                 self._say(sim, m.Wait(name, BARRIER_PARTIES, sim.passed.get(name, 0)))
-        if exchange:
-            self.world.exchange()
+            if exchange:
+                self.world.exchange()
 
     @precondition(lambda self: self.peopled)
     @rule(choice=st.integers(0, 100), blocks=st.sets(st.sampled_from(BLOCKS), min_size=1))

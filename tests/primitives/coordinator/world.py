@@ -212,7 +212,9 @@ class World:
         if not shown:
             assert len(seats) >= self.awaited[name] or name in self.returned, "the first view comes too early"
             return
-        before = {seat.member: place for place, seat in enumerate(shown[max(shown)])}
+        if not view.since:  # there may have been one in between that nobody was there to hear
+            return
+        before = {seat.member: place for place, seat in enumerate(shown[view.since])}
         for member in before.keys() & after.keys() - entered:
             assert after[member] == before[member] or before[member] >= len(seats), "moved for nothing"
 
