@@ -83,7 +83,8 @@ def network(log: Log, roles: list[str], rounds: int, on_loss: OnLoss = "fail") -
 def check(net: Net, log: Log) -> None:
     stuck = [sim.name for sim in net.members.values() if sim.busy]
     assert not stuck, f"waits for ever: {stuck}"
-    for (_, one_round, one), (_, other_round, other) in combinations(log.sent, 2):
+    survivors = [sent for sent in log.sent if sent[0] not in net.lost]  # what a lost one had sent may be another plan's
+    for (_, one_round, one), (_, other_round, other) in combinations(survivors, 2):
         apart = not {*one.producers, *one.consumers} & {*other.producers, *other.consumers}
         assert one_round != other_round or one == other or apart, "two plans for one round"
     for consumer, rounds in log.got.items():

@@ -18,6 +18,7 @@ from ..coordinator.messages import (
     Bye,
     Count,
     Counted,
+    Dial,
     FromMember,
     Hello,
     Join,
@@ -32,6 +33,7 @@ from ..coordinator.messages import (
 )
 from ..errors import TreadleError, UsageError
 from ..host import SHARED_MEMORY, host_id
+from ..traversal import Reacher
 from ..wire import Identity, address_of, is_loopback, listen, parse
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang
@@ -86,7 +88,9 @@ class Member:
         self._counted: dict[str, Counted] = {}
         self._loop = Loop()
         self._uplink = Uplink(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
-        self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter)
+        self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter, self._reach)
+        self._reacher: Reacher | None = None
+        self._key = key
         self._listener: socket.socket | None = None
         self._identity: Identity | None = None
         self.address = ""
@@ -123,6 +127,29 @@ class Member:
         self._listener.setblocking(False)
         self.address = address_of(self._listener, tls=not plain)
         self._loop.do(self._accept_from_now)
+
+    def _reach(self, member: str) -> None:
+        """On loopback nothing stands between members."""
+        if (reacher := self._reaching()) is not None:
+            reacher.want(member)
+
+    def _on_dial(self, dial: Dial) -> None:
+        source, reacher = self._uplink.source, self._reaching()
+        if source is not None and reacher is not None:
+            reacher.dial(dial, source)
+
+    def _reaching(self) -> Reacher | None:
+        if self._reacher is None and self._identity is not None:
+            self._reacher = Reacher(
+                self.name,
+                self.gang.run,
+                self._key,
+                ask=self._uplink.send,
+                opened=self._roads.opened,
+                failed=lambda member, reason: None,  # noqa: ARG005 - it is relayed
+                tls=self._identity,
+            )
+        return self._reacher
 
     def _accept_from_now(self) -> None:
         assert self._listener is not None
@@ -258,6 +285,8 @@ class Member:
             self._roads.from_relay(message.member, message.body)
         elif isinstance(message, Released | Broken):
             self._on_barrier(message)
+        elif isinstance(message, Dial):
+            self._on_dial(message)
         elif isinstance(message, Counted):
             self._counted[message.subject] = message
         elif isinstance(message, Refused):
@@ -317,6 +346,8 @@ class Member:
         self._loop.close()
 
     def _let_go(self) -> None:
+        if self._reacher is not None:
+            self._reacher.close()
         self._roads.close()
         self._uplink.close()
         if self._listener is not None:

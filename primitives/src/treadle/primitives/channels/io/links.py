@@ -32,6 +32,12 @@ class Link:
         return self._connection.name
 
     @property
+    def source(self) -> tuple[str, int]:
+        """The local address."""
+        host, port = self._connection.sock.getsockname()[:2]
+        return host, port
+
+    @property
     def local_host(self) -> str:
         """The address of this machine that the other side sees."""
         return str(self._connection.sock.getsockname()[0])

@@ -18,7 +18,7 @@ from ..protocols.path import Path
 from .links import Link
 
 if TYPE_CHECKING:
-    from ...wire import Identity
+    from ...wire import Connection, Identity
     from .loop import Loop
 
 _TICK = 0.2
@@ -62,9 +62,11 @@ class Roads:
         key: bytes,
         relay: Callable[[str, bytes], None],
         receive: Callable[[str, Message], None],
+        reach: Callable[[str], None],
     ) -> None:
+        """`reach`: somebody should look for a path to this member, if nobody does yet."""
         self._loop, self._me, self._run, self._key = loop, me, run, key
-        self._relay, self._receive = relay, receive
+        self._relay, self._receive, self._reach = relay, receive, reach
         self._roads: dict[str, Road] = {}
         self._links: set[Link] = set()
         self._handshakes = threading.Semaphore(_HANDSHAKES)
@@ -120,6 +122,7 @@ class Roads:
             self._put(road, road.link, letter)
         elif road.relayed:
             self._relay(road.member, _encode(letter))
+            self._reach(road.member)
         else:
             self._dial(road)
 
@@ -162,6 +165,11 @@ class Roads:
             pass  # a stranger, or one that gave up
         finally:
             self._handshakes.release()
+
+    def opened(self, member: str, connection: Connection) -> None:
+        """A path that both sides dialled; for the thread of the attempt."""
+        link = Link(connection)
+        self._loop.do(lambda: self._listen(self._road(member), link))
 
     def _dial(self, road: Road) -> None:
         if road.dialling or road.dead:
@@ -237,6 +245,7 @@ class Roads:
 
     def _relay_all(self, road: Road) -> None:
         road.relayed = True
+        self._reach(road.member)
         for letter in road.path.again():
             self._relay(road.member, _encode(letter))
 

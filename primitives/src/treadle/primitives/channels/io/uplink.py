@@ -12,7 +12,8 @@ import msgspec
 
 from ...coordinator.messages import Alive, FromMember, ToMember
 from ...errors import TreadleError
-from ...wire import WireError, connect
+from ...traversal.ports import ANY
+from ...wire import WireError, connect, is_loopback, parse
 from .links import Link
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Uplink:
     ) -> None:
         """`introduction`: what a new connection begins with, Hello first."""
         self._loop, self.address, self._run, self._key = loop, address, run, key
+        self._source = None if is_loopback(parse(address).host) else ANY
         self._introduction, self._receive = introduction, receive
         self._link: Link | None = None
         self._heard = time.monotonic()
@@ -56,6 +58,11 @@ class Uplink:
     def connected(self) -> bool:
         return self._link is not None
 
+    @property
+    def source(self) -> tuple[str, int] | None:
+        """The local address of the connection, whose port can be shared off loopback; None without a connection."""
+        return self._link.source if self._link is not None else None
+
     def open(self, deadline: float) -> str:
         """Connect; returns this machine's address as the coordinator sees it.
 
@@ -64,7 +71,7 @@ class Uplink:
         pause = _PAUSE
         while self._link is None:
             try:
-                self._link = Link(connect(self.address, self._run, self._key, deadline=deadline))
+                self._link = Link(connect(self.address, self._run, self._key, deadline=deadline, source=self._source))
             except WireError:
                 if time.monotonic() + pause > deadline:
                     raise
@@ -135,7 +142,8 @@ class Uplink:
         pause = _PAUSE
         while not self._closed:
             try:
-                link = Link(connect(self.address, self._run, self._key, deadline=time.monotonic() + _ATTEMPT))
+                deadline = time.monotonic() + _ATTEMPT
+                link = Link(connect(self.address, self._run, self._key, deadline=deadline, source=self._source))
             except TreadleError as error:
                 self.trouble = error.message
                 time.sleep(pause)
