@@ -11,6 +11,9 @@ from ..references import Kind
 from .io.values import kind_of
 
 
+_RADIX = 1 << 16
+
+
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
     """The kind of the pieces, and one for each consumer: piece i holds the records whose hash is i modulo consumers.
 
@@ -43,6 +46,8 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
     if not consumers:
         return []
     target = hashes % consumers
+    if consumers <= _RADIX:
+        target = target.astype(np.uint16)  # NumPy sorts short integers by radix
     order = np.argsort(target, kind="stable")
     ends = np.cumsum(np.bincount(target, minlength=consumers))
     ordered = data.take(order) if kind == "table" else data[order]
