@@ -13,7 +13,7 @@ from treadle.primitives.coordinator import Close, Coordinator, Deliver, Instruct
 from treadle.primitives.coordinator import messages as m
 
 LEASE, GRACE, SETTLE = 10.0, 1.0, 2.0
-TIMING = Timing(lease=LEASE, grace=GRACE, settle=SETTLE, spacing=0.01)
+TIMING = Timing(lease=LEASE, grace=GRACE, settle=SETTLE, spacing=0.01, broken=1e9)
 Seats = tuple[m.Seat, ...]
 
 
