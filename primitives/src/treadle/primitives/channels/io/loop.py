@@ -21,7 +21,10 @@ from ...errors import TreadleError
 T = TypeVar("T")
 _NAP = 0.005
 """Seconds after which the keeper looks whether anybody leads."""
-_LONGEST, _LONGEST_SLEEP = 3600.0, 1.0
+_SLEEP = 0.05
+"""The same while a user's thread leads. It does not wake the keeper when it is done: with many members on a host that
+would cost more than all else at a barrier, and what a function that computes has to pass on may wait so long."""
+_LONGEST = 3600.0
 
 
 class Late(TreadleError):
@@ -42,8 +45,7 @@ class Loop:
         self._wanted = 0
         self._turns = 0
         self._error: BaseException | None = None
-        self._stop, self._alarm = threading.Event(), threading.Event()
-        self._asleep = False
+        self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
         self._keeper.start()
 
@@ -79,14 +81,9 @@ class Loop:
     def wait(self, poll: Callable[[], T | None], deadline: float) -> T:
         """What `poll` says, called with the lock held, as soon as it is not None. Raises Late, and what `poll` does."""
         with self.lock:
-            try:
-                while (result := poll()) is None:
-                    self._wait_once(deadline)
-                return result
-            finally:
-                if self._asleep:
-                    self._asleep = False
-                    self._alarm.set()
+            while (result := poll()) is None:
+                self._wait_once(deadline)
+            return result
 
     def _wait_once(self, deadline: float) -> None:
         if self._error is not None:
@@ -139,7 +136,7 @@ class Loop:
         seen = -1
         while not self._stop.wait(_NAP):
             if self._leader:
-                self._sleep()
+                self._stop.wait(_SLEEP)
             if self._turns != seen:
                 seen = self._turns
                 continue
@@ -150,15 +147,6 @@ class Loop:
                 return
             seen = self._turns
 
-    def _sleep(self) -> None:
-        """While a user's thread waits, and leads, there is nothing to look after."""
-        with self.lock:
-            if not self._leader:
-                return
-            self._asleep = True
-            self._alarm.clear()
-        self._alarm.wait(_LONGEST_SLEEP)
-
     def _lead_while_nobody_else_does(self) -> None:
         with self.lock:
             while not (self._leader or self._wanted or self._stop.is_set()):
@@ -168,7 +156,6 @@ class Loop:
     def close(self) -> None:
         """End the keeper; handlers run no more."""
         self._stop.set()
-        self._alarm.set()
         os.eventfd_write(self._wake, 1)
         self._keeper.join()
         self._epoll.close()
