@@ -10,7 +10,6 @@ from ..errors import DataError
 from ..references import Kind
 from .io.values import kind_of
 
-
 _RADIX = 1 << 16
 
 
