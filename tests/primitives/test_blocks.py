@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -299,9 +300,25 @@ def test_a_large_block_is_checked_once_for_all_processes_of_a_host(
 ) -> None:
     store, host = Store.open(f"file://{tmp_path}/store"), HostFolder(tmp_path / "host")
     slice = Blocks(store, "run", host).put("s/0.1", "array", [np.arange(100_000)], "host").slice(0)
+    time.sleep(0.05)  # the clock of the file system is coarser than ours
     Blocks(store, "run", host).get(slice)
     monkeypatch.setattr("xxhash.xxh3_64_intdigest", lambda _data: -1)
     assert len(Blocks(store, "run", host).get(slice)) == 100_000
+
+
+def test_a_checked_file_that_is_written_to_is_checked_again(tmp_path: Path) -> None:
+    store, host = Store.open(f"file://{tmp_path}/store"), HostFolder(tmp_path / "host")
+    ref = Blocks(store, "run", host).put("s/0.1", "array", [np.arange(100_000)], "host")
+    time.sleep(0.05)
+    Blocks(store, "run", host).get(ref.slice(0))
+    path = host.path(f"run/{ref.name}")
+    if os.geteuid():
+        os.chmod(path, 0o600)  # root needs no right to write
+    with path.open("r+b") as file:
+        file.seek(5000)
+        file.write(b"\xff" * 8)
+    with pytest.raises(CorruptError):
+        Blocks(store, "run", host).get(ref.slice(0))
 
 
 def test_a_file_in_the_place_of_a_checked_one_is_checked(tmp_path: Path) -> None:

@@ -219,13 +219,17 @@ class Blocks:
         return data
 
     def _is_marked(self, slice: Slice, location: str, data: Buffer) -> bool:
-        """Whether a process of this host has checked it: large blocks are checked once for all of them."""
+        """Whether a process of this host has checked it: large blocks are checked once for all of them.
+
+        Whoever writes to the file after that makes its two times equal; only the mark itself sets them apart.
+        """
         if location != "host" or not _is_whole(slice, data):
             return False
-        return not os.stat(self._path(slice.name)).st_mode & 0o222
+        status = os.stat(self._path(slice.name))
+        return not status.st_mode & 0o222 and status.st_mtime_ns < status.st_ctime_ns
 
     def _mark(self, slice: Slice, location: str, data: Buffer) -> None:
-        """A file without any right to write has been checked as a whole; one that takes its place has not."""
+        """A file without any right to write was checked as a whole; one that takes its place was not."""
         if location == "host" and _is_whole(slice, data):
             os.chmod(self._path(slice.name), 0o400)
 
