@@ -6,7 +6,6 @@ as Dask has no barrier of its own. A round takes from the client's first call un
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from distributed import Client, LocalCluster, wait
 from harness import work
 from harness.gang import DEADLINE
+from harness.meeting import Meeting
 from harness.work import Array, Task
 
 FAN_OUT = 2
@@ -80,25 +80,6 @@ def cluster(workers: int, folder: Path) -> LocalCluster:
         memory_limit=0,
         silence_logs=50,
     )
-
-
-class Meeting:
-    """An actor: its coroutines run in the event loop of its worker."""
-
-    def __init__(self, parties: int) -> None:
-        self._parties = parties
-        self._arrived: dict[str, int] = {}
-        self._released: dict[str, asyncio.Event] = {}
-
-    async def wait(self, key: str) -> None:
-        event = self._released.setdefault(key, asyncio.Event())
-        self._arrived[key] = self._arrived.get(key, 0) + 1
-        if self._arrived[key] == self._parties:
-            event.set()
-        await event.wait()
-
-    async def echo(self, payload: bytes) -> bytes:
-        return payload
 
 
 class Rival:

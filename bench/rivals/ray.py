@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_DEDUP_LOGS="0")
-import asyncio
-
 import numpy as np
 import ray
 from harness import work
 from harness.gang import DEADLINE
+from harness.meeting import Meeting
 from harness.work import Array, Task
 
 FAN_OUT = 2
@@ -72,19 +71,7 @@ class Member:
         return seconds
 
 
-@ray.remote(num_cpus=0)
-class Barrier:
-    def __init__(self, parties: int) -> None:
-        self._parties = parties
-        self._arrived: dict[str, int] = {}
-        self._released: dict[str, asyncio.Event] = {}
-
-    async def wait(self, key: str) -> None:
-        event = self._released.setdefault(key, asyncio.Event())
-        self._arrived[key] = self._arrived.get(key, 0) + 1
-        if self._arrived[key] == self._parties:
-            event.set()
-        await event.wait()
+Barrier = ray.remote(num_cpus=0)(Meeting)
 
 
 class Rival:

@@ -18,10 +18,10 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._transport = connection._transport
+        self._transport = connection.transport
         self._plain = isinstance(self._transport, Plain)
         self._room = memoryview(bytearray(_ROOM))
-        self._rest = bytes(connection._buffer[connection._start : connection._end])
+        self._rest = connection.unread()
         self._queue: deque[Buffer] = deque()
 
     def fileno(self) -> int:
@@ -40,7 +40,7 @@ class Link:
     @property
     def local_host(self) -> str:
         """The address of this machine that the other side sees."""
-        return str(self._connection.sock.getsockname()[0])
+        return self.source[0]
 
     @property
     def events(self) -> int:
