@@ -9,25 +9,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
-from pydantic.alias_generators import to_camel
+from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 
+from .base import Expression, Flag, Identifier, Model, Uri
 from .quantities import Duration, Size
+from .triggers import Trigger
 
 API_VERSION = "treadle/v1"
-Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*$")]
 FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]
 """`module:qualname`, or `captured:<digest>` for a function taken by value into the bundle."""
 Template = Annotated[str, StringConstraints(pattern=r"\$\{\{.*\}\}")]
 """Text with at least one `${{ expression }}`."""
-Expression = Annotated[str, StringConstraints(min_length=1)]
-"""An expression without delimiters (`when`, `until`)."""
 Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*){0,2}$")]
 """A data edge: a stage id, `inputs.x`, `state.x`, or `LOOP.state.x`."""
-Uri = Annotated[str, StringConstraints(min_length=1)]
 ErrorType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$")]
 Scalar = bool | int | float | str | None
-Flag = Annotated[bool, Strict()]
 Number = Annotated[float, Strict()]
 Percentage = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
 
@@ -41,12 +37,6 @@ Count = Annotated[
     Annotated[int, Field(ge=1, strict=True), Tag("<number>")] | Annotated[Template, Tag("<text>")],
     _text_or("<number>"),
 ]
-
-
-class Model(BaseModel):
-    """Unknown keys are errors; values are frozen once read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 # -- inputs of a stage ----------
@@ -341,6 +331,7 @@ class Spec(Model):
     seed: Annotated[int, Strict()] = 0
     """Feeds `context.rng` and sampling."""
     defaults: Settings = Settings()
+    triggers: dict[Identifier, Trigger] = {}
     stages: dict[Identifier, Stage] = Field(min_length=1)
     outputs: dict[Identifier, JsonValue] = {}
 

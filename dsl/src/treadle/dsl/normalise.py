@@ -6,8 +6,9 @@ import hashlib
 import json
 from typing import Any
 
+from .base import Model
 from .expressions import ExpressionError, parse, unparse
-from .model import Model, ReduceStage, Spec
+from .model import ReduceStage, Spec
 from .templates import OPEN, parse_template
 
 _UNORDERED = frozenset({"stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})

@@ -8,8 +8,9 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from ..base import Identifier
 from ..diagnostics.diagnostics import Path, did_you_mean, one_of, path_text
-from ..model import ErrorType, FunctionRef, Identifier, Percentage, Reference, Template
+from ..model import ErrorType, FunctionRef, Percentage, Reference, Template
 from ..quantities import SIZE_UNITS
 from .scalars import resolve
 from .shape import keys_at

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
+from ..base import Model
 from ..diagnostics.diagnostics import Path
-from ..model import Model, Spec
+from ..model import Spec
 
 
 def keys_at(data: Any, path: Path) -> dict[str, FieldInfo]:

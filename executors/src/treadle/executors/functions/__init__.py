@@ -1,0 +1,1 @@
+"""Functions of a provider as slots: what AWS Lambda and Apache OpenWhisk have in common."""

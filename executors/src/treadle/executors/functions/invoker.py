@@ -1,0 +1,59 @@
+"""What a provider of functions must offer: one call, and the truth about how it ended."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+
+class Limits(Struct, frozen=True):
+    """What the provider allows, in bytes and seconds."""
+
+    request: int
+    response: int
+    seconds: float
+    memory: tuple[int, ...]
+    """Sizes of function there are, ascending: an attempt that ran out of memory moves to the next."""
+    temporary: int = 0
+    """Bytes of the temporary folder; 0: not said."""
+
+
+class Answer(Struct, frozen=True):
+    """How a call ended. Bytes of `response` are trusted only once their seal was checked."""
+
+    ended: Literal["answered", "crashed", "out of memory", "timed out"]
+    response: bytes = b""
+    how: str = ""
+    """How that was determined."""
+    log: bytes = b""
+    """The tail of what it printed."""
+    peak_memory: int = 0
+    """Bytes; 0: the provider does not say."""
+    billed_seconds: float = 0.0
+    cold: bool = False
+
+
+class Throttled(Exception):
+    """The provider takes no more calls now (429). The call was not run; it may be made again."""
+
+    def __init__(self, how: str, retry_after: float = 0.0) -> None:
+        super().__init__(how)
+        self.retry_after = retry_after
+        """Seconds, where the provider says."""
+
+
+class Invoker(Protocol):
+    """Calls one deployed function. Retries of the provider and of its client library are switched off."""
+
+    limits: Limits
+
+    async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
+        """Run one call in the size of at least `memory` bytes, for at most `seconds`.
+
+        Raises Throttled; StoreError when the provider cannot be reached or its answer was lost, so that the call may
+        or may not have run; UsageError when who deployed it must act (no such function, no right to call it).
+        """
+        ...
+
+    async def close(self) -> None: ...
