@@ -294,6 +294,10 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     counts: dict[str, StageCount] = {}
     failed_items: BlockRef | None = None
     """Records: dicts stage, partition, position, error, message, record."""
+    slot: str = ""
+    """Where it ran; the dispatcher fills it in."""
+    started: float = 0.0
+    """Seconds since the epoch, by the worker's clock."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
@@ -323,6 +327,8 @@ class Failure(Struct, frozen=True, tag="failure"):
     lost: tuple[str, ...] = ()
     """Names of input blocks found corrupt or gone."""
     log: bytes = b""
+    started: float = 0.0
+    """Seconds since the epoch, by the worker's clock; 0: nobody knows."""
     peak_memory: int = 0
     followed: bool = False
     """It only follows from the failure of another member of its gang."""

@@ -39,6 +39,8 @@ class Meter:
     def __init__(self) -> None:
         self._status, self._reset = _open_status()
         self._wall = self._cpu = 0.0
+        self.started = 0.0
+        """Seconds since the epoch."""
         self._is_first = self._was_read = True
 
     def start_task(self) -> None:
@@ -49,6 +51,7 @@ class Meter:
         if self._was_read and self._status >= 0:
             os.write(self._reset, _RESET_PEAK)
         self._was_read = False
+        self.started = time.time()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def seconds(self) -> float:

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from treadle.primitives import codec, formats, functions
 from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.channels.gang import Gang, taking_part
@@ -184,6 +186,7 @@ class Runtime:
             metrics={stage: metrics.values for stage, metrics in attempt.metrics.items() if metrics.values},
             counts=attempt.counts,
             failed_items=failed,
+            started=self._meter.started,
             seconds=self._meter.seconds(),
             cpu_seconds=self._meter.cpu_seconds(),
             peak_memory=self._meter.peak_memory(),
@@ -194,6 +197,7 @@ class Runtime:
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
         peak = self._meter.peak_memory()
         failure = _failure(attempt.partition, error, attempt.stage, attempt.services.redactor, peak)
+        failure = msgspec.structs.replace(failure, started=self._meter.started)
         attempt.error = None
         for one in (error, error.__cause__):
             traceback.clear_frames(one.__traceback__ if one else None)  # they hold the partition

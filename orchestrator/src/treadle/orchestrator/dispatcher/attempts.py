@@ -30,6 +30,8 @@ class AttemptRecord(Struct, frozen=True):
     log: str = ""
     peak_memory: int = 0
     slot: str = ""
+    started: float = 0.0
+    """By the worker's clock; 0: nobody knows."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -70,6 +72,7 @@ def _record(segment: str, report: Outcome | Failure, slot: str, final: bool) -> 
         "log": report.log.decode("utf-8", "replace"),
         "peak_memory": report.peak_memory,
         "slot": slot,
+        "started": report.started,
     }
     if isinstance(report, Failure):
         known |= {
