@@ -54,6 +54,10 @@ class Site:
     def files(self, run: str) -> RunFiles:
         return RunFiles(self.store, run, trust.run_key(self.key, run))
 
+    def slot_name(self, slot: str) -> str:
+        """The slot as everybody knows it: another host may have one of the same name."""
+        return slot if self.one_host or self.host is None else f"{self.host.host_id}/{slot}"
+
     def open(self, run: str) -> Run:
         """The run, read from the store the first time. Blocking."""
         if run not in self._runs:
