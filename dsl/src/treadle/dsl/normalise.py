@@ -11,19 +11,22 @@ from .expressions import ExpressionError, parse, unparse
 from .model import ReduceStage, Spec
 from .templates import OPEN, parse_template
 
-_UNORDERED = frozenset({"stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})
+_UNORDERED = frozenset({"triggers", "stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})
 """Mappings whose order means nothing. The order of columns and of the keys inside user values does."""
-_CONDITIONS = frozenset({"when", "until"})
-_LITERAL = frozenset({"items", "initial", "boundaries", "default", "enum", "description", "labels"})
+_CONDITIONS = frozenset({"when", "until", "filter", "dedupe"})
+_LITERAL = frozenset({"items", "initial", "boundaries", "default", "enum", "description", "labels", "schema_"})
 """Never evaluated, so never rewritten."""
 
 
 def normalise(spec: Spec) -> dict[str, Any]:
     """The spec as JSON: keys of the language, defaults left out, one way of writing each quantity and expression.
 
+    Triggers say their defaults: they stay deployed while treadle is upgraded, and a new default must not change them.
     Reading it back gives an equal spec (but for the spelling of expressions), and normalising that changes nothing.
     """
     dumped = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    if spec.triggers:
+        dumped["triggers"] = spec.model_dump(mode="json", by_alias=True, include={"triggers"})["triggers"]
     result: dict[str, Any] = _canonical(dumped, spec, "")
     return result
 
@@ -31,6 +34,11 @@ def normalise(spec: Spec) -> dict[str, Any]:
 def read_normalised(data: dict[str, Any]) -> Spec:
     """The spec behind a normalised form; raises pydantic.ValidationError when it is none."""
     return Spec.model_validate(data, by_alias=True, by_name=False)
+
+
+def without_triggers(spec: Spec) -> Spec:
+    """What a run is made of. How it came to start is no part of it: editing a trigger touches no run."""
+    return spec.model_copy(update={"triggers": {}})
 
 
 def spec_digest(spec: Spec) -> str:
@@ -59,7 +67,8 @@ def _model(dumped: dict[str, Any], model: Model) -> dict[str, Any]:
     names = {info.alias or name: name for name, info in type(model).model_fields.items()}
     if isinstance(model, ReduceStage) and model.has_initial:
         dumped = {"initial": None, **dumped}
-    return {key: _canonical(dumped[key], getattr(model, names[key]), names[key]) for key in sorted(dumped)}
+    keys = (key for key in sorted(dumped) if dumped[key] is not None or key == "initial")
+    return {key: _canonical(dumped[key], getattr(model, names[key]), names[key]) for key in keys}
 
 
 def _condition(text: str) -> str:

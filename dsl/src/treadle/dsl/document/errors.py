@@ -17,7 +17,6 @@ from .shape import keys_at
 from .syntax import Problem
 
 LATER = {
-    "triggers": "runs are started by `treadle run` and `treadle submit`",
     "cache": "every run computes its stages; `resume` keeps what a run has committed",
     "heartbeat": "a worker that is lost is noticed without it; bound an attempt with `timeout`",
     "workflow": "a stage is one of map, shuffle, broadcast, reduce, barrier, loop",

@@ -1,0 +1,225 @@
+"""Where deployments are kept: an append-only chain of versions for each workflow.
+
+deployments/workflows/<workflow>/versions/<n>       a Deployment
+deployments/workflows/<workflow>/paused/<trigger>   there while the trigger is paused
+deployments/bundles/<digest>                        user code, shared by the versions that need it
+
+Every object is sealed under the deployment key. Versions are created if absent: of two who deploy at once, one gets the
+number and the other compares with what it wrote.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from treadle.primitives import trust
+from treadle.primitives.errors import MissingError, TreadleError, UsageError
+from treadle.primitives.store import Store
+
+from .deployment import Deployment, Paused
+
+_ROOT = "deployments"
+_WORKFLOWS = f"{_ROOT}/workflows"
+_INFO = b"treadle registry"
+_SAME = ("document", "functions", "bundle", "base", "removed")
+"""What makes two versions the same."""
+
+
+class NoSuchDeployment(TreadleError):
+    """No workflow, version or trigger of that name is deployed."""
+
+
+class Candidate(Struct, frozen=True):
+    """What is to be deployed."""
+
+    document: dict[str, Any]
+    functions: dict[str, dict[str, Any]]
+    bundle: str
+    code: bytes
+    """The bundle's bytes; empty without user code."""
+    base: str
+
+
+class Deployed(Struct, frozen=True):
+    """What a deploy has come to."""
+
+    deployment: Deployment
+    before: Deployment | None
+    """The version that counted until then; None: there was none, or it was undeployed."""
+    new: bool
+    """False: the newest version says the same already."""
+
+
+class Registry:
+    """The deployed workflows of one store. Versions never change, so each is read once."""
+
+    def __init__(self, store: Store, key: bytes) -> None:
+        self._store = store
+        self._key = trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+        self._known: dict[str, Deployment] = {}
+
+    # -- versions
+
+    def deploy(
+        self, candidate: Candidate, begins: Callable[[Deployment | None], dict[str, Any]] = lambda _: {}
+    ) -> Deployed:
+        """Make the candidate the newest version, unless that says the same.
+
+        `begins` gives the offsets from which on the new version decides (see Deployment.begins); it is asked with
+        the version that counts until now. Raises StoreError, and what `begins` raises: then nothing is deployed.
+        """
+        workflow = str(candidate.document["name"])
+        while True:
+            newest = self._newest(workflow)
+            before = None if newest is None or newest.removed else newest
+            made = self._next(candidate, newest)
+            if before is not None and _alike(before, made):
+                return Deployed(before, before, False)
+            made = replace(made, begins=begins(before))
+            if candidate.code:
+                self._create(f"{_ROOT}/bundles/{candidate.bundle}", candidate.code)
+            if self._add(made):
+                return Deployed(made, before, True)
+
+    def undeploy(self, workflow: str) -> Deployment:
+        """Say that there is no such workflow any more; its versions stay, since runs of them may be open.
+
+        Returns what was the newest version. Raises NoSuchDeployment.
+        """
+        while True:
+            newest = self.deployment(workflow)
+            made = replace(newest, version=newest.version + 1, removed=True, time=time.time(), nonce=_nonce())
+            if self._add(made):
+                for trigger in self.paused(workflow):
+                    self.unpause(workflow, trigger)
+                return newest
+
+    def deployment(self, workflow: str, version: int | None = None) -> Deployment:
+        """A version, or the one that counts. Raises NoSuchDeployment."""
+        if version is not None:
+            return self._version(workflow, version)
+        newest = self._newest(workflow)
+        if newest is None:
+            raise NoSuchDeployment(f"no workflow {workflow!r} is deployed", "See: treadle trigger list")
+        if newest.removed:
+            text = f"the workflow {workflow!r} was undeployed (version {newest.version})"
+            raise NoSuchDeployment(text, "Deploy it again: treadle deploy FILE")
+        return newest
+
+    def deployments(self) -> list[Deployment]:
+        """The version that counts of each deployed workflow, by name. One listing, and what is new is read."""
+        newest: dict[str, int] = {}
+        for workflow, version in self._versions(_WORKFLOWS):
+            newest[workflow] = max(version, newest.get(workflow, 0))
+        found = (self._version(workflow, version) for workflow, version in sorted(newest.items()))
+        return [one for one in found if not one.removed]
+
+    def history(self, workflow: str) -> list[Deployment]:
+        """Every version of a workflow, oldest first, removals too; empty: never deployed."""
+        numbers = sorted(version for _, version in self._versions(f"{_WORKFLOWS}/{workflow}"))
+        return [self._version(workflow, number) for number in numbers]
+
+    def bundle(self, deployment: Deployment) -> bytes:
+        """The user's code of a version; empty when it has none. Raises MissingError."""
+        return self._read(f"{_ROOT}/bundles/{deployment.bundle}") if deployment.bundle else b""
+
+    # -- pauses
+
+    def pause(self, workflow: str, trigger: str, reason: str = "") -> bool:
+        """False: it is paused already."""
+        name = _pause_name(workflow, trigger)
+        return self._create(name, msgspec.msgpack.encode(Paused(time.time(), reason)))
+
+    def unpause(self, workflow: str, trigger: str) -> bool:
+        """False: it was not paused."""
+        name = _pause_name(workflow, trigger)
+        there = self._store.head(name) is not None
+        self._store.delete([name])
+        return there
+
+    def paused(self, workflow: str) -> dict[str, Paused]:
+        """Trigger -> its pause."""
+        found: dict[str, Paused] = {}
+        for info in self._store.list(f"{_WORKFLOWS}/{workflow}/paused/"):
+            try:
+                found[info.name.rsplit("/", 1)[1]] = msgspec.msgpack.decode(self._read(info.name), type=Paused)
+            except MissingError:
+                continue  # unpaused since it was listed
+        return found
+
+    # -- parts
+
+    def _next(self, candidate: Candidate, newest: Deployment | None) -> Deployment:
+        return Deployment(
+            str(candidate.document["name"]),
+            newest.version + 1 if newest else 1,
+            time.time(),
+            candidate.document,
+            candidate.functions,
+            candidate.bundle,
+            candidate.base,
+            nonce=_nonce(),
+        )
+
+    def _add(self, made: Deployment) -> bool:
+        """Whether the version is ours now; also when the store forgot to say so after a broken connection."""
+        if self._create(_version_name(made.workflow, made.version), msgspec.msgpack.encode(made)):
+            return True
+        return self._version(made.workflow, made.version).nonce == made.nonce
+
+    def _newest(self, workflow: str) -> Deployment | None:
+        number = max((version for _, version in self._versions(f"{_WORKFLOWS}/{workflow}")), default=0)
+        return self._version(workflow, number) if number else None
+
+    def _version(self, workflow: str, version: int) -> Deployment:
+        name = _version_name(workflow, version)
+        if name not in self._known:
+            try:
+                self._known[name] = msgspec.msgpack.decode(self._read(name), type=Deployment)
+            except MissingError:
+                text = f"there is no version {version} of the workflow {workflow!r}"
+                raise NoSuchDeployment(text, f"See: treadle trigger show {workflow}") from None
+        return self._known[name]
+
+    def _versions(self, folder: str) -> Iterable[tuple[str, int]]:
+        for info in self._store.list(f"{folder}/"):
+            parts = info.name.split("/")
+            if len(parts) == 5 and parts[3] == "versions":
+                yield parts[2], int(parts[4])
+
+    def _create(self, name: str, payload: bytes) -> bool:
+        return self._store.create(name, trust.seal(self._key, name, payload))
+
+    def _read(self, name: str) -> bytes:
+        return bytes(trust.unseal(self._key, name, self._store.get(name)))
+
+
+def parse_name(text: str) -> tuple[str, int | None]:
+    """`orders` or `orders@3`. Raises UsageError."""
+    workflow, at, version = text.partition("@")
+    if at and not (version.isascii() and version.isdigit()):
+        raise UsageError(f"{text!r} names no version", f"Write {workflow}@3, or {workflow} for the newest.")
+    return workflow, int(version) if at else None
+
+
+def _alike(one: Deployment, other: Deployment) -> bool:
+    return all(getattr(one, field) == getattr(other, field) for field in _SAME)
+
+
+def _nonce() -> str:
+    return secrets.token_hex(8)
+
+
+def _version_name(workflow: str, version: int) -> str:
+    return f"{_WORKFLOWS}/{workflow}/versions/{version}"
+
+
+def _pause_name(workflow: str, trigger: str) -> str:
+    return f"{_WORKFLOWS}/{workflow}/paused/{trigger}"
