@@ -14,6 +14,7 @@ class Capabilities(Struct, frozen=True):
     """What the planner and the dispatcher may rely on."""
 
     name: str
+    """Kind of executor: `local`, `lambda`, ..."""
     slots: int
     shares_host: bool
     """Workers map blocks of the driver's host."""
@@ -25,6 +26,12 @@ class Capabilities(Struct, frozen=True):
     """Seconds an attempt may take; 0: no limit."""
     gangs: bool = False
     """Workers can hold connections to the driver and to each other."""
+    files: bool = True
+    """Workers read and write the files of the driver's machine."""
+    temporary: int = 0
+    """Bytes of the temporary folder, into which a run's code is unpacked; 0: not said."""
+    sizes: tuple[int, ...] = ()
+    """Bytes of memory there are to choose from, ascending; empty: any up to the limit."""
 
 
 class Slot(Protocol):

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from treadle.executors.interface import Executor
+from treadle.executors.place import Place as Place
 from treadle.executors.program import (
     Arg,
     Call,
@@ -26,7 +25,6 @@ from treadle.executors.program import (
     Task,
     Value,
 )
-from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
@@ -37,20 +35,6 @@ from .script import Script
 RUN = "conformance"
 SECRET = ("token", "correct horse battery staple")
 """Name and value of the one secret executors under test must know."""
-
-
-class Place(Struct, frozen=True):
-    """What an executor under test is deployed with."""
-
-    store: str
-    """URL of the store."""
-    key_file: str
-    """The deployment key, mode 0600."""
-    host_root: str
-    """A folder for host blocks."""
-
-    def run_key(self, run: str) -> bytes:
-        return trust.run_key(trust.load_or_create_key(self.key_file), run)
 
 
 class Workbench:
