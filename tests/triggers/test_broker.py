@@ -1,0 +1,35 @@
+"""The broker of the other tests does what they count on."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, TopicPartition
+from kafka import PASSWORD, USER, Broker
+
+
+def test_a_topic_made_again_is_another_topic(real_kafka: Broker) -> None:
+    first = real_kafka.create_topic("again", 2)
+    real_kafka.produce("again", [b"1", b"2"])
+    real_kafka.delete_topic("again")
+    assert real_kafka.create_topic("again", 2) != first
+    assert real_kafka.end_offset("again") == 0
+
+
+def test_the_sasl_listener_knows_its_user(real_kafka: Broker) -> None:
+    real_kafka.create_topic("closed")
+    real_kafka.produce("closed", [b"1"])
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": USER}
+    known = {"bootstrap.servers": real_kafka.sasl, "group.id": "sasl", "sasl.password": PASSWORD, **login}
+    reader = Consumer(known)
+    assert reader.get_watermark_offsets(TopicPartition("closed", 0), timeout=30) == (0, 1)
+    reader.close()
+
+
+def test_records_survive_a_kill_and_can_expire(real_kafka: Broker) -> None:
+    real_kafka.create_topic("kept")
+    assert real_kafka.produce("kept", [b"1", None, b"3"]) == [0, 1, 2]
+    real_kafka.kill()
+    real_kafka.start()
+    real_kafka.delete_records("kept", 2)
+    reader = Consumer({**real_kafka.settings, "group.id": "kept"})
+    assert reader.get_watermark_offsets(TopicPartition("kept", 0), timeout=30) == (2, 3)
+    reader.close()
