@@ -63,10 +63,12 @@ class Deployment(Struct, frozen=True, dict=True):
     """Digest of the user's code; empty without any."""
     base: str
     """Folder that relative URIs start from."""
-    begins: dict[str, tuple[Position, ...]] = {}
+    begins: dict[str, tuple[Position, ...]] | None = None
     """Kafka trigger -> from these offsets on this version decides; below them the version before it does.
 
-    Which version decides is thus a function of the offset alone: a redelivered record meets the same filter.
+    Which version decides is thus a function of the offset alone: a redelivered record meets the same filter. A
+    partition that is not named was made later: the version decides from its first record on. None: nobody has said it
+    yet (Registry.settle), and the trigger waits.
     """
     removed: bool = False
     """Undeployed: the version that says that there is none."""

@@ -1,6 +1,7 @@
 """Where deployments are kept: an append-only chain of versions for each workflow.
 
 deployments/workflows/<workflow>/versions/<n>       a Deployment
+deployments/workflows/<workflow>/begins/<n>         from which offsets on it decides, written once it is there
 deployments/workflows/<workflow>/paused/<trigger>   there while the trigger is paused
 deployments/bundles/<digest>                        user code, shared by the versions that need it
 
@@ -23,7 +24,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
 from treadle.primitives.store import Store
 
-from .deployment import Deployment, Paused
+from .deployment import Deployment, Paused, Position
 
 _ROOT = "deployments"
 _WORKFLOWS = f"{_ROOT}/workflows"
@@ -68,12 +69,15 @@ class Registry:
     # -- versions
 
     def deploy(
-        self, candidate: Candidate, begins: Callable[[Deployment | None], dict[str, Any]] = lambda _: {}
+        self,
+        candidate: Candidate,
+        begins: Callable[[Deployment | None], dict[str, tuple[Position, ...]]] = lambda _: {},
     ) -> Deployed:
         """Make the candidate the newest version, unless that says the same.
 
         `begins` gives the offsets from which on the new version decides (see Deployment.begins); it is asked with
-        the version that counts until now. Raises StoreError, and what `begins` raises: then nothing is deployed.
+        the version that counts until now: once before, so that what it raises stops the deploy, and once when the new
+        version is there for everybody to see. Raises StoreError, and what `begins` raises.
         """
         workflow = str(candidate.document["name"])
         while True:
@@ -82,11 +86,21 @@ class Registry:
             made = self._next(candidate, newest)
             if before is not None and _alike(before, made):
                 return Deployed(before, before, False)
-            made = replace(made, begins=begins(before))
+            begins(before)
             if candidate.code:
                 self._create(f"{_ROOT}/bundles/{candidate.bundle}", candidate.code)
             if self._add(made):
-                return Deployed(made, before, True)
+                return Deployed(self.settle(made, begins(before)), before, True)
+
+    def settle(self, deployment: Deployment, begins: dict[str, tuple[Position, ...]]) -> Deployment:
+        """Say where a version begins, unless somebody has said it; the first who says it counts.
+
+        To be measured after the version is there: whoever holds a record that came later, and looks at the registry
+        then, sees the version. That is why no record is ever judged by the version before.
+        """
+        name = _begins_name(deployment.workflow, deployment.version)
+        self._create(name, msgspec.msgpack.encode(begins))
+        return self._version(deployment.workflow, deployment.version)
 
     def undeploy(self, workflow: str) -> Deployment:
         """Say that there is no such workflow any more; its versions stay, since runs of them may be open.
@@ -95,8 +109,10 @@ class Registry:
         """
         while True:
             newest = self.deployment(workflow)
-            made = replace(newest, version=newest.version + 1, removed=True, time=time.time(), nonce=_nonce())
+            number = newest.version + 1
+            made = replace(newest, version=number, removed=True, time=time.time(), nonce=_nonce(), begins=None)
             if self._add(made):
+                self.settle(made, {})
                 for trigger in self.paused(workflow):
                     self.unpause(workflow, trigger)
                 return newest
@@ -182,11 +198,22 @@ class Registry:
         name = _version_name(workflow, version)
         if name not in self._known:
             try:
-                self._known[name] = msgspec.msgpack.decode(self._read(name), type=Deployment)
+                found = msgspec.msgpack.decode(self._read(name), type=Deployment)
             except MissingError:
                 text = f"there is no version {version} of the workflow {workflow!r}"
                 raise NoSuchDeployment(text, f"See: treadle trigger show {workflow}") from None
+            begins = self._begins(workflow, version)
+            if begins is None:
+                return found
+            self._known[name] = replace(found, begins=begins)
         return self._known[name]
+
+    def _begins(self, workflow: str, version: int) -> dict[str, tuple[Position, ...]] | None:
+        try:
+            known = self._read(_begins_name(workflow, version))
+        except MissingError:
+            return None
+        return msgspec.msgpack.decode(known, type=dict[str, tuple[Position, ...]])
 
     def _versions(self, folder: str) -> Iterable[tuple[str, int]]:
         for info in self._store.list(f"{folder}/"):
@@ -219,6 +246,10 @@ def _nonce() -> str:
 
 def _version_name(workflow: str, version: int) -> str:
     return f"{_WORKFLOWS}/{workflow}/versions/{version}"
+
+
+def _begins_name(workflow: str, version: int) -> str:
+    return f"{_WORKFLOWS}/{workflow}/begins/{version}"
 
 
 def _pause_name(workflow: str, trigger: str) -> str:
