@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import doctor, making, planning, reading, resuming, serving, showing, starting, steering, watching
+from . import doctor, making, planning, reading, reporting, resuming, serving, showing, starting, steering, watching
 from .exits import finish
 
 SECTIONS = {
     "Write a workflow": ("init", "validate", "plan", "schema"),
     "Start and go on": ("run", "submit", "resume"),
-    "Look": ("watch", "show", "list", "logs", "result"),
+    "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
     "Serve": ("dev", "worker", "doctor"),
 }
@@ -57,6 +57,7 @@ for command in (
     showing.show,
     reading.logs,
     reading.result,
+    reporting.report,
     steering.pause,
     steering.unpause,
     steering.limit,

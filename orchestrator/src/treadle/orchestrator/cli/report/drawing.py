@@ -1,0 +1,65 @@
+"""The graph of a run as boxes and lines: nodes in layers by their longest way from a start. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+WIDTH, HEIGHT = 190, 46
+"""Of a box, in pixels."""
+GAP_X, GAP_Y = 56, 18
+
+
+class Box(Struct, frozen=True):
+    node: str
+    x: int
+    y: int
+
+
+class Line(Struct, frozen=True):
+    """A curve from the right side of one box to the left side of another."""
+
+    path: str
+    """SVG path data."""
+
+
+class Picture(Struct, frozen=True):
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+
+
+def draw(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Picture:
+    """Boxes from left to right; `nodes` in topological order."""
+    edges = tuple(edges)
+    layers = _layers(nodes, edges)
+    rows: dict[int, int] = defaultdict(int)
+    boxes: dict[str, Box] = {}
+    for node in nodes:
+        layer = layers[node]
+        boxes[node] = Box(node, 1 + layer * (WIDTH + GAP_X), 1 + rows[layer] * (HEIGHT + GAP_Y))
+        rows[layer] += 1
+    width = (max(layers.values(), default=0) + 1) * (WIDTH + GAP_X) - GAP_X + 2
+    height = max(rows.values(), default=1) * (HEIGHT + GAP_Y) - GAP_Y + 2
+    lines = tuple(_line(boxes[source], boxes[target]) for source, target in edges)
+    return Picture(width, height, tuple(boxes.values()), lines)
+
+
+def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> Mapping[str, int]:
+    needs = defaultdict(list)
+    for source, target in edges:
+        needs[target].append(source)
+    layers: dict[str, int] = {}
+    for node in nodes:
+        layers[node] = max((layers[need] + 1 for need in needs[node]), default=0)
+    return layers
+
+
+def _line(source: Box, target: Box) -> Line:
+    x0, y0 = source.x + WIDTH, source.y + HEIGHT // 2
+    x1, y1 = target.x, target.y + HEIGHT // 2
+    bend = max(GAP_X // 2, (x1 - x0) // 2)
+    return Line(f"M{x0} {y0}C{x0 + bend} {y0} {x1 - bend} {y1} {x1} {y1}")

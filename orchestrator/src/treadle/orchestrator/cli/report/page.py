@@ -1,0 +1,150 @@
+"""Facts to one HTML file that needs nothing else: no network, no other file, by its own policy no foreign script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from .. import words
+from .drawing import HEIGHT, WIDTH, draw
+from .facts import Attempted, Facts, NodeFacts
+
+if TYPE_CHECKING:
+    from ..following import ErrorGroup
+
+SLOWEST = 12
+"""Attempts listed by name."""
+COLOURS = 8
+"""Of nodes, in style.css; more nodes take them in turn."""
+
+
+class About(Struct, frozen=True):
+    """What Temporal says of the run."""
+
+    run: str
+    workflow: str
+    state: str
+    started: datetime
+    closed: datetime | None
+    resumption: int
+    failure: str = ""
+    outputs: dict[str, Any] = {}
+
+
+class Tile(Struct, frozen=True):
+    label: str
+    value: str
+    detail: str = ""
+
+
+def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datetime) -> str:
+    """The page. Everything that comes from the run is escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    style, script = _resource("style.css"), _resource("timeline.js")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"size": words.size, "span": words.span, "moment": words.moment, "number": words.number}
+    colours = {node.node: index % COLOURS for index, node in enumerate(_working(facts))}
+    return environment.from_string(_resource("page.html")).render(
+        about=about,
+        made=made,
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        tiles=_tiles(about, facts, made),
+        picture=draw([node.node for node in facts.nodes], facts.edges),
+        box=(WIDTH, HEIGHT),
+        by_node={node.node: node for node in facts.nodes},
+        nodes=_working(facts),
+        colours=colours,
+        places=_places(facts),
+        slowest=sorted(facts.attempts, key=lambda one: -one.seconds)[:SLOWEST],
+        errors=errors,
+        written=facts.outputs,
+        outputs=msgspec.json.format(msgspec.json.encode(about.outputs)).decode() if about.outputs else "",
+        data=_for_script(timeline(facts.attempts, colours)),
+    )
+
+
+def timeline(attempts: Sequence[Attempted], colours: Mapping[str, int]) -> dict[str, Any]:
+    """The attempts in columns, times in milliseconds from the first start."""
+    origin = attempts[0].started if attempts else 0.0
+    nodes = list(dict.fromkeys(one.segment for one in attempts))
+    slots = sorted({one.slot for one in attempts}, key=_slot_order)
+    node_at = {node: index for index, node in enumerate(nodes)}
+    slot_at = {slot: index for index, slot in enumerate(slots)}
+    return {
+        "nodes": nodes,
+        "colours": [colours.get(one, 0) for one in _in_order(attempts, nodes)],
+        "slots": slots,
+        "node": [node_at[one.segment] for one in attempts],
+        "slot": [slot_at[one.slot] for one in attempts],
+        "start": [round((one.started - origin) * 1000, 1) for one in attempts],
+        "length": [round(one.seconds * 1000, 1) for one in attempts],
+        "partition": [one.partition for one in attempts],
+        "attempt": [one.attempt for one in attempts],
+        "failed": [index for index, one in enumerate(attempts) if one.failure],
+    }
+
+
+def _in_order(attempts: Sequence[Attempted], segments: Sequence[str]) -> list[str]:
+    node_of = {one.segment: one.node for one in attempts}
+    return [node_of[segment] for segment in segments]
+
+
+def _slot_order(slot: str) -> tuple[str, int, str]:
+    """`local-2` before `local-10`."""
+    name, _, number = slot.rpartition("-")
+    return (name, int(number), "") if number.isdigit() else (slot, 0, "")
+
+
+def _working(facts: Facts) -> list[NodeFacts]:
+    return [node for node in facts.nodes if node.kind == "segment"]
+
+
+def _tiles(about: About, facts: Facts, made: datetime) -> list[Tile]:
+    nodes = _working(facts)
+    took = ((about.closed or made) - about.started).total_seconds()
+    tasks, retries = sum(node.tasks for node in nodes), sum(node.retries for node in nodes)
+    failed = sum(node.failed for node in nodes)
+    busy, cpu = sum(node.busy_seconds for node in nodes), sum(node.cpu_seconds for node in nodes)
+    peak = max((node.peak_memory for node in nodes), default=0)
+    trouble = [f"{retries:,} retried" if retries else "", f"{failed:,} failed" if failed else ""]
+    return [
+        Tile("took", words.span(took), f"resumption {about.resumption}" if about.resumption > 1 else ""),
+        Tile("tasks", f"{tasks:,}", ", ".join(filter(None, trouble)) or "none retried"),
+        Tile("slot time", words.span(busy), f"{words.span(cpu)} on a processor"),
+        Tile("data made", words.size(sum(node.bytes_out for node in nodes))),
+        Tile("data read", words.size(sum(node.bytes_in for node in nodes))),
+        Tile("most memory", words.size(peak) if peak else "-", "of one attempt"),
+    ]
+
+
+def _places(facts: Facts) -> list[str]:
+    used = {place for node in facts.nodes for place, count in node.read.items() if count}
+    return [place for place in ("inline", "host", "peer", "store") if place in used]
+
+
+def _policy(style: str, script: str) -> str:
+    """Content Security Policy: only the style and the script of this page, by their digests (CSP level 3)."""
+    return f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _for_script(data: dict[str, Any]) -> str:
+    """JSON that cannot end the element it stands in."""
+    return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")

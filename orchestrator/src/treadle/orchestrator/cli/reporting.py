@@ -1,0 +1,76 @@
+"""report: a page that shows what a run did."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from .environment import Environment
+from .exits import complain, reported
+from .options import ProfileOption, RunArgument
+
+if TYPE_CHECKING:
+    from ..client.client import Runs
+
+
+def report(
+    run: RunArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; `-` for stdout. Default: RUN.html")
+    ] = None,
+    profile: ProfileOption = None,
+) -> None:
+    """One HTML page of a run: its graph, timeline, stages, errors and outputs. Needs no driver."""
+    with reported():
+        env = Environment(profile)
+
+        async def work(runs: Runs) -> tuple[str, str]:
+            name = await runs.find(run)
+            return name, await _page(env, runs, name)
+
+        name, page = env.with_runs(work)
+        if str(output) == "-":
+            typer.echo(page)
+            return
+        path = output or Path(f"{name}.html")
+        _write(path, page)
+        complain(f"wrote {path}")
+
+
+async def _page(env: Environment, runs: Runs, run: str) -> str:
+    from ..plan import Plan
+    from .following import LogFollower, grouped
+    from .report.facts import gather
+    from .report.page import About, render
+
+    view = await runs.view(run)
+    end = None if view.open else await runs.end(run)
+    files = env.files(run)
+    plan = files.find(Plan, "plan")
+    if plan is None:
+        raise UsageError(f"no driver has taken up run {run} yet: there is nothing to report", "See: treadle doctor")
+    logged = LogFollower(files).new()
+    failure = f"{end.failure.failure}: {end.failure.message}" if end and end.failure else ""
+    about = About(
+        view.run,
+        view.workflow,
+        view.state,
+        view.started,
+        view.closed,
+        view.resumption,
+        failure,
+        end.outputs if end else {},
+    )
+    return render(about, gather(files, plan, logged), grouped(logged), datetime.now(UTC))
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", "Name another file with -o.") from error
