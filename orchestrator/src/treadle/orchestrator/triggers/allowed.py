@@ -1,0 +1,117 @@
+"""Which URIs triggered runs may touch. An event comes from outside: it must not choose what a run reads or overwrites.
+
+Pure. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for every bucket); without it,
+a triggered run may touch what is below the folder of its deployment and nothing else. Checked are the inputs of the
+run, and every `uri` of the workflow with those inputs filled in; what user code opens by itself is its own affair.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from treadle.dsl.expressions import ExpressionError
+from treadle.dsl.templates import render
+from treadle.primitives.errors import UsageError
+from treadle.primitives.files import absolute_uri, is_local
+
+from ..runfiles import Submission
+
+_MAGIC = re.compile(r"[*?[]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_ABOUT = {"startTime": "1970-01-01T00:00:00Z"}
+"""The run has not started yet: a URI may mention the time, but its prefix must not depend on it."""
+
+
+class Forbidden(UsageError):
+    """The run would touch a URI outside what the profile allows; the event, the workflow or the profile must change."""
+
+
+def check_allowed(allow: Sequence[str] | None, submission: Submission) -> None:
+    """Raises Forbidden for the first URI of a triggered run that is below none of the prefixes."""
+    base = Path(submission.base)
+    prefixes = (submission.base,) if allow is None else allow
+    for uri in touched(submission):
+        if not any(is_below(uri, prefix, base) for prefix in prefixes):
+            raise Forbidden(
+                f"run {submission.run} would touch {uri!r}, which triggered runs may not",
+                f"Allowed: {', '.join(prefixes) or 'nothing'}. If it is meant: add a prefix to `allow` in the profile.",
+            )
+
+
+def touched(submission: Submission) -> Iterator[str]:
+    """Every URI that the run's inputs and its workflow name, templates filled in. Raises Forbidden where they cannot
+    be, since then only the run itself would know what it touches."""
+    declared = submission.spec.get("inputs", {})
+    for name, value in submission.inputs.items():
+        is_uri = declared.get(name, {}).get("type") == "uri"
+        yield from _in_value(value, is_uri)
+    env = {"inputs": submission.inputs, "run": {"id": submission.run, **_ABOUT}}
+    for template in _templates(submission.spec.get("stages", {})):
+        try:
+            yield str(render(template, env))
+        except ExpressionError as error:
+            text = f"run {submission.run}: the URI {template!r} cannot be known before the run: {error}"
+            raise Forbidden(text, "Write it with inputs and the run's id only.") from error
+
+
+def is_below(uri: str, prefix: str, base: Path) -> bool:
+    """Whether everything that `uri` (a glob too) can name is below `prefix`, step by step: `s3://lake` does not cover
+    `s3://lakehouse/x`. Steps such as `..` are resolved in paths and refused in URLs, where stores differ over them."""
+    if is_local(uri) != is_local(prefix):
+        return False
+    if is_local(uri):
+        return _path(uri, base).is_relative_to(_path(prefix, base))
+    literal, *wild = _MAGIC.split(uri, maxsplit=1)
+    scheme, bucket, steps = _parts(literal)
+    if wild and not steps:
+        return False  # which bucket would it be?
+    if any(step in (".", "..") for step in unquote(uri).split("/")):
+        return False
+    wanted_scheme, wanted_bucket, wanted = _parts(prefix if prefix.endswith("://") else prefix.rstrip("/"))
+    if scheme != wanted_scheme or (wanted_bucket and bucket != wanted_bucket):
+        return False
+    return (steps[:-1] if wild else steps)[: len(wanted)] == wanted
+
+
+def _parts(url: str) -> tuple[str, str, list[str]]:
+    scheme, _, rest = url.partition("://")
+    bucket, _, name = rest.partition("/")
+    return scheme.lower(), bucket, name.split("/") if "/" in rest else []
+
+
+def _path(uri: str, base: Path) -> Path:
+    """The folder or file, up to the first step with a wildcard, with links followed; `..` after a wildcard is gone."""
+    whole = absolute_uri(uri, base)
+    magic = _MAGIC.search(whole)
+    return Path(os.path.realpath(os.path.dirname(whole[: magic.start()] + "x") if magic else whole))
+
+
+def _in_value(value: Any, is_uri: bool) -> Iterator[str]:
+    """Values of inputs: a `uri`, what a dataset names, and any other text that looks like a URL."""
+    if isinstance(value, str):
+        if is_uri or _SCHEME.match(value):
+            yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _in_value(item, key == "uri")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _in_value(item, is_uri)
+
+
+def _templates(node: Any) -> Iterator[str]:
+    """Every `uri` of the stages, however deep."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "uri" and isinstance(value, str):
+                yield value
+            else:
+                yield from _templates(value)
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from _templates(item)
