@@ -1,0 +1,129 @@
+"""The zip of a function: sorted, dated 1980, the same bytes for the same content.
+
+It holds what runs, and nothing that only developers need: no tests of libraries, headers, type stubs or compiled
+files. It holds their licences.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from treadle.primitives.errors import UsageError
+
+from ..bundle.build import content_digest
+from . import own
+from .target import Target
+from .wheels import fetch_wheels
+
+_DATE = (1980, 1, 1, 0, 0, 0)
+_SHOWN = 5
+_FOLDERS = {"__pycache__", "tests", "include"}
+_SUFFIXES = {".a", ".c", ".cc", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyc", ".pyi", ".pyx"}
+_INSTALLERS = {
+    "RECORD",
+    "INSTALLER",
+    "REQUESTED",
+    "direct_url.json",
+    "uv_build.json",
+    "uv_cache.json",
+    "entry_points.txt",
+}
+"""Of `*.dist-info`: what is said of one installation, and was wrong after files were left out."""
+
+
+class Limits(NamedTuple):
+    """What a provider takes, in bytes; 0: no limit."""
+
+    provider: str
+    zipped: int
+    unzipped: int = 0
+
+
+LAMBDA = Limits("AWS Lambda", 50 << 20, 250 << 20)
+"""docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 50 MB zipped for direct upload, 250 MB unzipped."""
+OPENWHISK = Limits("Apache OpenWhisk", (48 << 20) // 4 * 3)
+"""docs/reference.md of apache/openwhisk: 48 MB of code. What is measured is the Base64 text it is sent as
+(`CodeExec.size` in Exec.scala), so the zip itself may have three quarters of it."""
+
+
+class Package(NamedTuple):
+    data: bytes
+    """The zip."""
+    digest: str
+    """SHA-256 over names and contents, hexadecimal."""
+    sizes: dict[str, int]
+    """Entry -> bytes, unpacked."""
+    target: Target
+
+    @property
+    def unzipped(self) -> int:
+        """Bytes, unpacked."""
+        return sum(self.sizes.values())
+
+    def unpack(self, folder: Path) -> None:
+        """Lay the files out in `folder`, as a provider does."""
+        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            archive.extractall(folder)
+
+    def largest(self) -> list[tuple[str, int]]:
+        """Top-level folders with their bytes, unpacked, largest first."""
+        totals: dict[str, int] = {}
+        for name, size in self.sizes.items():
+            top = name.partition("/")[0]
+            totals[top] = totals.get(top, 0) + size
+        return sorted(totals.items(), key=lambda entry: -entry[1])
+
+    def check(self, limits: Limits) -> None:
+        """Raises UsageError, with the largest parts named, for a package the provider will not take."""
+        for what, has, may in (("zipped", len(self.data), limits.zipped), ("unzipped", self.unzipped, limits.unzipped)):
+            if may and has > may:
+                largest = ", ".join(f"{name} ({_mib(size)})" for name, size in self.largest()[:_SHOWN])
+                raise UsageError(
+                    f"the package has {_mib(has)} {what}, {limits.provider} takes {_mib(may)}; the largest parts: "
+                    f"{largest}",
+                    "Leave Arrow out, or deploy an image (--image).",
+                )
+
+
+def build_package(target: Target, *, arrow: bool = False, extra: Mapping[str, bytes] | None = None) -> Package:
+    """Build for `target`; `extra` are files beside the libraries, such as the entry a provider asks for.
+
+    Raises UsageError when there are no wheels for the target.
+    """
+    with tempfile.TemporaryDirectory(prefix="treadle-package-") as scratch:
+        folder = Path(scratch) / "libraries"
+        folder.mkdir()
+        fetch_wheels(own.requirements(arrow), target, folder)
+        entries = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    entries |= own.own_files()
+    entries = {name: data for name, data in entries.items() if _is_needed(PurePosixPath(name))} | dict(extra or {})
+    return Package(_zip(entries), content_digest(entries), {name: len(data) for name, data in entries.items()}, target)
+
+
+def _is_needed(name: PurePosixPath) -> bool:
+    if name.suffix in _SUFFIXES or name.parts[0] in ("bin", ".lock") or name.parts[0].startswith(".."):
+        return False
+    if name.parts[0].endswith(".dist-info"):
+        return name.name not in _INSTALLERS
+    return not _FOLDERS.intersection(name.parts[:-1])
+
+
+def _zip(entries: Mapping[str, bytes]) -> bytes:
+    """Readable for every user: Lambda runs code as one that does not own it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(entries):
+            info = zipfile.ZipInfo(name, _DATE)
+            info.external_attr = 0o100644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, entries[name])
+    return buffer.getvalue()
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"

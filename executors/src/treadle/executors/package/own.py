@@ -1,0 +1,66 @@
+"""treadle's own part of a package: the files of its wheels, as they are installed here.
+
+An editable installation has no files of its own; there the wheel's are those below the folder it points at, which is
+how the members' build backend makes a wheel of it (`tool.hatch.build.targets.wheel.packages`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from treadle.primitives.errors import UsageError
+
+MEMBERS = ("treadle-primitives", "treadle-executors")
+"""What runs in a function; nothing of the orchestrator."""
+
+
+def own_files() -> dict[str, bytes]:
+    """Name in the package -> content. Raises UsageError when treadle is not installed as distributions."""
+    found: dict[str, bytes] = {}
+    for name in MEMBERS:
+        found.update((path, file.read_bytes()) for path, file in _files(_member(name)))
+    return found
+
+
+def requirements(arrow: bool) -> list[str]:
+    """What the members need of others, in the words of their metadata; with `arrow` what its extra adds."""
+    wanted: list[str] = []
+    for name in MEMBERS:
+        for requirement in _member(name).requires or ():
+            words, _, condition = requirement.partition(";")
+            if not words.startswith("treadle") and (not condition or (arrow and "'arrow'" in condition)):
+                wanted.append(words.strip())
+    return sorted(wanted)
+
+
+def version() -> str:
+    return _member("treadle-executors").version
+
+
+def _member(name: str) -> Distribution:
+    try:
+        return distribution(name)
+    except PackageNotFoundError as error:
+        raise UsageError(f"{name} is not installed, so it cannot be packed", "Install treadle.") from error
+
+
+def _files(member: Distribution) -> Iterator[tuple[str, Path]]:
+    """Modules and metadata of a member; no editable hooks, no compiled files."""
+    if (root := _editable_root(member)) is not None:
+        source = root / "src"
+        yield from ((str(file.relative_to(source)), file) for file in source.rglob("*") if file.is_file())
+    for entry in member.files or ():
+        if entry.suffix != ".pth":
+            yield str(entry), Path(str(member.locate_file(entry)))
+
+
+def _editable_root(member: Distribution) -> Path | None:
+    """The project's folder, by PEP 610."""
+    origin = json.loads(member.read_text("direct_url.json") or "{}")
+    if not origin.get("dir_info", {}).get("editable"):
+        return None
+    return Path(unquote(urlsplit(origin["url"]).path))

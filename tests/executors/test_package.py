@@ -1,0 +1,233 @@
+"""What is deployed holds what a function runs, and no more."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from emulators.packages import local_package
+
+from treadle.executors.package import build, own, wheels
+from treadle.executors.package.build import LAMBDA, OPENWHISK, Limits, Package, build_package
+from treadle.executors.package.image import Provider, dockerfile
+from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
+from treadle.primitives.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+ORCHESTRATORS = ("temporalio", "typer", "pydantic", "yaml", "rich", "treadle/orchestrator", "treadle/dsl")
+HANDLER = "treadle.executors.isolated.worker"
+
+
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return local_package()
+
+
+@pytest.fixture(scope="module")
+def unpacked(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("function")
+    package.unpack(folder)
+    return folder
+
+
+def clean(folder: Path, code: str) -> str:
+    """What an interpreter prints that has only the package on its path; no environment, no site-packages."""
+    start = f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"
+    command = [sys.executable, "-I", "-S", "-B", "-c", start]
+    done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_clean_interpreter_with_only_the_package_imports_the_handler(unpacked: Path) -> None:
+    out = clean(unpacked, f"import json, {HANDLER}; print(json.dumps([sorted(sys.modules), {HANDLER}.__file__]))")
+    modules, file = json.loads(out)
+    assert file.startswith(str(unpacked))
+    assert not {"temporalio", "pydantic", "typer", "yaml", "rich", "numpy", "pyarrow"}.intersection(modules)
+    assert len(modules) < 200
+
+
+def test_every_library_of_the_package_loads_from_it(unpacked: Path) -> None:
+    """Leaving out tests, headers and stubs has taken nothing that is imported."""
+    names = (
+        "numpy",
+        "numpy.testing",
+        "numpy.linalg",
+        "numpy.random",
+        "obstore.store",
+        "msgspec",
+        "xxhash",
+        "cloudpickle",
+    )
+    out = clean(unpacked, f"import {', '.join(names)}; print(*(sys.modules[n].__file__ for n in {names}))")
+    assert all(file.startswith(str(unpacked)) for file in out.split())
+
+
+def test_every_module_of_treadle_in_the_package_compiles_and_is_there_once(package: Package) -> None:
+    wanted = {
+        str(file.relative_to(ROOT / member / "src"))
+        for member in ("primitives", "executors")
+        for file in (ROOT / member / "src").rglob("*.py")
+    }
+    assert {name for name in package.sizes if name.startswith("treadle/") and name.endswith(".py")} == wanted
+    assert "treadle/__init__.py" not in package.sizes
+
+
+def test_nothing_of_the_orchestrator_is_inside(package: Package) -> None:
+    assert [name for name in package.sizes if name.replace("-", "_").startswith(ORCHESTRATORS)] == []
+
+
+def test_nothing_only_developers_need_is_inside(package: Package) -> None:
+    unneeded = re.compile(r"(^|/)(__pycache__|tests|bin)/|\.(pyi|h|pxd|pyc|a|pth)$|dist-info/RECORD$")
+    assert [name for name in package.sizes if unneeded.search(name)] == []
+    licences = {name.partition(".dist-info/")[0].partition("-")[0] for name in package.sizes if "LICENSE" in name}
+    assert {"numpy", "msgspec", "xxhash", "cloudpickle"} <= licences
+
+
+def test_the_package_without_arrow_is_below_40_mb(package: Package) -> None:
+    assert len(package.data) < 40_000_000
+    assert package.unzipped < 120_000_000
+    package.check(LAMBDA)
+    package.check(OPENWHISK)
+
+
+def test_the_same_content_gives_the_same_bytes(package: Package) -> None:
+    again = build_package(this_machine())
+    assert (again.digest, again.data) == (package.digest, package.data)
+
+
+def test_an_extra_file_is_inside_and_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "fetch_wheels", lambda *_: None)
+    other = build_package(this_machine(), extra={"__main__.py": b"main = print\n"})
+    assert other.digest != build_package(this_machine()).digest
+    with zipfile.ZipFile(io.BytesIO(other.data)) as archive:
+        assert archive.read("__main__.py") == b"main = print\n"
+        modes = {info.external_attr >> 16 & 0o777 for info in archive.infolist()}
+    assert modes == {0o644}
+
+
+def test_an_editable_member_gives_what_its_wheel_would(package: Package, tmp_path: Path) -> None:
+    uv = Path(sys.executable).with_name("uv")
+    for member in ("primitives", "executors"):
+        command = [str(uv), "build", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(ROOT / member)]
+        subprocess.run(command, check=True, capture_output=True)
+    wanted: dict[str, bytes] = {}
+    for wheel in tmp_path.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            wanted |= {name: archive.read(name) for name in archive.namelist() if name.startswith("treadle/")}
+    mine = {name: data for name, data in own.own_files().items() if name.startswith("treadle/")}
+    assert {name: data for name, data in mine.items() if "__pycache__" not in name} == wanted
+
+
+def test_a_package_too_large_names_its_largest_parts() -> None:
+    package = Package(
+        b"x" * (3 << 20), "", {"numpy/a.so": 5 << 20, "small.py": 10, "numpy/b.so": 1 << 20}, this_machine()
+    )
+    with pytest.raises(UsageError) as caught:
+        package.check(Limits("A provider", 2 << 20))
+    assert "3.0 MiB zipped, A provider takes 2.0 MiB; the largest parts: numpy (6.0 MiB), small.py" in str(caught.value)
+    assert "image" in caught.value.hint
+    with pytest.raises(UsageError, match=r"6\.0 MiB unzipped"):
+        package.check(Limits("A provider", 4 << 20, 5 << 20))
+
+
+def test_code_for_openwhisk_is_measured_as_base64() -> None:
+    assert OPENWHISK.zipped * 4 // 3 == 48 << 20
+
+
+# -- targets
+
+
+def test_a_target_takes_wheels_of_its_c_library_and_older_ones() -> None:
+    tags = Target("3.12", "aarch64", (2, 34)).platform_tags
+    assert tags[0] == "manylinux_2_34_aarch64"
+    assert tags[-2:] == ["manylinux_2_17_aarch64", "manylinux2014_aarch64"]
+    assert "manylinux_2_28_aarch64" in tags
+
+
+def test_a_python_the_provider_does_not_have_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"no runtime for Python 3\.9; it has 3\.11, 3\.12"):
+        lambda_target("3.9")
+    with pytest.raises(UsageError, match=r"no runtime for Python 3\.14"):
+        openwhisk_target("3.14")
+    with pytest.raises(UsageError, match="no packages for sparc"):
+        lambda_target("3.12", "sparc")
+
+
+def test_arm_has_two_names() -> None:
+    assert lambda_target("3.12", "arm64") == lambda_target("3.12", "aarch64")
+
+
+# -- where wheels come from
+
+
+COMMANDS = {
+    "uv": "/bin/uv pip install --quiet --no-config --target /f --only-binary :all: "
+    "--python-platform aarch64-manylinux_2_28 --python-version 3.12 --link-mode copy --constraint /c",
+    "pip": f"{sys.executable} -m pip install --quiet --disable-pip-version-check --no-compile --target /f "
+    "--only-binary :all: --implementation cp --python-version 3.12 --platform manylinux_2_18_aarch64 "
+    "--platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64 --constraint /c",
+}
+
+
+def test_uv_and_pip_are_asked_for_wheels_of_the_target_only() -> None:
+    new, old = (Target("3.12", "aarch64", (2, minor)) for minor in (29, 18))
+    assert " ".join(wheels.uv_command("/bin/uv", new, Path("/f"), Path("/c"))) == COMMANDS["uv"]
+    assert " ".join(wheels.pip_command(old, Path("/f"), Path("/c"))) == COMMANDS["pip"]
+
+
+def test_versions_are_those_installed_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Sequence[str]] = []
+
+    def run(command: Sequence[str], **_: object) -> subprocess.CompletedProcess[str]:
+        seen.append((tmp_path / "f.constraints").read_text().splitlines())
+        seen.append(command)
+        return subprocess.CompletedProcess([], 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    wheels.fetch_wheels(["numpy>=2"], this_machine(), tmp_path / "f")
+    import numpy
+
+    assert f"numpy=={numpy.__version__}" in seen[0]
+    assert seen[1][-1] == "numpy>=2"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_version_without_a_wheel_is_refused_in_the_tools_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = subprocess.CompletedProcess([], 1, "", "numpy==9 has no usable wheels")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: said)
+    with pytest.raises(
+        UsageError, match=r"no wheels for Python 3.12 on x86_64 with glibc 2.34: numpy==9 has no usable"
+    ):
+        wheels.fetch_wheels(["numpy"], lambda_target("3.12"), tmp_path / "f")
+
+
+def test_without_uv_and_pip_the_hint_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "_uv", lambda: None)
+    monkeypatch.setattr(wheels, "find_spec", lambda _: None)
+    with pytest.raises(UsageError) as caught:
+        wheels.fetch_wheels([], this_machine(), tmp_path / "f")
+    assert "pip install uv" in caught.value.hint
+
+
+def test_arrow_is_added_when_asked_for() -> None:
+    assert not any("pyarrow" in each for each in own.requirements(arrow=False))
+    assert any("pyarrow" in each for each in own.requirements(arrow=True))
+    assert not any("cryptography" in each or "boto3" in each for each in own.requirements(arrow=True))
+
+
+def test_an_image_takes_the_unpacked_package() -> None:
+    providers: tuple[Provider, ...] = ("lambda", "openwhisk")
+    recipes = {provider: dockerfile(provider, lambda_target("3.12")) for provider in providers}
+    assert all(re.search(r"^COPY package/ \S+$", recipe, re.MULTILINE) for recipe in recipes.values())
+    assert re.search(r"^FROM \S+/lambda/python:3\.12$", recipes["lambda"], re.MULTILINE)
+    assert re.search(r"^FROM openwhisk/action-python-v3\.12$", recipes["openwhisk"], re.MULTILINE)
