@@ -1,0 +1,54 @@
+"""Ids of runs that events start: functions of the event's identity alone, so that Temporal can refuse the second start.
+
+    orders.live.<topic UUID>.<partition>.<offset>     a record; of a batch, its first matching record
+    orders.live.<32 hex digits>                       a hash, where the identity may be private or long
+
+Ids are plain text everywhere: what a business chose (keys, CloudEvent ids, bodies) enters them as a hash only. A topic
+is named by its UUID, since one made again counts its offsets from 0 again. No id mentions a version: a workflow that is
+deployed again starts no run for an event that has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from .events import Event, Record
+
+_PREFIX = 100
+"""Characters; a run id has at most 200."""
+
+
+def record_run(workflow: str, trigger: str, record: Record) -> str:
+    """The run of a record, or of the batch that begins with it."""
+    return f"{_prefix(workflow, trigger)}.{record.topic_id}.{record.partition}.{record.offset}"
+
+
+def event_run(workflow: str, trigger: str, event: Event) -> str:
+    """The run of a CloudEvent, however often its producer sends it: `source` and `id` are unique together."""
+    return hashed_run(workflow, trigger, event.source, event.id)
+
+
+def hashed_run(workflow: str, trigger: str, *identity: Any) -> str:
+    """The run of whatever the JSON values in `identity` name."""
+    text = msgspec.json.encode(identity, order="sorted")
+    return f"{_prefix(workflow, trigger)}.{hashlib.sha256(text).hexdigest()[:32]}"
+
+
+def replay_run(run: str, number: int) -> str:
+    """The run of a dead letter that is given another try; `number` counts from 1."""
+    return f"{run}.r{number}"
+
+
+def label(workflow: str, trigger: str) -> str:
+    """What runs of the trigger are found by: the search attribute `TreadleTrigger`."""
+    return f"{workflow}.{trigger}"
+
+
+def _prefix(workflow: str, trigger: str) -> str:
+    text = label(workflow, trigger)
+    if len(text) <= _PREFIX:
+        return text
+    return f"{text[: _PREFIX - 17]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

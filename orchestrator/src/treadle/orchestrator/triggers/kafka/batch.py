@@ -1,0 +1,40 @@
+"""Records that one run gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from ..events import Event, Record
+
+
+class Matched(Struct, frozen=True):
+    """A record that shall start a run, and the event it is."""
+
+    record: Record
+    event: Event
+
+
+class Batch(Struct, frozen=True):
+    """Consecutive matching records of one partition, judged by one version; without `batch` in the trigger, one."""
+
+    run: str
+    workflow: str
+    version: int
+    trigger: str
+    matched: tuple[Matched, ...]
+    """At least one."""
+    end: int
+    """The offset after the last record it covers; those that do not match are covered too."""
+
+    @property
+    def first(self) -> Record:
+        return self.matched[0].record
+
+
+EventsOf: TypeAlias = Callable[[Batch], Any]
+"""What `trigger.events` is worth for a batch: a value for an input of type `dataset`. May write to the store first.
+
+Called from any thread. Raises StoreError (try again), and UsageError for a batch that can never be handed over."""
