@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from . import model
+from . import model, triggers
 
 FILE = "treadle-v1.schema.json"
 _TITLE = "treadle workflow"
@@ -22,7 +22,7 @@ def schema() -> dict[str, Any]:
     made = model.Spec.model_json_schema(by_alias=True)
     definitions = made.pop("$defs")
     for name, definition in {"Spec": made, **definitions}.items():
-        _polish(definition, getattr(model, name, None))
+        _polish(definition, getattr(model, name, getattr(triggers, name, None)))
     made["patternProperties"] = {"^x-": {}}
     made["title"] = _TITLE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "$defs": definitions}
@@ -66,7 +66,7 @@ def _refuse_null(field: dict[str, Any]) -> None:
 def _field_docs(described: type) -> Iterator[tuple[str, str]]:
     """Key -> the docstring under the field, for the class and its bases."""
     for base in reversed(described.__mro__):
-        if base.__module__ == model.__name__:
+        if base.__module__ in (model.__name__, triggers.__name__):
             yield from _own_docs(base)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, JsonValue, StringConstraints, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from .base import Expression, Flag, Identifier, Model, Uri
 from .quantities import Duration, Size
@@ -13,6 +14,16 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Arguments = dict[Identifier, JsonValue]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Format = Literal["cloudevents", "json", "raw"]
+INLINE_LIMIT = 64 * 2**10
+"""Bytes of events that a run gets in its inputs: far below what Temporal takes, and quick to show."""
+
+
+def _either(*keys: str) -> PydanticCustomError:
+    """The error of a model that has none or several of these keys."""
+    *most, last = [f"`{key}`" for key in keys]
+    return PydanticCustomError(
+        "one_of", "this needs {keys}, and only one of them", {"keys": f"{', '.join(most)} or {last}"}
+    )
 
 
 class EventBatch(Model):
@@ -89,7 +100,7 @@ class ScheduleTrigger(TriggerBase):
     @model_validator(mode="after")
     def _one_of(self) -> ScheduleTrigger:
         if (self.cron is None) == (self.interval is None):
-            raise ValueError("give cron or interval, one of them")
+            raise _either("cron", "interval")
         return self
 
 
@@ -121,7 +132,7 @@ class ObjectTrigger(EventTrigger):
     @model_validator(mode="after")
     def _one_of(self) -> ObjectTrigger:
         if sum(one is not None for one in (self.poll, self.kafka, self.webhook)) != 1:
-            raise ValueError("give poll, kafka or webhook, one of them")
+            raise _either("poll", "kafka", "webhook")
         return self
 
 

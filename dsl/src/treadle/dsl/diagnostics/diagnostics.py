@@ -79,6 +79,13 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T601": ("warning", "An input that nothing uses."),
     "T602": ("warning", "A stage whose result nothing uses."),
     "T603": ("warning", "A secret that nothing uses."),
+    "T604": ("warning", "A webhook that anybody may call."),
+    "T701": ("error", "Settings of a trigger that do not go together, or that its source cannot keep."),
+    "T702": ("error", "A cron expression that cannot be read, or never comes."),
+    "T703": ("error", "A timezone that does not exist."),
+    "T704": ("error", "A topic that cannot be, is named twice, or would feed itself."),
+    "T705": ("error", "A place for objects that cannot be looked at."),
+    "T706": ("error", "A `schema` that is no JSON Schema, or reads from elsewhere."),
 }
 
 

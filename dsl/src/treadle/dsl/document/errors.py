@@ -108,10 +108,13 @@ def _name(path: Path) -> str:
     return path_text(path[keys[-1] :]) if keys else ""
 
 
+_KINDS = {"stages": "stage", "inputs": "input", "triggers": "trigger"}
+
+
 def _owner(path: Path) -> str:
     """`stage 'count'` for a path below a stage, the path itself otherwise."""
-    if len(path) >= 2 and path[-2] in ("stages", "inputs"):
-        return f"{'stage' if path[-2] == 'stages' else 'input'} '{path[-1]}'"
+    if len(path) >= 2 and path[-2] in _KINDS:
+        return f"{_KINDS[str(path[-2])]} '{path[-1]}'"
     return f"`{path_text(path)}`" if path else "the document"
 
 
@@ -149,7 +152,8 @@ def _stage_type(path: Path, details: ErrorDetails) -> Problem:
     context = details.get("ctx", {})
     owner = _owner(path)
     if details["type"] == "union_tag_not_found":
-        return Problem("T011", f"{owner} needs the key 'type'", "such as `type: map`", path=(*path, "type"))
+        example = "kafka" if owner.startswith("trigger") else "map"
+        return Problem("T011", f"{owner} needs the key 'type'", f"such as `type: {example}`", path=(*path, "type"))
     tag, expected = str(context["tag"]), str(context["expected_tags"]).replace("'", "").split(", ")
     if tag in LATER:
         return Problem("T018", f"'{tag}' is not part of this version", LATER[tag], path=(*path, "type"))
@@ -171,6 +175,8 @@ def found(value: Any) -> str:
 
 def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
     kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    if kind == "one_of":
+        return "T701", str(details["msg"]), ""
     if kind == "value_error":
         return _quantity(str(context["error"]), value, name)
     if kind == "string_pattern_mismatch":

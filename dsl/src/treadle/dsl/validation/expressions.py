@@ -30,7 +30,14 @@ METRIC_TYPES = {"integer": Type.INT, "string": Type.STRING, "boolean": Type.BOOL
 PLAN_ROOTS = frozenset({"inputs", "run"})
 RUN_ROOTS = frozenset({"inputs", "run", "stages", "state"})
 OUTPUT_ROOTS = frozenset({"inputs", "run", "stages"})
-_TRIGGER_HINT = "triggers are not part of this version; declare an input"
+_TRIGGER_HINT = "map it in the trigger's `with` to an input, and read `inputs.NAME`"
+
+_UNTRIGGERED = {
+    "secrets": "secrets are no inputs: stages read them in their own `with`",
+    "event": "a batch has many events: hand over all with `${{ trigger.events }}`; a schedule has none",
+    "run": "the run does not exist yet: its stages can read `run`",
+}
+"""Root that a trigger cannot name -> what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Site:
     loops: tuple[str, ...] = ()
     whole_values: bool = False
     """Whether `${{ stages.B }}` and `${{ secrets.S }}` may be the value: top level of `with`."""
+    scope: Mapping[str, Any] | None = None
+    """In a trigger: all there is to name, with its types; no run is there yet."""
 
     def below(self, *parts: str | int) -> Site:
         return replace(self, path=(*self.path, *parts))
@@ -75,19 +84,29 @@ class Expressions:
         if found not in (None, Type.BOOL, Type.UNKNOWN):
             self._report.add("T304", site.path, f"a condition must be true or false; this is {a(found)}")
 
+    def scalar(self, site: Site, text: str, wanted: set[Type], words: str) -> None:
+        """An expression without delimiters that gives one of the wanted types."""
+        try:
+            found = self._type(site, text, parse(text))
+        except ExpressionError as error:
+            self._report.expression("T301", site.path, text, error)
+            return
+        if found is not None and found not in {*wanted, Type.UNKNOWN}:
+            self._report.add("T304", site.path, f"this must be {words}; the expression gives {a(found)}")
+
     def count(self, site: Site, value: object) -> None:
         """A number or one whole expression that gives a whole number."""
         if isinstance(value, str):
-            self._typed(site, value, {Type.INT}, "a whole number")
+            self.typed(site, value, {Type.INT}, "a whole number")
 
     def uri(self, site: Site, text: str) -> None:
         """Text with expressions in it."""
-        self._typed(site, text, {Type.STRING}, "text", embedded=True)
+        self.typed(site, text, {Type.STRING}, "text", embedded=True)
 
     def value(self, site: Site, value: JsonValue) -> None:
         """A JSON value with expressions anywhere in it; only the outermost text may be a broadcast or a secret."""
         if isinstance(value, str):
-            self._typed(site, value, None, "", embedded=True)
+            self.typed(site, value, None, "", embedded=True)
         inner = replace(site, whole_values=False)
         if isinstance(value, dict):
             for key, item in value.items():
@@ -104,7 +123,8 @@ class Expressions:
         for key, item in pairs:
             self.literal((*path, key), item, reason)
 
-    def _typed(self, site: Site, text: str, wanted: set[Type] | None, words: str, *, embedded: bool = False) -> None:
+    def typed(self, site: Site, text: str, wanted: set[Type] | None, words: str, *, embedded: bool = False) -> None:
+        """A template that gives one of the wanted types (None: any); `embedded`: text around it is allowed."""
         try:
             pieces = parse_template(text)
         except ExpressionError as error:
@@ -130,9 +150,10 @@ class Expressions:
 
     def _type(self, site: Site, text: str, expr: Expr) -> Type | None:
         """The type of an expression; None when one of its names is already reported."""
-        scope: dict[str, Any] = {}
+        known = site.scope or {}
+        scope: dict[str, Any] = dict(known)
         for node, _ in walk(expr):
-            if isinstance(node, Name):
+            if isinstance(node, Name) and node.names[0] not in known:
                 try:
                     _insert(scope, node.names, self._name(site, node, whole=node is expr))
                 except ReferenceProblem as problem:
@@ -147,6 +168,10 @@ class Expressions:
 
     def _name(self, site: Site, name: Name, *, whole: bool) -> Type:
         root, *rest = name.names
+        if site.scope is not None:
+            known = sorted(site.scope)
+            hint = _UNTRIGGERED.get(root) or did_you_mean(root, known) or f"paths begin with {one_of(known)}"
+            raise ReferenceProblem("T302", f"'{root}' has no value {site.when}", hint)
         if root == "secrets":
             return self._secret(site, rest, whole=whole)
         if root in ("trigger", "event"):

@@ -24,6 +24,7 @@ from .inputs import check_inputs
 from .references import check_cycles, check_ids, check_loops, check_references, edges
 from .report import Report
 from .stages import check_settings, check_stage
+from .triggers import check_triggers
 
 
 def validate(document: Document) -> list[Diagnostic]:
@@ -44,6 +45,7 @@ def validate(document: Document) -> list[Diagnostic]:
     check_places(graph, report)
     expressions = Expressions(graph, report)
     _check_expressions(graph, expressions)
+    check_triggers(document.spec, expressions, report)
     if not has_errors(report.found):
         _check_unused(graph, report, expressions)
     return in_order(report.found)
