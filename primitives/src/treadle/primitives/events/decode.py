@@ -11,15 +11,15 @@ import binascii
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from treadle.dsl.triggers import Format
-from treadle.primitives.errors import DataError
+from ..errors import DataError
+from .records import Event, Record
 
-from .events import Event, Record
-
+Format: TypeAlias = Literal["cloudevents", "json", "raw"]
+"""What the records of a topic are."""
 MAX_RECORD = 4 * 2**20
 """Bytes of the value of one record; Kafka's own default is 1 MiB."""
 RECORD_TYPE = "dev.treadle.kafka.record.v1"
