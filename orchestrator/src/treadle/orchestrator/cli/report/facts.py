@@ -66,6 +66,12 @@ class NodeFacts(Struct, frozen=True):
     cpu_seconds: float = 0.0
     peak_memory: int = 0
 
+    @property
+    def label(self) -> str:
+        """Its stages; with its role where a stage has several nodes: `count (leaves)`."""
+        role = self.node.partition(".")[2]
+        return ", ".join(self.stages) + (f" ({role})" if role else "") if self.stages else self.node
+
 
 class Facts(Struct, frozen=True):
     nodes: tuple[NodeFacts, ...]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SLOWEST = 12
 """Attempts listed by name."""
+SHOWN_ERRORS = 40
+"""Kinds of errors; the log has all."""
 COLOURS = 8
 """Of nodes, in style.css; more nodes take them in turn."""
 
@@ -50,7 +52,13 @@ def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datet
 
     style, script = _resource("style.css"), _resource("timeline.js")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"size": words.size, "span": words.span, "moment": words.moment, "number": words.number}
+    environment.filters |= {
+        "size": words.size,
+        "span": words.span,
+        "brief": _brief,
+        "moment": words.moment,
+        "number": words.number,
+    }
     colours = {node.node: index % COLOURS for index, node in enumerate(_working(facts))}
     return environment.from_string(_resource("page.html")).render(
         about=about,
@@ -66,7 +74,8 @@ def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datet
         colours=colours,
         places=_places(facts),
         slowest=sorted(facts.attempts, key=lambda one: -one.seconds)[:SLOWEST],
-        errors=errors,
+        errors=errors[:SHOWN_ERRORS],
+        more_errors=max(0, len(errors) - SHOWN_ERRORS),
         written=facts.outputs,
         outputs=msgspec.json.format(msgspec.json.encode(about.outputs)).decode() if about.outputs else "",
         data=_for_script(timeline(facts.attempts, colours)),
@@ -125,6 +134,10 @@ def _tiles(about: About, facts: Facts, made: datetime) -> list[Tile]:
         Tile("data read", words.size(sum(node.bytes_in for node in nodes))),
         Tile("most memory", words.size(peak) if peak else "-", "of one attempt"),
     ]
+
+
+def _brief(seconds: float) -> str:
+    return f"{seconds:.3f} s" if seconds < 10 else words.span(seconds)
 
 
 def _places(facts: Facts) -> list[str]:

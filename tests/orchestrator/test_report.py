@@ -1,0 +1,164 @@
+"""The page of a run: what it counts, what it escapes, and that it holds however wide the run was."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from orchestrator.broken_runs import Broken
+
+from treadle.orchestrator.cli.following import ErrorGroup, LogFollower, grouped
+from treadle.orchestrator.cli.report.drawing import HEIGHT, WIDTH, draw
+from treadle.orchestrator.cli.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
+from treadle.orchestrator.cli.report.page import SHOWN_ERRORS, About, render, timeline
+from treadle.orchestrator.plan import Plan
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+DOCUMENT: dict[str, Any] = {
+    "apiVersion": "treadle/v1",
+    "name": "numbers",
+    "stages": {
+        "first": {"type": "map", "input": {"range": 6, "partitions": 3}, "uses": "orchestrator.history_functions:same"},
+    },
+}
+
+
+class Page(HTMLParser):
+    """Elements of a page, and the text of its scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inner: list[tuple[str, str]] = []
+        self._open = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open = tag if tag in ("script", "style") else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.inner.append((self._open, data))
+
+
+def about(**other: Any) -> About:
+    return About(
+        **{"run": "r", "workflow": "w", "state": "failed", "started": NOW, "closed": NOW, "resumption": 1} | other
+    )
+
+
+def attempt(index: int, **other: Any) -> Attempted:
+    known: dict[str, Any] = {
+        "node": "a",
+        "segment": "a",
+        "partition": index,
+        "attempt": 1,
+        "slot": f"local-{index % 12}",
+    }
+    return Attempted(**known | {"started": 1000.0 + index, "seconds": 1.0} | other)
+
+
+def facts(attempts: int = 3, **other: Any) -> Facts:
+    nodes = (NodeFacts("a", ("a",), "segment", 0, tasks=attempts, **other), NodeFacts("b", ("b",), "segment", 0))
+    return Facts(nodes, tuple(map(attempt, range(attempts))), (("a", "b"),), {"b": "out/b"})
+
+
+def test_nothing_from_the_run_is_taken_for_markup() -> None:
+    group = ErrorGroup(EVIL, "user error", EVIL, EVIL, 1, 1, (0,), EVIL, EVIL)
+    evil = Facts(
+        (NodeFacts(EVIL, (EVIL,), "segment", 0, tasks=1),),
+        (attempt(0, node=EVIL, segment=EVIL, slot=EVIL, failure=EVIL),),
+        (),
+        {EVIL: EVIL},
+    )
+    page = Page(render(about(run=EVIL, workflow=EVIL, failure=EVIL, outputs={EVIL: EVIL}), evil, [group], NOW))
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "img" not in {tag for tag, _ in page.elements}
+    assert json.loads(page.inner[1][1])["slots"] == [EVIL]
+
+
+def test_policy_allows_the_page_its_own_script_and_style_and_nothing_else() -> None:
+    page = Page(render(about(), facts(), [], NOW))
+    policy = next(a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
+    texts = [page.inner[0][1], page.inner[2][1]]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+    assert policy == (
+        f"default-src 'none'; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}'; base-uri 'none'"
+    )
+    assert not [tag for tag, attributes in page.elements if {"style", "src", "href", "onclick"} & attributes.keys()]
+
+
+def test_every_attempt_is_in_the_timeline_with_its_slot_and_its_end() -> None:
+    failed = attempt(3, failure="worker lost", slot="local-10", attempt=2)
+    shown = timeline([attempt(0), attempt(2), failed], {"a": 5})
+    assert shown["slots"] == ["local-0", "local-2", "local-10"]
+    assert [shown["slots"][index] for index in shown["slot"]] == ["local-0", "local-2", "local-10"]
+    assert (shown["start"], shown["length"]) == ([0.0, 2000.0, 3000.0], [1000.0] * 3)
+    assert (shown["failed"], shown["attempt"], shown["colours"]) == ([2], [1, 1, 2], [5])
+
+
+def test_a_run_of_100_000_attempts_is_a_page_of_4_megabytes() -> None:
+    page = render(about(), facts(100_000), [], NOW)
+    assert len(page) < 40 * 100_000
+
+
+def test_errors_beyond_those_shown_are_counted() -> None:
+    groups = [ErrorGroup("a", "user error", "E", str(i), 1, 1, (i,), "", "how") for i in range(SHOWN_ERRORS + 7)]
+    page = render(about(), facts(), groups, NOW)
+    assert page.count("<details>") == SHOWN_ERRORS
+    assert "and 7 more kinds" in page
+
+
+def test_page_of_an_open_run_says_when_it_was_made() -> None:
+    page = render(about(state="running", closed=None), facts(), [], NOW + timedelta(minutes=2))
+    assert "as it was at" in page
+    assert "2 min" in page
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([], (0, 0, 0)), ([3.0], (3, 3, 3)), ([5.0, 1.0, 3.0], (3, 5, 5)), (list(range(101)), (50, 95, 100))],
+)
+def test_percentiles_are_values_of_the_list(values: list[float], expected: tuple[float, ...]) -> None:
+    assert percentiles(values) == expected
+
+
+@pytest.mark.parametrize(("segment", "node"), [("a", "a"), ("l-3/a.leaves", "a.leaves"), ("o-1/l-12/a", "a")])
+def test_iterations_belong_to_one_node(segment: str, node: str) -> None:
+    assert node_of(segment) == node
+
+
+def test_boxes_stand_right_of_what_they_need_and_never_on_each_other() -> None:
+    edges = [("a", "c"), ("b", "c"), ("c", "d"), ("a", "d")]
+    picture = draw(["a", "b", "c", "d"], edges)
+    at = {box.node: box for box in picture.boxes}
+    assert all(at[source].x + WIDTH < at[target].x for source, target in edges)
+    places = [(box.x, box.y) for box in picture.boxes]
+    assert len(set(places)) == 4
+    assert all(box.x + WIDTH < picture.width and box.y + HEIGHT < picture.height for box in picture.boxes)
+
+
+def test_facts_of_a_run_are_those_of_its_ledgers(breaking: Callable[[Mapping[str, Any]], Broken]) -> None:
+    broken = breaking(DOCUMENT)
+    broken.go()
+    files = broken.engine(broken.executor).site.files(broken.run)
+    logged = LogFollower(files).new()
+    found = gather(files, files.load(Plan, "plan"), logged)
+    (node,) = found.nodes
+    assert (node.node, node.tasks, node.rows, node.retries, node.failed) == ("first", 3, 6, 0, 0)
+    assert sorted(one.partition for one in found.attempts) == [0, 1, 2]
+    assert all(re.fullmatch(r"local-\d", one.slot) and one.started > 1.7e9 for one in found.attempts)
+    assert node.bytes_out > 0
+    assert grouped(logged) == []
