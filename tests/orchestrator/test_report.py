@@ -54,9 +54,8 @@ class Page(HTMLParser):
 
 
 def about(**other: Any) -> About:
-    return About(
-        **{"run": "r", "workflow": "w", "state": "failed", "started": NOW, "closed": NOW, "resumption": 1} | other
-    )
+    known: dict[str, Any] = {"run": "r", "workflow": "w", "state": "failed", "started": NOW, "closed": NOW}
+    return About(**known | {"resumption": 1} | other)
 
 
 def attempt(index: int, **other: Any) -> Attempted:
