@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.dsl.model import Spec
+from treadle.executors.interface import Capabilities
 from treadle.orchestrator.plan import Segment
 from treadle.orchestrator.planner import Site, make_plan
 from treadle.primitives.errors import UsageError
 
-SITE = Site(4, True, 2**30, "file:///store")
+LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
+SITE = Site({"local": LOCAL}, 2**30, "file:///store")
 SOURCE = {"range": 8, "partitions": 4}
 
 
@@ -61,5 +64,5 @@ def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
     assert "`gang: 8` needs 8 slots at once, and there are 4" in refusal(eight)
     limited = mapped(SOURCE, gang=4, maxConcurrency="${{ 3 }}")
     assert "`gang: 4` needs 4 slots at once, and maxConcurrency is 3" in refusal(limited)
-    alone = Site(4, True, 2**30, "file:///store", gangs=False)
+    alone = Site({"local": msgspec.structs.replace(LOCAL, gangs=False)}, 2**30, "file:///store")
     assert "workers of this executor cannot connect to each other" in refusal(mapped(SOURCE, gang=4), alone)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from treadle.dsl.model import Spec
+from treadle.executors.interface import Capabilities
 from treadle.executors.program import Cut, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
 from treadle.orchestrator.plan import (
     Barrier,
@@ -26,7 +27,8 @@ from treadle.orchestrator.plan import (
 from treadle.orchestrator.planner import Site, make_plan
 from treadle.primitives.errors import UsageError
 
-SITE = Site(4, True, 2**30, "file:///store")
+LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
+SITE = Site({"local": LOCAL, "isolated": Capabilities("isolated", 2, shares_host=False)}, 2**30, "file:///store")
 PAIRS = {"type": "map", "input": {"range": 8, "partitions": 4}, "uses": "m:pairs"}
 GROUPS = {"type": "shuffle", "input": "pairs", "by": "key"}
 COUNTS = {"type": "reduce", "input": "groups", "per": "key", "combine": "m:add"}
@@ -423,7 +425,7 @@ def test_memory_without_a_maximum_does_not_grow() -> None:
 
 def test_blocks_go_to_the_store_when_workers_do_not_share_a_host() -> None:
     stages = {"a": mapped(SOURCE), "b": mapped("a"), "c": mapped("a")}
-    apart = Site(4, False, 0, "s3://bucket")
+    apart = Site({"local": LOCAL}, 0, "s3://bucket", one_host=False)
     assert segments(plan(stages))["a"].put == "host"
     assert segments(plan(stages, site=apart))["a"].put == "store"
     assert segments(plan(stages, defaults={"exchange": "storage"}))["a"].put == "store"

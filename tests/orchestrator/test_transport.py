@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.executors.interface import Capabilities
 from treadle.orchestrator.planner.transport import UNRELIABLE, Edge, Figures, Site, choose_place, predict
 
 MIB = 2**20
 SLOW_STORE = Figures(store_seconds=0.02, store_rate=100 * MIB, link_seconds=0.0001, link_rate=1000 * MIB)
 SLOW_LINK = Figures(store_seconds=0.001, store_rate=1000 * MIB, link_seconds=0.05, link_rate=10 * MIB)
-ONE = Site(4, True, 100 * MIB, "file:///store")
-MANY = msgspec.structs.replace(ONE, shares_host=False, peers=True)
-APART = msgspec.structs.replace(ONE, shares_host=False)
+LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
+ALONE = Capabilities("lambda", 4, shares_host=False)
+ONE = Site({"local": LOCAL}, 100 * MIB, "file:///store")
+MANY = msgspec.structs.replace(ONE, one_host=False, peers=True)
+APART = msgspec.structs.replace(ONE, one_host=False)
 EDGE = Edge(10 * MIB, 8, 8)
 
 ROWS: dict[str, tuple[dict[str, Any], Site, str, str]] = {
@@ -38,9 +41,15 @@ ROWS: dict[str, tuple[dict[str, Any], Site, str, str]] = {
 @pytest.mark.parametrize("row", ROWS)
 def test_each_situation_has_its_place_and_reason(row: str) -> None:
     more, site, place, reason = ROWS[row]
-    chosen, why = choose_place(msgspec.structs.replace(EDGE, **more), site)
+    chosen, why = choose_place(msgspec.structs.replace(EDGE, **more), LOCAL, site)
     assert chosen == place
     assert reason in why
+
+
+def test_what_shares_no_memory_leaves_its_blocks_in_the_store() -> None:
+    for exchange in ("auto", "direct"):
+        edge = msgspec.structs.replace(EDGE, exchange=exchange)
+        assert choose_place(edge, ALONE, ONE) == ("store", "lambda workers do not share this host's memory")
 
 
 @given(
@@ -55,7 +64,7 @@ def test_each_situation_has_its_place_and_reason(row: str) -> None:
     st.sampled_from([ONE, MANY, APART]),
 )
 def test_what_was_asked_for_is_done_where_it_can_be(edge: Edge, site: Site) -> None:
-    place, reason = choose_place(edge, site)
+    place, reason = choose_place(edge, LOCAL, site)
     assert reason
     if edge.exchange == "storage" or site is APART:
         assert place == "store"
@@ -65,6 +74,6 @@ def test_what_was_asked_for_is_done_where_it_can_be(edge: Edge, site: Site) -> N
 
 @given(st.integers(0, 2**40), st.integers(1, 1000), st.integers(1, 1000))
 def test_more_bytes_and_more_parts_never_cost_less(estimate: int, producers: int, targets: int) -> None:
-    less = predict(Edge(estimate, producers, targets), MANY, SLOW_STORE)
-    more = predict(Edge(estimate + MIB, producers + 1, targets + 1), MANY, SLOW_STORE)
+    less = predict(Edge(estimate, producers, targets), 4, SLOW_STORE)
+    more = predict(Edge(estimate + MIB, producers + 1, targets + 1), 4, SLOW_STORE)
     assert all(a <= b for a, b in zip(less, more, strict=True))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from treadle.executors.interface import Capabilities
 from treadle.executors.program import Op, PartOutput, Tail
 from treadle.primitives.blocks import Durability
 from treadle.primitives.formats import FileSplit
@@ -244,3 +245,5 @@ class Plan(Struct, frozen=True):
     """Why two runs of this plan may differ."""
     settings: dict[str, dict[str, Any]] = {}
     """Function -> settings taken from its decorator."""
+    executors: dict[str, Capabilities] = {}
+    """What the executors that it uses could do when it was made."""

@@ -41,7 +41,7 @@ class Submission(Struct, frozen=True):
     base: str
     """Folder that relative URIs start from."""
     executor: str = ""
-    """Overrides the default executor."""
+    """Where stages run that name none; empty: where the driver says."""
 
 
 class Manifest(Struct, frozen=True):

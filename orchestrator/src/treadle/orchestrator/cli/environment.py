@@ -58,12 +58,14 @@ class Environment:
         """What the embedded driver or a worker with this profile will have."""
         import shutil
 
+        from ..places.places import Abilities, open_places
         from ..planner import Site
 
-        slots = self.profile.slots or os.cpu_count() or 1
+        profile = self.profile
+        can = Abilities(open_places(self.home, profile))
         free = shutil.disk_usage(self.home.host_root.parent.parent).free
-        peers = not self.profile.embedded and self.profile.peers is not None
-        return Site(slots, self.profile.embedded, free // 2, self.store.url, peers)
+        peers = not profile.embedded and profile.peers is not None
+        return Site(can, free // 2, self.store.url, profile.embedded, peers, default=profile.executor)
 
     def ensure_driver(self) -> None:
         """On the embedded default: a server and a driver that serve runs, started when there are none."""

@@ -33,12 +33,13 @@ from .options import (
 from .watching import INTERVAL, Watching, duration, watch_run, watching
 
 if TYPE_CHECKING:
+    from treadle.dsl.document.document import Document
+
     from ..client.client import Runs
     from ..client.submission import Prepared
+    from ..planner.places import Refused
 
 IfExists = Literal["fail", "use", "terminate"]
-EXECUTORS = ("local",)
-"""What a driver of this version has slots of."""
 
 
 def prepare_file(
@@ -53,23 +54,34 @@ def prepare_file(
     from treadle.dsl.validation.inputs import resolve_inputs
 
     from ..client.submission import new_run_id, prepare
+    from ..planner.places import Refused
     from .documents import load_checked, read_inputs
 
     loaded = load_checked(file)
     spec = loaded.spec
     if executor:
         spec = spec.model_copy(update={"defaults": spec.defaults.model_copy(update={"executor": executor})})
-    prepared = prepare(
-        spec,
-        resolve_inputs(spec, read_inputs(pairs or [], inputs)),
-        run=checked_id(run) if run else new_run_id(spec.name),
-        base=loaded.base,
-        roots=[loaded.base],
-        captured=loaded.captured,
-        site=env.plan_site(),
-    )
-    _check_executors(prepared)
-    return prepared
+    try:
+        return prepare(
+            spec,
+            resolve_inputs(spec, read_inputs(pairs or [], inputs)),
+            run=checked_id(run) if run else new_run_id(spec.name),
+            base=loaded.base,
+            roots=[loaded.base],
+            captured=loaded.captured,
+            site=env.plan_site(),
+        )
+    except Refused as error:
+        raise _positioned(error, loaded.document) from error
+
+
+def _positioned(error: Refused, document: Document) -> UsageError:
+    """The refusal with the place in the document that is its reason, as editors and terminals make links of."""
+    path = next((path for path in error.paths if path in document.places), ())
+    if not path:
+        return error
+    span = document.span(path, key=True)
+    return UsageError(f"{document.file}:{span.line}:{span.col}: {error.message}", error.hint)
 
 
 def checked_id(run: str) -> str:
@@ -79,17 +91,6 @@ def checked_id(run: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", run):
         raise UsageError(f"--id {run!r} cannot be a run id", "Use letters, digits, `.`, `_` and `-`; at most 200.")
     return run
-
-
-def _check_executors(prepared: Prepared) -> None:
-    from ..planner.explain import segments
-
-    for segment in segments(prepared.plan.graph):
-        if segment.policy.executor not in EXECUTORS:
-            raise UsageError(
-                f"{segment.stages[-1]}: there is no executor {segment.policy.executor!r} here",
-                f"There are: {', '.join(EXECUTORS)}.",
-            )
 
 
 async def start(

@@ -59,7 +59,6 @@ def prepare(
     roots: Sequence[Path],
     captured: Mapping[str, bytes],
     site: Site,
-    executor: str = "",
 ) -> Prepared:
     """Everything that can be known before the run is checked here. Raises UsageError.
 
@@ -70,7 +69,7 @@ def prepare(
     bundle = build_bundle(references, roots, captured) if references else None
     document = normalise(spec)
     submission = Submission(
-        run, document, dict(inputs), bundle.digest if bundle else "", functions, str(base.absolute()), executor
+        run, document, dict(inputs), bundle.digest if bundle else "", functions, str(base.absolute()), site.default
     )
     about = {"id": run, "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     plan = make_plan(Spec.model_validate(document), inputs, about, functions, base, site)

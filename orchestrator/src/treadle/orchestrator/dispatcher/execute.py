@@ -76,14 +76,14 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
         take_back(history, writer, name, lost)
         assume(history, orders.assume, segment, run.plan.graph)
         await claim(run, segment)
-        segment_run = prepare(run, segment, orders, writer, history)
+        segment_run = await prepare(run, segment, orders, writer, history)
         watch(segment_run)
         with desk.showing(segment_run):
             manifest = await segment_run.run()
             return await _close(run, segment, manifest, generation + 1)
 
 
-def prepare(
+async def prepare(
     run: Run,
     segment: Segment,
     orders: Orders,
@@ -94,13 +94,15 @@ def prepare(
 ) -> SegmentRun:
     """`scope` is where in the loops the segment runs, None outside of them; `pace` what its partitions took before.
 
-    Raises SegmentFailed when the segment's program cannot be made, such as a template over null.
+    Raises SegmentFailed when the segment's program cannot be made, such as a template over null, or when its executor
+    does not start.
     """
     where = scope or run.scope
     try:
+        pool = await run.site.pools.ready(segment.policy.executor)
         kind = GangRun if segment.policy.gang else SegmentRun
         return kind(
-            run, segment, where, orders.bindings, writer, history, orders.limit, durable=scope is None, pace=pace
+            run, segment, where, orders.bindings, writer, history, pool, orders.limit, durable=scope is None, pace=pace
         )
     except UsageError as error:
         raise SegmentFailed(Problem("user error", str(error), segment.id)) from error

@@ -256,7 +256,7 @@ class _LoopRunner:
             return summary
         orders = Orders(instruction.bindings, limit=instruction.limit)
         pace = self._pace.get(segment.id, 0.0)
-        segment_run = prepare(self._run, segment, orders, self._writer, history, scope, pace)
+        segment_run = await prepare(self._run, segment, orders, self._writer, history, scope, pace)
         self._watch(segment_run)
         with self._desk.showing(segment_run):
             manifest = await segment_run.run()

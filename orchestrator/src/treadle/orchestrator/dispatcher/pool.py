@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
 from treadle.executors.interface import Executor, Slot
 from treadle.executors.program import Report, Task
+from treadle.primitives.errors import UsageError
 
 
 class Client(Protocol):
@@ -69,10 +70,12 @@ class SlotPool:
                 run.cancel()
 
     def kick(self) -> None:
-        """Offer every idle slot; called whenever a client may have become hungry."""
-        for _ in range(len(self._idle)):
-            if self._idle and not self._serve():
-                self._idle.rotate(-1)
+        """Offer idle slots; called whenever a client may have become hungry.
+
+        A client that has nothing for one slot has nothing for another, so that a thousand idle slots cost one offer.
+        """
+        while self._idle and self._serve():
+            pass
 
     def _serve(self) -> bool:
         """Start the first task that a client, in turn, has for the next idle slot, or the first gang."""
@@ -108,6 +111,35 @@ class SlotPool:
         self._idle.append(slot)
         client.ended(slot.name, error)
         self.kick()
+
+
+class Pools:
+    """A pool for each executor, made when the first segment wants it. One event loop."""
+
+    def __init__(self, executors: Mapping[str, Executor]) -> None:
+        """`executors` by the name that stages use; what raises UsageError at a look-up is told to who wants it."""
+        self.executors = executors
+        self._pools: dict[str, asyncio.Task[SlotPool]] = {}
+
+    async def ready(self, name: str) -> SlotPool:
+        """The pool of an executor, started. Raises UsageError when there is no such executor, or it does not start."""
+        task = self._pools.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            task = self._pools[name] = asyncio.get_running_loop().create_task(self._start(name), name=f"start {name}")
+        return await asyncio.shield(task)
+
+    async def _start(self, name: str) -> SlotPool:
+        executor = self.executors.get(name)
+        if executor is None:
+            known = ", ".join(self.executors)
+            raise UsageError(f"this driver has no executor {name!r}", f"Its profile has: {known}.")
+        await executor.start()
+        return SlotPool(executor)
+
+    async def stop(self) -> None:
+        """End every executor that was started."""
+        started = [task.result() for task in self._pools.values() if task.done() and not task.exception()]
+        await asyncio.gather(*(pool.executor.stop() for pool in started))
 
 
 def _reporter(client: Client, slot: str) -> Callable[[Report], None]:

@@ -21,7 +21,7 @@ from ..plan import Plan, Shipped
 from ..runfiles import LoopResult, Manifest, RunFiles, Submission
 from .hosts import Hosts
 from .meeting import Meeting
-from .pool import SlotPool
+from .pool import Pools
 from .scope import Scope, loop_chains
 
 AFFINITIES = 100_000
@@ -36,15 +36,17 @@ class Site:
         store: Store,
         key: bytes,
         host_root: Path | None,
-        pools: dict[str, SlotPool],
+        pools: Pools,
         *,
         one_host: bool = True,
         hosts: Hosts | None = None,
+        default: str = "local",
     ) -> None:
         """`one_host`: no driver of another host takes part, so that all workers map each other's blocks.
 
-        `hosts`: serves this host's blocks to the workers of others.
+        `hosts`: serves this host's blocks to the workers of others. `default`: the executor of stages that name none.
         """
+        self.default = default
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts

@@ -24,6 +24,7 @@ from .copies import Copies
 from .dispatch import Assignment, Dispatch
 from .history import SegmentHistory, copied
 from .ledger import Committed, Copied, Expected, Failed, Record, Started
+from .pool import SlotPool
 from .run import Run
 from .scope import Scope, feed_inputs
 from .summary import summarise
@@ -74,6 +75,7 @@ class SegmentRun:
         bindings: Mapping[str, Any],
         writer: LedgerWriter,
         history: SegmentHistory,
+        pool: SlotPool,
         limit: int = 0,
         *,
         durable: bool = True,
@@ -86,7 +88,7 @@ class SegmentRun:
         env = {**run.env, **bindings, "state": {**bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
-        self._pool = run.site.pools[segment.policy.executor]
+        self._pool = pool
         self._log = AttemptLog(run.site.store, run.files.prefix, self.name, writer.ledger.epoch)
         self._committed: dict[int, Outcome] = dict(history.committed)
         self._core = self._dispatch(limit)

@@ -10,6 +10,10 @@ Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `tempo
     memory = "16GiB"
     peers = "tls://10.0.0.5:0"
     temporal = { address = "temporal.lab:7233", namespace = "jobs", api_key_secret = "temporal-lab" }
+    executor = "functions"
+
+    [lab.executors.functions]
+    kind = "lambda"
 
 A profile without `temporal` changes the other settings only. `temporal = { config_profile = "NAME" }` takes a profile
 of the SDK's own file. `TREADLE_STORE` and `TREADLE_PEERS` replace the store and the address for peers of any profile.
@@ -100,6 +104,11 @@ class Profile(Settings):
     """Where `treadle worker` serves the blocks of this host to workers of other hosts: `tls://10.0.0.5:0` (port 0: any
     free one), or `tcp://127.0.0.1:0` between homes of one machine; None: it does not, and such runs use the store."""
 
+    executor: Annotated[str, Field(min_length=1)] = "local"
+    """Where stages run for which neither the workflow nor the command names an executor."""
+    executors: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Tables by the name that stages use: `kind`, which is the name itself when absent, and what that kind takes."""
+
     @property
     def embedded(self) -> bool:
         """Whether Temporal is the embedded server of the home."""
@@ -123,7 +132,7 @@ def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str]
     try:
         return Profile(name=name, **table)
     except (ValidationError, TypeError) as error:
-        raise UsageError(f"profile {name!r} of {home.profiles}: {_reasons(error)}", "Mend the table.") from None
+        raise UsageError(f"profile {name!r} of {home.profiles}: {reasons(error)}", "Mend the table.") from None
 
 
 async def connect(
@@ -245,7 +254,8 @@ def _table(file: Path, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _reasons(error: ValidationError | TypeError) -> str:
+def reasons(error: ValidationError | TypeError) -> str:
+    """What is wrong with a table, key by key."""
     if isinstance(error, TypeError):
         return str(error)
     return "; ".join(

@@ -1,8 +1,9 @@
 """Spec to plan. Pure but for listing the input files.
 
 General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings` and `transport`
-(decisions about one stage), `flow` (a segment under construction), `maps`, `exchanges` and `loops` (the stages),
-`graph` (one level put together), `planner` (what the levels share), `explain` (what a person sees).
+(decisions about one stage), `places` (what the executors can do), `flow` (a segment under construction), `maps`,
+`exchanges` and `loops` (the stages), `graph` (one level put together), `planner` (what the levels share), `explain`
+(what a person sees).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from treadle.dsl.templates import template_paths
 from ..plan import Plan
 from .flow import Decorators
 from .graph import GraphPlanner, dataset_refs
+from .places import executors_of, settle
 from .planner import Planner
 from .sources import Sources
 from .transport import Site as Site
@@ -34,10 +36,11 @@ def make_plan(
     planner = Planner(spec, Sources(env, base), functions, site, base)
     top = GraphPlanner(planner, spec.stages)
     top.plan()
-    graph = top.graph()
+    graph = settle(top.graph(), site)
+    used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))
-    return Plan(run["startTime"], graph, dict(spec.outputs), dataset_refs(top, spec.stages), inexact, settings)
+    return Plan(run["startTime"], graph, dict(spec.outputs), dataset_refs(top, spec.stages), inexact, settings, used)
 
 
 def _depends_on_run(spec: Spec) -> list[str]:

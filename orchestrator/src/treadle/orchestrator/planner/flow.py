@@ -56,7 +56,7 @@ class Flow:
         policy = self.policy or Policy()
         targets = tail.groups or tail.partitions or self.partitions if isinstance(tail, Scatter) else 1
         edge = Edge(self.estimate, self.partitions, max(1, targets), policy.exchange, policy.durability)
-        put, reason = choose_place(edge, site)
+        put, reason = choose_place(edge, site.executors[policy.executor], site)
         if self.kept:
             put, reason = "store", "nothing in the workflow reads them, people may (treadle result)"
         return Segment(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from treadle.primitives.errors import UsageError
 
-from ..plan import FilesFeed
+from ..plan import FilesFeed, Policy
 from .flow import Flow
 
 if TYPE_CHECKING:
@@ -17,22 +17,23 @@ def check_gang(graph: GraphPlanner, name: str, size: int, flow: Flow) -> None:
     """Explain the gang of stage `name`. Raises UsageError when its partitions are known not to be `size`, or when so
     many cannot run together here.
     """
-    site, policy = graph.planner.site, flow.policy
+    policy = flow.policy or Policy()
+    can = graph.planner.site.executors[policy.executor]
     if flow.partitions and flow.partitions != size:
         count = f"{flow.partitions} partition{'s' * (flow.partitions != 1)}"
         raise UsageError(f"{name}: its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size))
-    if not site.gangs:
+    if not can.gangs:
         raise UsageError(
             f"{name}: workers of this executor cannot connect to each other, and a gang is made of connections",
             "Let a shuffle, broadcast or reduce move the data, or use the local executor.",
         )
-    if size > site.slots:
+    if size > can.slots:
         raise UsageError(
-            f"{name}: `gang: {size}` needs {size} slots at once, and there are {site.slots}",
+            f"{name}: `gang: {size}` needs {size} slots at once, and there are {can.slots}",
             f"Set `slots = {size}` in a profile (profiles.toml; the default is one for each processor), or start "
             f"`treadle worker --max-tasks {size}`, or write a smaller gang.",
         )
-    if policy is not None and 0 < policy.max_concurrency < size:
+    if 0 < policy.max_concurrency < size:
         raise UsageError(
             f"{name}: `gang: {size}` needs {size} slots at once, and maxConcurrency is {policy.max_concurrency}",
             f"Give maxConcurrency {size} or more.",

@@ -44,6 +44,7 @@ from ..plan import (
 )
 from . import exchanges, loops, maps
 from .flow import Dataset, Flow, nested_paths, why_not_fused
+from .places import check_place
 from .planner import Planner
 from .references import (
     StageMap,
@@ -63,8 +64,16 @@ from .references import (
 class GraphPlanner:
     """One level: the top of the workflow, or the body of a loop."""
 
-    def __init__(self, planner: Planner, stages: StageMap, parent: GraphPlanner | None = None, kept: Any = ()) -> None:
-        self.planner, self.stages, self.parent = planner, stages, parent
+    def __init__(
+        self,
+        planner: Planner,
+        stages: StageMap,
+        parent: GraphPlanner | None = None,
+        kept: Any = (),
+        path: tuple[str, ...] = (),
+    ) -> None:
+        """`path` leads to the level in the document, `kept` are references that are read again later."""
+        self.planner, self.stages, self.parent, self.path = planner, stages, parent, path
         self.nodes: list[Node] = []
         self.outputs: dict[str, str] = {}
         self._open: dict[str, Flow] = {}
@@ -93,6 +102,8 @@ class GraphPlanner:
     # -- visiting
 
     def _visit(self, name: str, stage: Stage) -> None:
+        if not isinstance(stage, BarrierStage | LoopStage):
+            check_place(self, name, stage)
         match stage:
             case MapStage():
                 flow = maps.map_flow(self, name, stage)
@@ -199,9 +210,9 @@ class GraphPlanner:
             return self.add(self.read(reference, user), node_id)
         return self.reference(reference, user)
 
-    def inner(self, loop: LoopStage) -> GraphPlanner:
+    def inner(self, name: str, loop: LoopStage) -> GraphPlanner:
         """The planner of a loop's body."""
-        return GraphPlanner(self.planner, loop.stages, self, kept_references(loop))
+        return GraphPlanner(self.planner, loop.stages, self, kept_references(loop), (*self.path, "stages", name))
 
     def require(self, flow: Flow, name: str, stage: Stage) -> None:
         """What the stage itself needs: order, conditions, values, broadcasts."""

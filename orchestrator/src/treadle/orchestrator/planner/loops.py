@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
     state, data = _initial(graph, name, stage)
-    body, next_ = _body(graph, stage)
+    body, next_ = _body(graph, name, stage)
     data |= {node for inner in body.nodes for node in inner.data} - {inner.id for inner in body.nodes}
     _, order = inner_references(stage)
     return Loop(
@@ -52,8 +52,8 @@ def _initial(graph: GraphPlanner, name: str, stage: LoopStage) -> tuple[dict[str
     return state, data
 
 
-def _body(graph: GraphPlanner, stage: LoopStage) -> tuple[Graph, dict[str, DataRef | None]]:
-    body = graph.inner(stage)
+def _body(graph: GraphPlanner, name: str, stage: LoopStage) -> tuple[Graph, dict[str, DataRef | None]]:
+    body = graph.inner(name, stage)
     body.plan()
     user = next(iter(stage.stages))
     next_: dict[str, DataRef | None] = {

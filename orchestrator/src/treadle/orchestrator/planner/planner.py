@@ -9,6 +9,7 @@ from treadle.primitives.files import absolute_uri
 
 from ..plan import Policy
 from .flow import Decorators
+from .places import within
 from .references import Singles
 from .settings import policy_of
 from .sources import Sources
@@ -26,7 +27,8 @@ class Planner:
     def policy(self, stage: WorkStage) -> Policy:
         uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
         decorator = self.functions.get(uses, {}).get("settings", {})
-        return policy_of(stage, self.spec.defaults, decorator, self.sources.count)
+        policy = policy_of(stage, self.spec.defaults, decorator, self.sources.count, self.site.default)
+        return within(policy, self.site.executors.get(policy.executor))
 
     def location(self, uri: str) -> str:
         """The absolute URI of a place to write to."""

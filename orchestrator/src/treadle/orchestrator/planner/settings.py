@@ -13,8 +13,13 @@ Count = Callable[[Any], int]
 """Gives the number behind a literal or a template."""
 
 
-def policy_of(stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any], count: Count) -> Policy:
-    """The policy of a stage; `decorator` holds what `@task` of its function set, by snake_case name."""
+def policy_of(
+    stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any], count: Count, executor: str = "local"
+) -> Policy:
+    """The policy of a stage; `decorator` holds what `@task` of its function set, by snake_case name.
+
+    `executor` is the one that counts where nobody names one.
+    """
     decorated = Settings.model_validate(
         {key: value for key, value in decorator.items() if key in Settings.model_fields}
     )
@@ -36,7 +41,7 @@ def policy_of(stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any]
         max_concurrency=count(find("max_concurrency") or 0),
         memory_start=memory.start if memory else 0,
         memory_max=(memory.max or memory.start) if memory else 0,
-        executor=find("executor") or "local",
+        executor=find("executor") or executor,
         idempotent=stage.idempotent,
         exchange=find("exchange") or "auto",
         durability=find("durability") or "",

@@ -6,10 +6,12 @@ host: consumers there map it, consumers on other hosts pull it over TCP.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
+from treadle.executors.interface import Capabilities
 from treadle.primitives.blocks import Durability
 
 INLINE_LIMIT = 8 * 2**10
@@ -36,21 +38,22 @@ class Figures(Struct, frozen=True):
 class Site(Struct, frozen=True):
     """What is known of where the run will be."""
 
-    slots: int
-    shares_host: bool
-    """Every worker maps blocks of one host."""
+    executors: Mapping[str, Capabilities]
+    """What each executor can do, by the name that stages use."""
     host_budget: int
     """Bytes of shared memory that blocks may fill."""
     store: str
     """URL of the store."""
+    one_host: bool = True
+    """No driver of another host takes part."""
     peers: bool = False
     """Workers of other hosts can pull blocks from this one, and it from theirs."""
     lost_hosts: int = 0
     """Hosts that took blocks with them lately."""
     figures: Figures | None = None
     """Known where there are peers."""
-    gangs: bool = True
-    """Workers can hold connections to each other."""
+    default: str = "local"
+    """The executor of stages that name none."""
 
 
 class Edge(Struct, frozen=True):
@@ -66,40 +69,42 @@ class Edge(Struct, frozen=True):
     durability: Durability = ""
 
 
-def choose_place(edge: Edge, site: Site) -> tuple[Literal["host", "store"], str]:
-    """Place for blocks above INLINE_LIMIT, and why."""
+def choose_place(edge: Edge, can: Capabilities, site: Site) -> tuple[Literal["host", "store"], str]:
+    """Place for the blocks above INLINE_LIMIT that an executor makes, and why."""
     if edge.exchange == "storage":
         return "store", "exchange: storage was asked for"
-    if not (site.shares_host or site.peers):
+    if not can.shares_host:
+        return "store", f"{can.name} workers do not share this host's memory"
+    if not (site.one_host or site.peers):
         return "store", "workers of several hosts may take part, and there is no address for peers (TREADLE_PEERS)"
     if edge.exchange == "direct":
         return "host", f"exchange: direct was asked for; {_reach(site)}{_kept(edge)}"
     if edge.estimate > site.host_budget:
         budget = _size(site.host_budget)
         return "store", f"about {_size(edge.estimate)} may not fit the {budget} of shared memory for blocks"
-    if site.shares_host:
+    if site.one_host:
         return "host", f"about {_size(edge.estimate)} fits shared memory and {_reach(site)}{_kept(edge)}"
-    return _between_hosts(edge, site)
+    return _between_hosts(edge, can.slots, site)
 
 
-def _between_hosts(edge: Edge, site: Site) -> tuple[Literal["host", "store"], str]:
+def _between_hosts(edge: Edge, slots: int, site: Site) -> tuple[Literal["host", "store"], str]:
     if site.lost_hosts >= UNRELIABLE:
         return "store", f"{site.lost_hosts} hosts were lost lately with blocks on them"
     if edge.durability == "task":
         return "host", f"{_reach(site)}{_kept(edge)}"
     if site.figures is None:
         return "host", f"about {_size(edge.estimate)} fits shared memory; {_reach(site)}{_kept(edge)}"
-    direct, storage = predict(edge, site, site.figures)
+    direct, storage = predict(edge, slots, site.figures)
     compared = f"predicted {_seconds(direct)} directly, {_seconds(storage)} through the store"
     return ("host", f"{compared}; {_reach(site)}{_kept(edge)}") if direct <= storage else ("store", compared)
 
 
-def predict(edge: Edge, site: Site, figures: Figures) -> tuple[float, float]:
+def predict(edge: Edge, slots: int, figures: Figures) -> tuple[float, float]:
     """Seconds that the edge takes (directly, through the store), with every slot busy.
 
     Each part is one request of its consumer. A store also takes a put for each producer.
     """
-    slots = max(1, site.slots)
+    slots = max(1, slots)
     producers = edge.producers or slots
     parts = producers * edge.targets
     direct = (parts * figures.link_seconds) / slots + edge.estimate / figures.link_rate
@@ -108,7 +113,7 @@ def predict(edge: Edge, site: Site, figures: Figures) -> tuple[float, float]:
 
 
 def _reach(site: Site) -> str:
-    return "every worker is on this host" if site.shares_host else "workers of other hosts pull them over TCP"
+    return "every worker is on this host" if site.one_host else "workers of other hosts pull them over TCP"
 
 
 def _kept(edge: Edge) -> str:

@@ -27,6 +27,7 @@ from ..dispatcher.ledger import Fenced
 from ..dispatcher.loop import run_loop
 from ..dispatcher.run import Run, Site
 from ..dispatcher.segment import BlocksLost, SegmentFailed
+from ..places.places import Abilities
 from ..plan import Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
@@ -98,6 +99,8 @@ class Activities:
         spec = Spec.model_validate(submission.spec)
         about = {"id": run, "startTime": started}
         site = plan_site(self._site)
+        if submission.executor:
+            site = msgspec.structs.replace(site, default=submission.executor)
         return make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
 
     # -- nodes
@@ -157,12 +160,10 @@ class Activities:
 
 def plan_site(site: Site) -> PlanSite:
     """What the planner may count on here."""
-    pool = site.pools["local"]
     budget = shutil.disk_usage(site.host_root.parent).free // 2 if site.host_root else 0
-    can = pool.executor.capabilities
-    maps = can.shares_host and site.host_root is not None
-    known = PlanSite(len(pool.slots), maps and site.one_host, budget, site.store.url, gangs=can.gangs)
-    if site.hosts is None or not maps:
+    can = Abilities(site.pools.executors)
+    known = PlanSite(can, budget, site.store.url, site.one_host, default=site.default)
+    if site.hosts is None or site.host_root is None:
         return known
     return msgspec.structs.replace(known, peers=True, lost_hosts=site.hosts.lost_lately(), figures=site.hosts.figures)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -13,18 +12,18 @@ from typing import Self
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from treadle.executors.local.executor import LocalExecutor
 from treadle.primitives import trust
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
 from ..dispatcher.hosts import Hosts
-from ..dispatcher.pool import SlotPool
+from ..dispatcher.pool import Pools
 from ..dispatcher.run import Site
 from ..dispatcher.tidy import sweep
 from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, connect, load_profile
+from ..places.places import open_places
 from .activities import Activities
 from .workflow import RunWorkflow
 
@@ -33,20 +32,13 @@ STICKY_TIMEOUT = timedelta(seconds=1)
 
 
 async def open_site(home: Home, profile: Profile, slots: int | None = None) -> Site:
-    """Store, key and warm local slots."""
+    """Store, key and the slots of the profile's executors, those of its default one warm."""
     key = trust.load_or_create_key(home.key)
     store = await asyncio.to_thread(Store.open, profile.store_url(home))
-    count = slots or profile.slots
-    executor = LocalExecutor(
-        run_key=lambda run: trust.run_key(key, run),
-        slots=count,
-        memory=profile.memory // (count or os.cpu_count() or 1) if profile.memory else None,
-        host_root=str(home.host_root),
-        secrets=home.secret,
-    )
-    await executor.start()
+    pools = Pools(open_places(home, profile, slots))
+    await pools.ready(profile.executor)
     hosts = await asyncio.to_thread(_serve_blocks, home, profile, store, key)
-    return Site(store, key, home.host_root, {"local": SlotPool(executor)}, one_host=profile.embedded, hosts=hosts)
+    return Site(store, key, home.host_root, pools, one_host=profile.embedded, hosts=hosts, default=profile.executor)
 
 
 def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hosts | None:
@@ -97,8 +89,7 @@ class Driver:
         try:
             await self._worker.__aexit__(None, None, None)
         finally:
-            for pool in self._site.pools.values():
-                await pool.executor.stop()
+            await self._site.pools.stop()
             if self._site.hosts is not None:
                 await asyncio.to_thread(self._site.hosts.close)
 

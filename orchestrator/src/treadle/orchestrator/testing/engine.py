@@ -18,7 +18,7 @@ from ..client.submission import new_run_id, prepare
 from ..dispatcher.execute import Desk, Orders, run_segment
 from ..dispatcher.hosts import Hosts
 from ..dispatcher.loop import drive, run_loop
-from ..dispatcher.pool import SlotPool
+from ..dispatcher.pool import Pools
 from ..dispatcher.run import Run, Site
 from ..dispatcher.scope import partition_inputs
 from ..dispatcher.segment import BlocksLost, SegmentFailed
@@ -49,14 +49,23 @@ class EngineResult:
 
 
 class Engine:
-    """Runs specs on one executor and one store."""
+    """Runs specs on executors and one store."""
 
     def __init__(
-        self, store: Store, executor: Executor, key: bytes, host_root: Path | None, hosts: Sequence[Hosts] = ()
+        self,
+        store: Store,
+        executors: Executor | Mapping[str, Executor],
+        key: bytes,
+        host_root: Path | None,
+        hosts: Sequence[Hosts] = (),
     ) -> None:
-        """`hosts`: those whose blocks are pulled over TCP; the first is the one of `host_root`."""
+        """`executors`: by the name that stages use; a single one is called `local`.
+
+        `hosts`: those whose blocks are pulled over TCP; the first is the one of `host_root`.
+        """
         here = hosts[0] if hosts else None
-        self.site = Site(store, key, host_root, {"local": SlotPool(executor)}, one_host=not hosts, hosts=here)
+        pools = Pools(executors if isinstance(executors, Mapping) else {"local": executors})
+        self.site = Site(store, key, host_root, pools, one_host=not hosts, hosts=here)
         self._others = hosts[1:]
 
     def submit(

@@ -1,0 +1,151 @@
+"""Where stages run: what an executor cannot do is refused, and blocks go where all who read them reach them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treadle.dsl.model import WorkStage
+from treadle.dsl.quantities import format_duration, format_size
+from treadle.executors.interface import Capabilities
+from treadle.executors.program import ToBroadcast
+from treadle.primitives.errors import UsageError
+from treadle.primitives.files import is_local
+
+from ..plan import FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from .transport import Site
+
+if TYPE_CHECKING:
+    from .graph import GraphPlanner
+
+SEALED = 4 / 3
+"""A payload carries its task in Base64."""
+
+
+class Refused(UsageError):
+    """An executor cannot do what a stage asks for: its author must change the stage, or choose another executor."""
+
+    def __init__(self, message: str, hint: str, *paths: tuple[str, ...]) -> None:
+        super().__init__(message, hint)
+        self.paths = paths
+        """Where in the document the reason stands: the first of these that the document has."""
+
+
+# -- one stage ----------
+
+
+def check_place(graph: GraphPlanner, name: str, stage: WorkStage) -> None:
+    """Refuse what the stage's executor cannot do. Raises Refused."""
+    planner = graph.planner
+    site, policy = planner.site, planner.policy(stage)
+    can = site.executors.get(policy.executor)
+    own = (*graph.path, "stages", name)
+
+    def refuse(key: str, message: str, hint: str) -> Refused:
+        return Refused(f"{name}: {message}", hint, (*own, key), ("defaults", key), own)
+
+    if can is None:
+        known = ", ".join(site.executors)
+        raise refuse("executor", f"there is no executor {policy.executor!r} here", f"The profile has: {known}.")
+    if 0 < can.time_limit < policy.timeout:
+        asked, most = format_duration(policy.timeout), format_duration(can.time_limit)
+        hint = f"Cut the work into more partitions, give at most `timeout: {most}`, or run the stage elsewhere."
+        raise refuse("timeout", f"an attempt on {policy.executor} ends after {most}, and `timeout` is {asked}", hint)
+    if 0 < can.memory_limit < policy.memory_start:
+        asked, most = format_size(policy.memory_start), format_size(can.memory_limit)
+        hint = "Cut the work into more partitions, or run the stage on an executor with more memory."
+        raise refuse("memory", f"an attempt on {policy.executor} has at most {most}, and `memory` is {asked}", hint)
+
+
+def within(policy: Policy, can: Capabilities | None) -> Policy:
+    """Memory grows up to what there is."""
+    if can is None or not 0 < can.memory_limit < policy.memory_max:
+        return policy
+    return msgspec.structs.replace(policy, memory_max=max(policy.memory_start, can.memory_limit))
+
+
+# -- the whole graph ----------
+
+
+def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset()) -> Graph:
+    """The graph, its blocks in the store where an executor reads them that does not share the host's memory.
+
+    `around`: executors that may read any of its data, since it is the body of a loop. Raises Refused.
+    """
+    reads: dict[str, set[str]] = defaultdict(set)
+    for node in reversed(graph.nodes):
+        who = {*_executors(node), *(reads[node.id] if isinstance(node, Loop) else ())}
+        for need in node.data:
+            reads[need] |= who
+    return msgspec.structs.replace(
+        graph, nodes=tuple(_settled(node, around | reads[node.id], site) for node in graph.nodes)
+    )
+
+
+def executors_of(graph: Graph) -> frozenset[str]:
+    """Names of all executors that a graph uses."""
+    return frozenset(name for node in graph.nodes for name in _executors(node))
+
+
+def _executors(node: Node) -> frozenset[str]:
+    if isinstance(node, Loop):
+        return executors_of(node.body)
+    return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
+
+
+def _settled(node: Node, readers: frozenset[str], site: Site) -> Node:
+    if isinstance(node, Loop):
+        return msgspec.structs.replace(node, body=settle(node.body, site, readers | _executors(node)))
+    if not isinstance(node, Segment):
+        return node
+    can = site.executors[node.policy.executor]
+    for refusal in _refusals(node, can, site):
+        raise refusal
+    strangers = sorted(name for name in readers if not site.executors[name].shares_host)
+    if node.put == "store" or not strangers:
+        return node
+    reason = f"blocks go to store: {' and '.join(strangers)} read{'s' * (len(strangers) == 1)} them too"
+    return msgspec.structs.replace(node, put="store", reasons=(*node.reasons[:-1], reason))
+
+
+def _refusals(segment: Segment, can: Capabilities, site: Site) -> Iterator[Refused]:
+    stage, where = _first(segment), segment.policy.executor
+    if not can.files:
+        yield from _unreachable_files(segment, stage, where, site)
+    limit = can.payload_limit / SEALED
+    if limit and isinstance(segment.feed, ItemsFeed):
+        items, bounds = segment.feed.items, segment.feed.bounds
+        largest = max((len(msgspec.msgpack.encode(items[start:stop])) for start, stop in bounds), default=0)
+        if largest > limit:
+            text = f"{stage}: {largest:,} bytes of items in one partition; a payload of {where} holds {int(limit):,}"
+            yield _at(segment, "input", text, "Write more `partitions`, or keep the items in a file.")
+    for op in segment.ops:
+        if isinstance(op, ToBroadcast) and 0 < can.memory_limit < op.limit:
+            sizes = f"may be {format_size(op.limit)}, and an attempt on {where} has {format_size(can.memory_limit)}"
+            yield _at(segment, "limit", f"{op.stage}: its value {sizes}", "Give a smaller `limit`.")
+
+
+def _unreachable_files(segment: Segment, stage: str, where: str, site: Site) -> Iterator[Refused]:
+    hint = f"{where} cannot reach the files of this machine: use s3://, gs:// or az://."
+    if is_local(site.store) or site.store.startswith("memory://"):
+        text = f"{stage}: it runs on {where}, and the store is {site.store}"
+        yield _at(segment, "executor", text, f"{hint} The store is set in the profile, or by TREADLE_STORE.")
+    feed, output = segment.feed, segment.output
+    uri = next((split.uri for split in feed.splits), "") if isinstance(feed, FilesFeed) else ""
+    if uri and is_local(uri):
+        yield _at(segment, "input", f"{stage}: it runs on {where} and reads {uri}", hint)
+    if output is not None and is_local(output.part.uri):
+        text = f"{segment.stages[-1]}: it runs on {where} and writes to {output.part.uri}"
+        yield _at(segment, "output", text, hint, segment.stages[-1])
+
+
+def _first(segment: Segment) -> str:
+    return segment.stages[0] if segment.stages else segment.id.partition(".")[0]
+
+
+def _at(segment: Segment, key: str, text: str, hint: str, stage: str = "") -> Refused:
+    own = ("stages", stage or _first(segment))
+    return Refused(text, hint, (*own, key), own)
