@@ -1,0 +1,164 @@
+"""Makes Temporal's Schedules those that deployed triggers ask for, and fills times that were missed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from typing import Literal
+
+from msgspec import Struct
+from temporalio.client import (
+    Client,
+    ScheduleActionExecutionStartWorkflow,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleBackfill,
+    ScheduleDescription,
+    ScheduleListActionStartWorkflow,
+    ScheduleUpdate,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from treadle.dsl.triggers import ScheduleTrigger
+from treadle.primitives import trust
+from treadle.primitives.errors import UsageError
+
+from ...environment.errors import Unreachable
+from ..registry.registry import Registry
+from .flow import TICK, Tick
+from .wanted import OVERLAPS, Change, Found, Wanted, changes, schedule, wanted_of
+
+Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
+
+
+class ScheduleView(Struct, frozen=True):
+    """A Schedule as Temporal tells it."""
+
+    paused: bool
+    next: tuple[datetime, ...]
+    recent: tuple[tuple[datetime, str], ...]
+    """Nominal times and workflow ids of the last ticks."""
+    running: int
+    skipped: int
+    """Ticks that `overlap` left out."""
+    missed: int
+    """Ticks older than `catchupWindow` when the server could have started them."""
+
+
+class Schedules:
+    """The Schedules of one deployment key in one namespace."""
+
+    def __init__(self, client: Client, queue: str, key: bytes) -> None:
+        self._client, self._queue = client, queue
+        self._owner = trust.hkdf(key, salt=b"treadle deployment key", info=b"treadle schedules", length=8).hex()
+
+    async def reconcile(self, registry: Registry) -> list[Change]:
+        """What had to be done. Raises Unreachable; UsageError when a Schedule of that name is somebody else's."""
+        wanted = {one.id: one for one in await asyncio.to_thread(_wanted, registry)}
+        with _translated():
+            ids = {id_ async for id_ in self._listed()} | wanted.keys()
+            found = [one for id_ in sorted(ids) if (one := await self._found(id_, id_ in wanted))]
+            todo = changes(wanted.values(), found)
+            for change in todo:
+                await self._carry_out(change, wanted.get(change.schedule))
+        return todo
+
+    async def backfill(
+        self, workflow: str, trigger: str, start: datetime, end: datetime, overlap: Overlap = "bufferAll"
+    ) -> None:
+        """Ask for a tick for every nominal time from `start` to `end`, both included; what has a run gets no second.
+
+        The server makes the ticks, as slowly as `overlap` says. Raises Unreachable, UsageError.
+        """
+        handle = self._client.get_schedule_handle(f"{workflow}.{trigger}")
+        # The server leaves the start of the range out.
+        request = ScheduleBackfill(start - timedelta(seconds=1), end, overlap=OVERLAPS[overlap])
+        with _translated(f"{workflow}.{trigger}"):
+            await handle.backfill(request)
+
+    async def view(self, workflow: str, trigger: str) -> ScheduleView:
+        """Raises UsageError when there is none, Unreachable."""
+        with _translated(f"{workflow}.{trigger}"):
+            description = await self._client.get_schedule_handle(f"{workflow}.{trigger}").describe()
+        info = description.info
+        recent = [
+            (one.scheduled_at, one.action.workflow_id)
+            for one in info.recent_actions
+            if isinstance(one.action, ScheduleActionExecutionStartWorkflow)
+        ]
+        return ScheduleView(
+            description.schedule.state.paused,
+            tuple(info.next_action_times),
+            tuple(recent),
+            len(info.running_actions),
+            info.num_actions_skipped_overlap,
+            info.num_actions_missed_catchup_window,
+        )
+
+    # -- parts
+
+    async def _listed(self) -> AsyncIterator[str]:
+        """A listing lags, so it serves only to find what is there beyond what is wanted."""
+        async for one in await self._client.list_schedules():
+            action = one.schedule.action if one.schedule else None
+            if isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == TICK:
+                yield one.id
+
+    async def _found(self, id_: str, wanted: bool) -> Found | None:
+        try:
+            description = await self._client.get_schedule_handle(id_).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
+        tick = await self._tick(description)
+        if tick is not None and tick.owner == self._owner:
+            return Found(id_, tick.asked, description.schedule.state.paused)
+        if wanted:
+            raise UsageError(
+                f"namespace {self._client.namespace} has a Schedule {id_!r} that another deployment made",
+                "Give the workflow or the trigger another name, or use another namespace.",
+            )
+        return None
+
+    async def _tick(self, description: ScheduleDescription) -> Tick | None:
+        action = description.schedule.action
+        if not isinstance(action, ScheduleActionStartWorkflow) or action.workflow != TICK or not action.args:
+            return None
+        (found,) = await self._client.data_converter.decode(action.args[:1], [Tick])
+        return found if isinstance(found, Tick) else None
+
+    async def _carry_out(self, change: Change, wanted: Wanted | None) -> None:
+        handle = self._client.get_schedule_handle(change.schedule)
+        if wanted is None:
+            await handle.delete()
+            return
+        made = schedule(wanted, self._queue, self._owner)
+        if change.did == "created":
+            # Another process may have made it at the same time, from the same registry.
+            with contextlib.suppress(ScheduleAlreadyRunningError):
+                await self._client.create_schedule(change.schedule, made)
+            return
+        await handle.update(lambda _: ScheduleUpdate(made))
+
+
+def _wanted(registry: Registry) -> list[Wanted]:
+    deployments = registry.deployments()
+    scheduled = [
+        one for one in deployments if any(isinstance(each, ScheduleTrigger) for each in one.spec.triggers.values())
+    ]
+    return wanted_of(scheduled, {one.workflow: registry.paused(one.workflow) for one in scheduled})
+
+
+@contextlib.contextmanager
+def _translated(id_: str = "") -> Iterator[None]:
+    try:
+        yield
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND and id_:
+            hint = "Deploy the workflow, or see: treadle trigger list"
+            raise UsageError(f"Temporal has no Schedule {id_}", hint) from error
+        text = f"Temporal does not do it: {error.status.name.lower().replace('_', ' ')}: {error.message}"
+        raise Unreachable(text, "Try again. See: treadle doctor") from error

@@ -1,0 +1,45 @@
+"""What a tick starts. Pure: which run a schedule's nominal time stands for is a function of that time alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from treadle.dsl.triggers import ScheduleTrigger
+from treadle.primitives.errors import UsageError
+
+from ..identity import hashed_run, label
+from ..mapping import Rules
+from ..registry.deployment import Deployment
+from ..starting import StartOrder
+
+_LONGEST = 100
+"""Characters of `<workflow>.<trigger>` that an id shows."""
+
+
+def tick_run(workflow: str, trigger: str, nominal: datetime) -> str:
+    """`orders.nightly.20261121T020000Z`: the same for every tick, backfill or person that means this time."""
+    stamp = f"{nominal.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    if len(label(workflow, trigger)) > _LONGEST:
+        return hashed_run(workflow, trigger, stamp)
+    return f"{label(workflow, trigger)}.{stamp}"
+
+
+def schedule_of(deployment: Deployment, name: str) -> ScheduleTrigger:
+    """Raises UsageError when this version has no such schedule."""
+    trigger = deployment.spec.triggers.get(name)
+    if not isinstance(trigger, ScheduleTrigger):
+        hint = f"See: treadle trigger show {deployment.workflow}"
+        raise UsageError(f"{deployment.name} has no schedule {name!r}", hint)
+    return trigger
+
+
+def order_for(deployment: Deployment, name: str, nominal: datetime) -> StartOrder:
+    """The run that the schedule wants for a nominal time; `trigger.time` is that time in the trigger's timezone.
+
+    Raises UsageError when there is no such schedule, Unfit when `with` cannot be evaluated.
+    """
+    trigger = schedule_of(deployment, name)
+    inputs = Rules(name, trigger).inputs(None, nominal.astimezone(ZoneInfo(trigger.timezone)))
+    run = tick_run(deployment.workflow, name, nominal)
+    return StartOrder(run, deployment.workflow, deployment.version, name, inputs)
