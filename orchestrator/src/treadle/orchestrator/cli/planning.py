@@ -12,7 +12,7 @@ import typer
 from . import words
 from .environment import Environment
 from .exits import Exit, complain, reported
-from .options import FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
+from .options import ExecutorOption, FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from treadle.dsl.diagnostics.diagnostics import Diagnostic
@@ -66,6 +66,7 @@ def plan(
     input: InputOption = None,
     inputs: InputsOption = None,
     graph: Annotated[Literal["mermaid", "dot"] | None, typer.Option("--graph", help="Print the graph only.")] = None,
+    executor: ExecutorOption = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
@@ -74,7 +75,7 @@ def plan(
         from ..planner import explain
         from .starting import prepare_file
 
-        made = prepare_file(Environment(profile), file, input, inputs, "RUN").plan
+        made = prepare_file(Environment(profile), file, input, inputs, "RUN", executor).plan
         if graph:
             typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
         elif output == "json":
