@@ -12,6 +12,10 @@ Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `tempo
     temporal = { address = "temporal.lab:7233", namespace = "jobs", api_key_secret = "temporal-lab" }
     executor = "functions"
 
+    allow = ["s3://lake/orders/"]
+    webhook = { address = "127.0.0.1:8088" }
+    lifecycle = { kafka = { connection = "prod_kafka", topic = "treadle.lifecycle" } }
+
     [lab.executors.functions]
     kind = "lambda"
 
@@ -28,6 +32,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -86,6 +91,49 @@ class TemporalSettings(Settings):
         return self
 
 
+class WebhookSettings(Settings):
+    """Where `treadle triggers` listens for requests that start runs."""
+
+    address: Annotated[str, Field(pattern=r"^[^\s/:]+:\d+$|^\[[0-9A-Fa-f:.]+\]:\d+$")] = "127.0.0.1:8088"
+    """`host:port`. Plain HTTP: whoever makes it reachable from other hosts puts a proxy with TLS before it."""
+
+
+class LifecycleTopic(Settings):
+    """A Kafka topic for lifecycle events."""
+
+    connection: str
+    """Name of a table of `kafka`."""
+    topic: Annotated[str, Field(min_length=1)]
+
+
+class LifecycleWebhook(Settings):
+    """A place that takes lifecycle events by HTTP, signed as Standard Webhooks says."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/]")]
+    secret: str
+    """Name of the secret that holds `whsec_...`."""
+
+    @model_validator(mode="after")
+    def _private(self) -> LifecycleWebhook:
+        host = urlsplit(self.url).hostname
+        if self.url.startswith("http://") and host not in ("localhost", "127.0.0.1", "::1"):
+            raise ValueError("plain http is for this machine only: write https://")
+        return self
+
+
+class LifecycleSettings(Settings):
+    """Where drivers tell that runs and stages begin and end."""
+
+    kafka: LifecycleTopic | None = None
+    webhook: LifecycleWebhook | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> LifecycleSettings:
+        if (self.kafka is None) == (self.webhook is None):
+            raise ValueError("give kafka or webhook, one of them")
+        return self
+
+
 class Profile(Settings):
     """What the planner, the client and `treadle worker` need to know of the environment."""
 
@@ -108,6 +156,12 @@ class Profile(Settings):
     """Where stages run for which neither the workflow nor the command names an executor."""
     executors: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Tables by the name that stages use: `kind`, which is the name itself when absent, and what that kind takes."""
+
+    allow: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
+    """URI prefixes that runs started by triggers may touch; None: only what is below the deployment's folder."""
+    webhook: WebhookSettings = WebhookSettings()
+    lifecycle: LifecycleSettings | None = None
+    """None: nothing is told."""
 
     @property
     def embedded(self) -> bool:
