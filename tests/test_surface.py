@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("primitives", "executors", "dsl", "orchestrator")
 MAXIMUM_LINES = 400
 NAMES = {
-    "treadle.dsl": "Loop Result Spec Workflow csv expr fixed has items jsonl npy parquet range_ run size task text",
+    "treadle.dsl": (
+        "Loop Result Spec Workflow batch csv event expr fixed has items jsonl kafka npy objects parquet range_ run "
+        "schedule size task text trigger webhook"
+    ),
     "treadle.executors": "Context IsolatedExecutor LocalExecutor Result",
     "treadle.primitives": "",
     "treadle.orchestrator": "",

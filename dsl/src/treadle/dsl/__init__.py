@@ -28,16 +28,25 @@ if TYPE_CHECKING:
     from .builder.handles import run as run
     from .builder.handles import size as size
     from .builder.parts import expr as expr
+    from .builder.triggers import batch as batch
+    from .builder.triggers import event as event
+    from .builder.triggers import kafka as kafka
+    from .builder.triggers import objects as objects
+    from .builder.triggers import schedule as schedule
+    from .builder.triggers import trigger as trigger
+    from .builder.triggers import webhook as webhook
     from .builder.workflow import Loop as Loop
     from .builder.workflow import Workflow as Workflow
     from .model import Spec as Spec
 
 _FORMATS = ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
+_TRIGGERS = ("batch", "event", "kafka", "objects", "schedule", "trigger", "webhook")
 _HOMES = {
     "Result": "treadle.primitives.result",
     "Workflow": "treadle.dsl.builder.workflow",
     "Loop": "treadle.dsl.builder.workflow",
     **dict.fromkeys(_FORMATS, "treadle.dsl.builder.formats"),
+    **dict.fromkeys(_TRIGGERS, "treadle.dsl.builder.triggers"),
     "expr": "treadle.dsl.builder.parts",
     "has": "treadle.dsl.builder.handles",
     "run": "treadle.dsl.builder.handles",
@@ -51,19 +60,26 @@ __all__ = [
     "Result",
     "Spec",
     "Workflow",
+    "batch",
     "csv",
+    "event",
     "expr",
     "fixed",
     "has",
     "items",
     "jsonl",
+    "kafka",
     "npy",
+    "objects",
     "parquet",
     "range_",
     "run",
+    "schedule",
     "size",
     "task",
     "text",
+    "trigger",
+    "webhook",
 ]
 
 

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints,
 
 from .base import Expression, Flag, Identifier, Model, Uri
 from .quantities import Duration, Size
-from .triggers import Trigger
+from .triggers import Format, Trigger
 
 API_VERSION = "treadle/v1"
 FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]
@@ -76,6 +76,31 @@ class Range(Model):
     """Default: min(range, 256)."""
 
 
+class Offsets(Model):
+    """Records of one partition of a Kafka topic."""
+
+    connection: Identifier
+    topic: str
+    topic_id: str
+    """UUID: of a topic that was deleted and made again nothing is read."""
+    partition: Annotated[int, Field(ge=0, strict=True)]
+    start: Annotated[int, Field(ge=0, strict=True)]
+    runs: Annotated[list[Annotated[int, Field(ge=1, strict=True)]], Field(min_length=1)]
+    """From `start` on, taking turns: so many offsets that belong, so many that do not, ..."""
+    format: Format = "cloudevents"
+    envelope: Flag = False
+    size: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Bytes of the records, for whoever cuts them."""
+    captured: Flag = False
+    """They are read from the copy that was made before the run started, not from the topic."""
+
+
+class EventRange(Model):
+    """What `trigger.events` is when a run reads its events by itself. A value of inputs; documents cannot have it."""
+
+    kafka: Offsets
+
+
 def _input_tag(value: Any) -> str:
     if isinstance(value, str):
         return "<reference>"
@@ -90,6 +115,21 @@ StageInput = Annotated[
     | Annotated[Range, Tag("<range>")],
     Discriminator(_input_tag),
 ]
+
+
+def _value_tag(value: Any) -> str:
+    is_range = isinstance(value, EventRange) or (isinstance(value, dict) and "kafka" in value)
+    return "<events>" if is_range else _input_tag(value)
+
+
+DatasetValue = Annotated[
+    Annotated[Source, Tag("<source>")]
+    | Annotated[Items, Tag("<items>")]
+    | Annotated[Range, Tag("<range>")]
+    | Annotated[EventRange, Tag("<events>")],
+    Discriminator(_value_tag),
+]
+"""What a run may be given for an input of type `dataset`."""
 
 
 # -- settings ----------

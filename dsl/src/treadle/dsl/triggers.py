@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, JsonValue, StringConstraints, Tag, model_validator
+from pydantic import Field, JsonValue, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from .base import Expression, Flag, Identifier, Model, Uri
@@ -74,10 +74,7 @@ class KafkaTrigger(EventTrigger):
     """Where a trigger deployed for the first time begins."""
     events: Literal["auto", "inline", "range", "capture"] = "auto"
     """How runs get `trigger.events`: in their inputs, as offsets that tasks read, or as a file written first."""
-    dedupe: Annotated[
-        Annotated[Literal["offset", "event"], Tag("<word>")] | Annotated[Expression, Tag("<expression>")],
-        Discriminator(lambda value: "<word>" if value in ("offset", "event") else "<expression>"),
-    ] = "offset"
+    dedupe: Expression = "offset"
     """What makes two records one: nothing (`offset`), the CloudEvent's source and id (`event`), or an expression."""
     dead_letter: DeadLetter | None = None
     """None: `<first topic>.dlt`."""
@@ -152,11 +149,8 @@ class WebhookTrigger(EventTrigger):
     scheme: Literal["standard", "github"] = "standard"
     """How a request is signed: Standard Webhooks, or GitHub's `X-Hub-Signature-256`."""
     format: Literal["cloudevents", "json"] = "json"
-    dedupe: Annotated[
-        Annotated[Literal["id", "body", "none"], Tag("<word>")] | Annotated[Expression, Tag("<expression>")],
-        Discriminator(lambda value: "<word>" if value in ("id", "body", "none") else "<expression>"),
-    ] = "id"
-    """`id`: one that the signature covers; `body`: the same body twice is one event."""
+    dedupe: Expression = "id"
+    """`id`: one that the signature covers; `body`: the same body twice is one event; `none`; or an expression."""
     max_body: Size = Field(default_factory=lambda: 2**20)
 
 

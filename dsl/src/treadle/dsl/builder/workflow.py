@@ -21,9 +21,11 @@ from treadle.primitives.errors import UsageError
 from ..expressions import Path
 from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
+from ..triggers import Trigger
 from .formats import Files, LiteralData, given
 from .handles import DataValue, Names, Scalar, StageHandle, Value
 from .parts import boundaries, condition, data, function, is_data, state, template, validated
+from .triggers import Source
 
 Function = Callable[..., Any] | str
 """A callable, or `module:name`."""
@@ -32,6 +34,7 @@ Condition = Value | str
 _INPUT_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "list"}
 _UNSET: Any = object()
 _stage: TypeAdapter[Any] = TypeAdapter(Stage)
+_trigger: TypeAdapter[Any] = TypeAdapter(Trigger)
 
 
 class StageSettings(TypedDict, total=False):
@@ -245,6 +248,7 @@ class Workflow(Body):
         self._ids: set[str] = set()
         self._inputs: dict[str, Any] = {}
         self._secrets: list[str] = []
+        self._triggers: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}
 
     def input(
@@ -272,6 +276,16 @@ class Workflow(Body):
         self._secrets.append(name)
         return Scalar(Path(("secrets", name)))
 
+    def trigger(
+        self, id: str, source: Source, *, with_: Mapping[str, Any] | None = None, description: str | None = None
+    ) -> None:
+        """Start runs when something happens, once the workflow is deployed; `with_` maps events to inputs."""
+        if id in self._triggers:
+            raise UsageError(f"there is already a trigger {id!r}", "Give every trigger its own id.")
+        declared = {**source.options, **given(with_=with_ and template(with_), description=description)}
+        validated(_trigger.validate_python, declared, f"trigger {id!r}")
+        self._triggers[id] = declared
+
     def output(self, name: str, value: Any) -> None:
         """Declare a result of the run."""
         self._outputs[name] = template(value)
@@ -295,7 +309,12 @@ class Workflow(Body):
         return yaml.safe_dump(dumped, sort_keys=False, allow_unicode=True, width=120)
 
     def _parts(self) -> dict[str, Any]:
-        return {"inputs": self._inputs, "secrets": self._secrets, "outputs": self._outputs}
+        return {
+            "inputs": self._inputs,
+            "secrets": self._secrets,
+            "triggers": self._triggers,
+            "outputs": self._outputs,
+        }
 
     # -- used by Body
 

@@ -6,18 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from treadle.primitives.errors import UsageError
 from treadle.primitives.files import FileInfo, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions
 from treadle.primitives.partitioning import split_evenly
 
-from ..model import Items, Range, Source
+from ..model import EventRange, Items, Range, Source
 from .data import Partition
 
 DEFAULT_PARTITIONS = 256
 
 
-def read_source(source: Source | Items | Range, render: Callable[[Any], Any], base: Path | None) -> list[Partition]:
-    """The partitions of a source; `render` fills in templates."""
+def read_source(
+    source: Source | Items | Range | EventRange, render: Callable[[Any], Any], base: Path | None
+) -> list[Partition]:
+    """The partitions of a source; `render` fills in templates. Raises UsageError for events: no broker is asked."""
+    if isinstance(source, EventRange):
+        raise UsageError("the reference interpreter reads no events", "Give it the records as {items: [...]}.")
     if isinstance(source, Source):
         return [_read(split) for split in _splits(source, render, base)]
     if isinstance(source, Items):

@@ -18,6 +18,8 @@ from ..graph.kinds import grouped_by
 from ..model import (
     BarrierStage,
     BroadcastStage,
+    DatasetValue,
+    EventRange,
     Items,
     MapStage,
     Range,
@@ -26,7 +28,6 @@ from ..model import (
     Retry,
     ShuffleStage,
     Source,
-    StageInput,
 )
 from ..templates import render, whole
 from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted, attempted_together
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_FAN_IN = 16
-_source: TypeAdapter[Any] = TypeAdapter(StageInput)
+_source: TypeAdapter[Source | Items | Range | EventRange] = TypeAdapter(DatasetValue)
 
 
 def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
@@ -63,11 +64,10 @@ def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
             return done.states[name]
 
 
-def source_input(run: Interpreter, name: str) -> Source | Items | Range:
+def source_input(run: Interpreter, name: str) -> Source | Items | Range | EventRange:
     """A workflow input of type dataset or list as a source."""
     value = run.fixed_env["inputs"][name]
-    found: Source | Items | Range = _source.validate_python({"items": value} if isinstance(value, list) else value)
-    return found
+    return _source.validate_python({"items": value} if isinstance(value, list) else value)
 
 
 class Work:

@@ -15,12 +15,12 @@ from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean, one_of
 from ..diagnostics.formats import render
 from ..document.errors import found, shape_problems
 from ..document.loader import load_yaml
-from ..model import Input, Items, Range, Source, Spec, StageInput
+from ..model import DatasetValue, EventRange, Input, Items, Range, Source, Spec
 from ..templates import OPEN
 from .formats import check_source
 from .report import Report
 
-_DATASET: TypeAdapter[str | Source | Items | Range] = TypeAdapter(StageInput)
+_DATASET: TypeAdapter[Source | Items | Range | EventRange] = TypeAdapter(DatasetValue)
 _WORDS = {
     "string": "text",
     "uri": "text",
@@ -146,20 +146,17 @@ def _dataset(value: JsonValue) -> JsonValue:
     except ValidationError as error:
         problem, _ = next(shape_problems(error, value))
         raise InputError(problem.message, problem.hint) from error
-    assert not isinstance(source, str)
     dumped: dict[str, Any] = source.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if OPEN in json.dumps(dumped):
         raise InputError("expressions are not evaluated in given values", "write the value itself")
     return dumped
 
 
-def source_of(value: JsonValue) -> Source | Items | Range:
+def source_of(value: JsonValue) -> Source | Items | Range | EventRange:
     """The resolved value of a dataset or list input as what a stage reads."""
-    source = _DATASET.validate_python(
+    return _DATASET.validate_python(
         {"items": value} if isinstance(value, list) else value, by_alias=True, by_name=False
     )
-    assert not isinstance(source, str)
-    return source
 
 
 # -- values given for a run --------------------------------------------------------------------------------------
