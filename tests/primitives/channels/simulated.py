@@ -6,7 +6,9 @@ Between two members order is kept (that is what paths are for); everything else 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from random import Random
 from typing import Any, Generic, TypeVar
 
 from treadle.primitives.channels.messages import DATA, Message, Payload
@@ -69,8 +71,8 @@ class Network(Generic[M]):
         sim.program = self._program(self, sim)
         self._advance(sim, None)
 
-    def prepare_to_leave(self, sim: Sim[M]) -> Program:
-        """The end of a program."""
+    def leave(self, sim: Sim[M]) -> Program:
+        """The end of a program. What it sent arrives before others know that it has left, or after."""
 
         def begin() -> bool:
             self.send(sim, sim.machine.leave())
@@ -78,12 +80,15 @@ class Network(Generic[M]):
 
         yield begin
         yield lambda: sim.machine.left or None
-
-    def leave(self, sim: Sim[M]) -> None:
-        """What it sent arrives before others know that it has left, or after."""
         sim.gone, sim.poll = True, None
         self._post(self.coordinator.received(sim.connection, Bye(), self.now))
         self._tick()
+
+    def end(self, sim: Sim[M]) -> None:
+        """Its user leaves, whatever it was about."""
+        if sim.poll is not None:
+            sim.program = self.leave(sim)
+            self._advance(sim, None)
 
     def lose(self, sim: Sim[M], arrives: int) -> None:
         """It dies; `arrives` of what it sent to each other is still on its way."""
@@ -98,15 +103,8 @@ class Network(Generic[M]):
 
     def step(self, choice: int) -> bool:
         """One delivery or one look of a waiting user; False when there is nothing to do."""
-        actions: list[Callable[[], Any]] = []
-        for source, target in sorted(key for key, link in self.links.items() if link):
-            actions.append(lambda source=source, target=target: self._deliver(source, target))  # type: ignore[misc]
-        for name in sorted(name for name, views in self.views.items() if views):
-            actions.append(lambda name=name: self._view(name))  # type: ignore[misc]
-        for sim in self.members.values():
-            if sim.busy and sim.machine.epoch:
-                actions.append(lambda sim=sim: self._look(sim))  # type: ignore[misc]
-        return bool(actions) and actions[choice % len(actions)]() is not False
+        actions = list(self._actions())
+        return bool(actions) and actions[choice % len(actions)][1]()
 
     def drain(self) -> None:
         """Until nothing moves any more."""
@@ -117,6 +115,35 @@ class Network(Generic[M]):
             if idle > len(self.members) + 2 and not self._in_flight():
                 return
         raise AssertionError("it never comes to rest")
+
+    def race(self, seed: int, changes: int = 5) -> None:
+        """Until nothing moves any more, some much slower than others.
+
+        Each link, view and user has a rank; the first that can move does, and now and then it becomes the last. Few
+        changes of rank find what few wrong orders need (Burckhardt et al., A randomized scheduler, 2010).
+        """
+        random, ranks, last = Random(seed), dict[str, float](), 1.0
+        late = {random.randrange(40 * len(self.members)) for _ in range(changes)}
+        for count in range(200_000):
+            actions = dict(self._actions())
+            for key in actions:
+                ranks.setdefault(key, random.random())
+            moved = next((key for key in sorted(actions, key=ranks.__getitem__) if actions[key]()), None)
+            if moved is None:
+                return
+            if count in late:
+                last += 1
+                ranks[moved] = last
+        raise AssertionError("it never comes to rest")
+
+    def _actions(self) -> Iterator[tuple[str, Callable[[], bool]]]:
+        for source, target in sorted(key for key, link in self.links.items() if link):
+            yield f"{source} {target}", partial(self._deliver, source, target)
+        for name in sorted(name for name, views in self.views.items() if views):
+            yield f"view {name}", partial(self._view, name)
+        for sim in self.members.values():
+            if sim.busy and sim.machine.epoch:
+                yield f"user {sim.name}", partial(self._look, sim)
 
     def _in_flight(self) -> bool:
         return any(self.links.values()) or any(self.views.values())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from primitives.channels.simulated import Network, Program, Sim, payload, text
 
@@ -149,10 +150,37 @@ def test_survivors_agree_on_what_was_sent_whoever_comes_and_fails(
             net.start(net.join())
         elif what == "lose" and len(present) > 1:
             net.lose(present[choice % len(present)], choice % 3)
-        elif what == "leave" and (sim := present[choice % len(present)]).machine.left and len(present) > 1:
-            net.leave(sim)
+        elif what == "leave" and len(present) > 1:
+            net.end(present[choice % len(present)])
     net.drain()
     check(net, log, first)
+
+
+def receive_all(count: int) -> Callable[[Net, Sim[Broadcast]], Program]:
+    """The first member sends so many values; everybody leaves who has them."""
+
+    def program(net: Net, sim: Sim[Broadcast]) -> Program:
+        yield lambda: True  # once there is a view
+        for number in range(count):
+            if sim.connection == 0:
+                net.send(sim, sim.machine.send(payload(str(number))))
+            else:
+                net.send(sim, sim.machine.took((yield sim.machine.receive)))
+        yield from net.leave(sim)
+
+    return program
+
+
+@given(st.integers(2, 12), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1 << 30))
+@example(4, 1, 1, 10)
+def test_members_that_all_leave_at_once_leave_nobody_without_a_value(
+    members: int, fan_out: int, count: int, seed: int
+) -> None:
+    net: Net = Network(lambda name: Broadcast("c", name), receive_all(count))
+    for sim in [net.join(members, fan_out) for _ in range(members)]:
+        net.start(sim)
+    net.race(seed)
+    assert not [sim.name for sim in net.members.values() if sim.busy]
 
 
 @pytest.mark.parametrize("lost", range(7))

@@ -40,8 +40,7 @@ def calls(log: Log, count: int) -> Any:
                 log.ended.append((value, (yield from one_round(net, sim, value))))
             except (MemberLost, ReduceFailed) as error:
                 log.ended.append((value, error))
-        yield from net.prepare_to_leave(sim)
-        net.leave(sim)
+        yield from net.leave(sim)
 
     return program
 
@@ -97,6 +96,15 @@ def test_every_order_of_delivery_gives_one_result_for_each_round(
     assert sum(map(len, log.results())) == members * rounds
 
 
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1 << 30))
+def test_members_that_all_leave_at_once_leave_nobody_behind(members: int, fan_out: int, rounds: int, seed: int) -> None:
+    log = Log()
+    net = network(log, members, rounds, fan_out)
+    net.race(seed)
+    check(net, log, lost=False)
+    assert sorted(map(len, log.results())) == [members] * rounds or rounds > 1
+
+
 @pytest.mark.parametrize(("members", "fan_out"), [(1, 2), (2, 2), (8, 2), (64, 2), (64, 4), (100, 10)])
 def test_a_round_takes_one_data_message_for_each_member_but_the_root(members: int, fan_out: int) -> None:
     log = Log()
@@ -141,8 +149,8 @@ def test_members_come_go_and_fail_and_nobody_waits_for_ever(
             net.start(net.join())
         elif what == "lose" and len(present) > 1:
             net.lose(present[choice % len(present)], choice % 3)
-        elif what == "leave" and (idle := [sim for sim in present if not sim.busy]):
-            net.leave(idle[choice % len(idle)])
+        elif what == "leave" and present:
+            net.end(present[choice % len(present)])
     net.drain()
     check(net, log, lost=bool(net.lost) and on_loss == "fail")
 

@@ -39,8 +39,7 @@ def exchange(log: Log, rounds: int, roles: dict[str, str]) -> object:
                     yield from receive(log, net, sim)
             except MemberLost:
                 log.told.append(sim.name)
-        yield from net.prepare_to_leave(sim)
-        net.leave(sim)
+        yield from net.leave(sim)
 
     return program
 
@@ -126,6 +125,17 @@ def test_every_consumer_gets_every_piece_whatever_overtakes_what(
         assert net.counts["data"] == rounds * len(producers) * (len(consumers) - 1)
         for got in log.got.values():
             assert [[one for one, piece in pieces if piece] for _, pieces in got] == [producers] * rounds
+
+
+@given(roles, st.integers(1, 2), st.integers(0, 1 << 30))
+def test_members_that_all_leave_at_once_leave_nobody_behind(roles: list[str], rounds: int, seed: int) -> None:
+    log = Log()
+    net = network(log, roles, rounds)
+    net.race(seed)
+    check(net, log)
+    if all(role == "both" for role in roles):
+        for got in log.got.values():
+            assert [len([one for one, piece in pieces if piece]) for _, pieces in got][:1] == [len(roles)]
 
 
 moves = st.lists(

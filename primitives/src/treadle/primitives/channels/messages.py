@@ -145,7 +145,7 @@ class Got(Struct, frozen=True, array_like=True, tag=11):
 
 
 class Leaving(Struct, frozen=True, array_like=True, tag=12):
-    """To neighbours: I am about to leave; what I know of the rounds must not go with me."""
+    """To neighbours: I am about to leave; what I have sent you, and know of the rounds, must not go with me."""
 
     channel: str
     epoch: int

@@ -64,11 +64,15 @@ class Broadcast(Machine):
 
     @property
     def left(self) -> bool:
-        """Neighbours have been sent all there is, and nobody still has to map a block of this member's."""
+        """Neighbours have all there is, and nobody still has to map a block of this member's."""
         if len(self.roster.seats) <= 1:
             return True
-        told = self._synced.issuperset(self.neighbours)
-        return told and not any(cast.payload.slice and cast.sender == self._name for cast in self._log)
+        asked = self._synced.issuperset(self.neighbours)
+        return super().left and asked and not any(c.payload.slice and c.sender == self._name for c in self._log)
+
+    def _confidants(self) -> set[str]:
+        """Whoever was sent what it lacks; others are asked after that."""
+        return self._synced.intersection(self.neighbours)
 
     # -- the flood ----------
 
@@ -104,7 +108,7 @@ class Broadcast(Machine):
             self._taken[cast.sender] = cast.number
         else:
             self._inbox.append(cast)
-        return self._append(cast, source)
+        return self._append(cast, source) + self._confide()
 
     # -- a new tree ----------
 
@@ -135,7 +139,7 @@ class Broadcast(Machine):
         sends = [] if self._asked.get(sender, 0) >= have.epoch else [self._ask(sender)]
         self._synced.add(sender)
         lacking = (cast for cast in self._log if cast.number > have.numbers.get(cast.sender, 0))
-        return sends + [self._pass_on(cast, sender) for cast in lacking]
+        return sends + [self._pass_on(cast, sender) for cast in lacking] + self._confide()
 
     # -- what everybody has ----------
 

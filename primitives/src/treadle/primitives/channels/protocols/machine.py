@@ -1,12 +1,20 @@
-"""What the collectives have in common: views in order, messages of later views kept until then, losses told once."""
+"""What the collectives have in common: views in order, messages of later views kept until then, losses told once.
+
+Who leaves waits until all its neighbours have said, in its latest view, that they have whatever it has; it asks again
+when it gets more, or a newer view. So nothing goes with those that leave, even all at once: take the latest view that
+anybody leaves from. Whoever leaves from it was answered in it by all its neighbours, and those among them that leave do
+so from it too. Hence, from one to the next along its tree, whoever stays has what those have that left from it; and
+what is known to somebody who leaves from an earlier view is known to one who leaves later, or stays.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal
 
 from ..errors import MemberLost
-from ..messages import Message, Payload
-from .roster import NOBODY, Roster, Send
+from ..messages import Leaving, Message, Noted, Payload, Standing
+from .roster import NOBODY, Roster, Send, to_all
 
 OnLoss = Literal["fail", "go on"]
 
@@ -28,6 +36,9 @@ class Machine:
         """Own blocks that everybody has mapped: the shell removes them."""
         self._early: list[tuple[str, Message]] = []
         self._untold: list[str] = []
+        self._leaving = False
+        self._unnoted: Counter[str] = Counter()
+        """How often somebody was asked who has not answered in this view."""
 
     @property
     def epoch(self) -> int:
@@ -41,7 +52,8 @@ class Machine:
         self.neighbours = roster.neighbours(self.me)
         if before.epoch:
             self._untold += roster.lost
-        sends = self._moved(before)
+        self._unnoted.clear()
+        sends = self._moved(before) + self._confide()
         early, self._early = self._early, []
         for sender, message in early:
             sends += self.message(sender, message)
@@ -52,16 +64,55 @@ class Machine:
         if message.epoch > self.epoch:
             self._early.append((sender, message))
             return []
+        if isinstance(message, Leaving):
+            return self._note(sender, message)
+        if isinstance(message, Noted):
+            self._noted(sender, message)
+            return []
         return self._arrived(sender, message)
+
+    # -- the end ----------
 
     def leave(self) -> list[Send]:
         """Prepare to leave: what only this member has must not go with it."""
-        return []
+        self._leaving = True
+        return self._confide()
 
     @property
     def left(self) -> bool:
         """Whether nobody needs this member any more, once `leave` was called."""
-        raise NotImplementedError
+        return self._leaving and not self._unnoted
+
+    def _confide(self) -> list[Send]:
+        """Who leaves asks whether others have all it has, after what they lack; again when it has more."""
+        if not self._leaving:
+            return []
+        confidants = sorted(self._confidants())
+        self._unnoted.update(confidants)
+        return to_all(confidants, Leaving(self.channel, self.epoch, self._knowledge))
+
+    def _confidants(self) -> set[str]:
+        """Who must have what this member has before it leaves."""
+        return set(self.neighbours)
+
+    @property
+    def _knowledge(self) -> Standing:
+        return Standing()
+
+    def _note(self, sender: str, leaving: Leaving) -> list[Send]:
+        """All that was sent before has arrived. Of an older view: it asks again in this one."""
+        if leaving.epoch < self.epoch:
+            return []
+        return [*self._learn(leaving.standing), Send(sender, Noted(self.channel, self.epoch))]
+
+    def _learn(self, knowledge: Standing) -> list[Send]:  # noqa: ARG002
+        """What somebody knows who leaves."""
+        return []
+
+    def _noted(self, sender: str, noted: Noted) -> None:
+        if noted.epoch == self.epoch:
+            self._unnoted[sender] -= 1
+            self._unnoted += Counter()  # keeps what is above 0
 
     def told(self) -> None:
         """The user was told of all losses so far."""

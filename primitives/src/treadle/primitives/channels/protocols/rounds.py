@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec.structs
 
 from ..errors import short
-from ..messages import Agreed, Leaving, Message, Noted, Plan, Standing, Status
+from ..messages import Agreed, Message, Plan, Standing, Status
 from .machine import Machine, OnLoss
 from .roster import Roster, Send, to_all
 
@@ -29,18 +29,6 @@ class Rounds(Machine):
         self.entered = -1
         """The last round before this member's first; -1: not agreed yet."""
         self._statuses: dict[str, Standing] = {}
-        self._leaving = False
-        self._unnoted: set[str] = set()
-
-    def leave(self) -> list[Send]:
-        """Tell others what only this member may know; it may leave once it `left`."""
-        self._leaving = True
-        self._unnoted = self._confidants()
-        return to_all(sorted(self._unnoted), Leaving(self.channel, self.epoch, self.standing))
-
-    @property
-    def left(self) -> bool:
-        return self._leaving and not self._unnoted
 
     def _moved(self, before: Roster) -> list[Send]:
         if before.epoch and self.roster.lost:
@@ -48,35 +36,35 @@ class Rounds(Machine):
             self.standing = _changed(self.standing, loss=self.epoch, lost=lost)
         self.agreed = False
         self._statuses.clear()
-        return self._gather() + (self.leave() if self._leaving else [])
+        return self._gather()
 
     def _arrived(self, sender: str, message: Message) -> list[Send]:
         if message.epoch < self.epoch:
             return []  # what an older epoch still decides, this one has been told already or never will be
+        before = self.standing
+        sends = self._handle(sender, message)
+        return sends + (self._confide() if self.standing != before else [])
+
+    def _handle(self, sender: str, message: Message) -> list[Send]:
         if isinstance(message, Status):
             self._statuses[sender] = message.standing
             return self._gather()
         if isinstance(message, Agreed):
             return self._settle(message.standing)
-        if isinstance(message, Leaving):
-            return self._note(sender, message.standing)
-        if isinstance(message, Noted):
-            self._unnoted.discard(sender)
-            return []
         return self._worked(sender, message)
 
     def _enter(self, standing: Standing) -> int:
         """The last round before this member's first, by what was first agreed with it."""
         return standing.decided
 
-    def _confidants(self) -> set[str]:
-        """Who must know before this member leaves."""
-        return set(self.neighbours)
+    @property
+    def _knowledge(self) -> Standing:
+        return self.standing
 
-    def _note(self, sender: str, standing: Standing) -> list[Send]:
-        before, self.standing = self.standing, merge(self.standing, standing)
+    def _learn(self, knowledge: Standing) -> list[Send]:
+        before, self.standing = self.standing, merge(self.standing, knowledge)
         news = self._learned() if self.standing.decided > before.decided else []
-        return [*news, Send(sender, Noted(self.channel, self.epoch))]
+        return news + (self._confide() if self.standing != before else [])
 
     def _gather(self) -> list[Send]:
         if self.agreed or self.me not in self.roster.members:
