@@ -117,7 +117,7 @@ class Doubler:
         (len, None),
         (lambda record: [record], None),
     ],
-    ids=lambda value: getattr(value, "__name__", str(value) if isinstance(value, bool | None) else type(value).__name__),
+    ids=lambda value: getattr(value, "__name__", type(value).__name__ if callable(value) else str(value)),
 )
 def test_flat_is_read_from_the_return_annotation(function: Callable[..., Any], flat: bool | None) -> None:
     assert describe(function).flat is flat
