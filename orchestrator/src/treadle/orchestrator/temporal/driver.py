@@ -24,6 +24,8 @@ from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, connect, load_profile
 from ..places.places import open_places
+from ..triggers.schedules.desk import TickDesk
+from ..triggers.schedules.flow import TickWorkflow
 from .activities import Activities
 from .workflow import RunWorkflow
 
@@ -53,15 +55,17 @@ def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hos
 class Driver:
     """Serves one task queue until told to stop."""
 
-    def __init__(self, client: Client, site: Site, queue: str) -> None:
+    def __init__(self, client: Client, site: Site, profile: Profile, queue: str | None = None) -> None:
+        """`queue`: another one than the profile's."""
         self.activities = Activities(site, client)
+        ticks = TickDesk(site.store, site.key, profile.allow)
         self._site, self._client = site, client
         self._sweeping: asyncio.Task[None] | None = None
         self._worker = Worker(
             client,
-            task_queue=queue,
-            workflows=[RunWorkflow],
-            activities=[self.activities.open_run, self.activities.run_node],
+            task_queue=queue or profile.queue,
+            workflows=[RunWorkflow, TickWorkflow],
+            activities=[self.activities.open_run, self.activities.run_node, ticks.begin],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=500,
             max_cached_workflows=1000,
@@ -102,7 +106,7 @@ async def serve_embedded(home: Home) -> None:
     with lease:
         profile = load_profile(home)
         client, site = await asyncio.gather(connect(profile, home), open_site(home, profile))
-        async with Driver(client, site, profile.queue) as driver:
+        async with Driver(client, site, profile) as driver:
             lease.ready()
             await lease.until_end(driver.idle_seconds)
 
@@ -113,7 +117,7 @@ async def serve(home: Home, profile: Profile, queue: str | None = None, slots: i
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with Driver(client, site, queue or profile.queue):
+    async with Driver(client, site, profile, queue):
         await ended.wait()
 
 

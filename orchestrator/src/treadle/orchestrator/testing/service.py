@@ -57,7 +57,7 @@ async def service(home: Home, slots: int = 2) -> AsyncIterator[Service]:
         await asyncio.to_thread(embedded.attach, home)
         await asyncio.to_thread(embedded.ensure_server, home)
         client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, slots))
-        async with Driver(client, site, profile.queue):
+        async with Driver(client, site, profile):
             yield Service(client, site, Runs(client, site.store, site.key, profile.queue))
     finally:
         await asyncio.to_thread(embedded.down, home)
