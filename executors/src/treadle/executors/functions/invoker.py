@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.primitives.errors import StoreError
+
 
 class Limits(Struct, frozen=True):
     """What the provider allows, in bytes and seconds."""
@@ -17,12 +19,17 @@ class Limits(Struct, frozen=True):
     """Sizes of function there are, ascending: an attempt that ran out of memory moves to the next."""
     temporary: int = 0
     """Bytes of the temporary folder; 0: not said."""
+    queued_seconds: float = 0.0
+    """How long the provider may keep a call it took before it begins; 0: calls begin at once."""
+    repeats: bool = False
+    """The provider may run one call more than once."""
 
 
 class Answer(Struct, frozen=True):
     """How a call ended. Bytes of `response` are trusted only once their seal was checked."""
 
-    ended: Literal["answered", "crashed", "out of memory", "timed out"]
+    ended: Literal["answered", "accepted", "crashed", "out of memory", "timed out"]
+    """`accepted`: the call was taken and goes on by itself; its reports will be in the store, and no answer follows."""
     response: bytes = b""
     how: str = ""
     """How that was determined."""
@@ -43,17 +50,23 @@ class Throttled(Exception):
         """Seconds, where the provider says."""
 
 
+class NotRun(StoreError):
+    """The provider cannot be reached, or failed for a reason of its own: the call is not under way."""
+
+
 class Invoker(Protocol):
     """Calls one deployed function. Retries of the provider and of its client library are switched off."""
 
     limits: Limits
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
-        """Run one call in the size of at least `memory` bytes, for at most `seconds`.
+        """Run one call in the size of at least `memory` bytes (0: the smallest), for at most `seconds`.
 
-        Raises Throttled; StoreError when the provider cannot be reached or its answer was lost, so that the call may
-        or may not have run; UsageError when who deployed it must act (no such function, no right to call it).
+        Raises Throttled; NotRun; any other StoreError when the answer was lost, so that the call may or may not have
+        run, or may still; UsageError when who deployed it must act (no such function, no right to call it).
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Give connections back; a later `invoke` opens new ones."""
+        ...

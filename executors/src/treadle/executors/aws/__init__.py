@@ -1,0 +1,1 @@
+"""AWS Lambda: the invoker (extra `aws`) and the entry of the function."""

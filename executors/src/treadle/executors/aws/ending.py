@@ -1,0 +1,118 @@
+"""What Lambda says about the end of a call, as an Answer. Pure.
+
+The statements it is read from, by document of the AWS Lambda developer guide and API reference:
+
+- Invoke: a call that ran has status 200, whatever became of it; `X-Amz-Function-Error` is set when it failed, and the
+  payload is then an object with `errorType` and `errorMessage`; `X-Amz-Log-Result` is the last 4 KB of its log.
+- Understanding the Lambda execution environment lifecycle: a runtime that exits is `Runtime.ExitError`; a function
+  that runs into its timeout says `Task timed out after N seconds` (`Sandbox.Timedout` as its type, since 2024); both
+  lose the environment.
+- Troubleshoot invocation issues: a function out of memory ends with `Runtime exited with error: signal: killed` and
+  `Max Memory Used` equal to `Memory Size`, or as `Runtime.OutOfMemory`.
+- Viewing the REPORT line: `REPORT RequestId: ... Duration: 2.1 ms  Billed Duration: 3 ms  Memory Size: 128 MB  Max
+  Memory Used: 41 MB  Init Duration: 310.2 ms`; `Init Duration` only on a cold start. With the JSON log format the
+  same figures are in a `platform.report` record.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..functions.invoker import Answer
+
+_MB = 1 << 20
+_NEARLY = 0.98
+"""Of the memory size: a function killed with that much in use ran out of it."""
+_BROKEN_PACKAGE = ("Runtime.ImportModuleError", "Runtime.HandlerNotFound", "Runtime.UserCodeSyntaxError")
+
+
+class Metering(Struct, frozen=True):
+    """The figures of a REPORT line; zeros where it is not in the log's tail."""
+
+    billed_seconds: float = 0.0
+    memory: int = 0
+    """Bytes the function has."""
+    peak_memory: int = 0
+    """Bytes it used at most."""
+    cold: bool = False
+
+
+class BrokenPackage(Exception):
+    """The function cannot be loaded: nothing that is called will run."""
+
+
+def answer_of(payload: bytes, function_error: str, log: bytes) -> Answer:
+    """Of a call with status 200. Raises BrokenPackage."""
+    meter = metering(log)
+    if not function_error:
+        ended, how = "answered", ""
+    else:
+        kind, message = _error(payload)
+        if kind in _BROKEN_PACKAGE:
+            raise BrokenPackage(f"{kind}: {message}")
+        ended, how = _classify(kind, message, meter), f"{kind}: {message}" if kind else message
+    return Answer(
+        ended,  # type: ignore[arg-type]
+        b"" if function_error else payload,
+        how,
+        log,
+        meter.peak_memory,
+        meter.billed_seconds,
+        meter.cold,
+    )
+
+
+def _classify(kind: str, message: str, meter: Metering) -> str:
+    if "Task timed out" in message or kind == "Sandbox.Timedout":
+        return "timed out"
+    killed = "signal: killed" in message and meter.memory and meter.peak_memory >= _NEARLY * meter.memory
+    if kind == "Runtime.OutOfMemory" or killed or kind == "MemoryError":
+        return "out of memory"
+    return "crashed"
+
+
+def _error(payload: bytes) -> tuple[str, str]:
+    """(type, message) of a failed call."""
+    try:
+        error: Any = msgspec.json.decode(payload)
+        return str(error.get("errorType", "")), str(error.get("errorMessage", ""))
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError):
+        return "", "it failed, and did not say how"
+
+
+_REPORT = re.compile(rb"^REPORT RequestId: .*$", re.MULTILINE)
+_FIELD = re.compile(rb"(Billed Duration|Memory Size|Max Memory Used|Init Duration): ([0-9.]+)")
+
+
+def metering(log: bytes) -> Metering:
+    """From the last report in the tail of the log, in either of Lambda's formats."""
+    lines = _REPORT.findall(log)
+    if lines:
+        fields = {name.decode(): float(value) for name, value in _FIELD.findall(lines[-1])}
+        return Metering(
+            fields.get("Billed Duration", 0.0) / 1000,
+            int(fields.get("Memory Size", 0)) * _MB,
+            int(fields.get("Max Memory Used", 0)) * _MB,
+            "Init Duration" in fields,
+        )
+    for line in reversed(log.splitlines()):
+        if b'"platform.report"' in line:
+            return _platform_report(line)
+    return Metering()
+
+
+def _platform_report(line: bytes) -> Metering:
+    try:
+        metrics: Any = msgspec.json.decode(line)["record"]["metrics"]
+        return Metering(
+            float(metrics.get("billedDurationMs", 0)) / 1000,
+            int(metrics.get("memorySizeMB", 0)) * _MB,
+            int(metrics.get("maxMemoryUsedMB", 0)) * _MB,
+            "initDurationMs" in metrics,
+        )
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
+        return Metering()

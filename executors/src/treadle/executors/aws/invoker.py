@@ -1,0 +1,210 @@
+"""Calls of AWS Lambda functions, by boto3."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from treadle.primitives.errors import StoreError, UsageError
+
+from ..functions.invoker import Answer, Limits, NotRun, Throttled
+from .ending import BrokenPackage, answer_of
+from .threads import DaemonThreads
+
+# Lambda developer guide, Lambda quotas
+REQUEST = RESPONSE = 6 << 20
+ASYNCHRONOUS_REQUEST = 1 << 20
+"""256 KB in accounts that have the older quota."""
+SECONDS = 900.0
+SMALLEST, LARGEST = 128, 10_240
+"""Megabytes of a function."""
+TEMPORARY = 512
+"""Megabytes of /tmp, unless more are deployed."""
+
+_QUEUED = 60.0
+"""Seconds: MaximumEventAgeInSeconds, which deployment sets to the least there is (PutFunctionEventInvokeConfig)."""
+_ANSWER_SECONDS = 30.0
+"""How much longer than the function may run its answer is waited for."""
+_THROTTLED = (
+    # Invoke, errors: 429, and 5xx of the network and of functions being made ready, none of which ran
+    *("TooManyRequestsException", "EC2ThrottledException", "ENILimitReachedException", "ResourceNotReadyException"),
+    *("SnapStartNotReadyException", "ResourceConflictException", "SubnetIPAddressLimitReachedException"),
+    *("ThrottlingException", "RequestLimitExceeded"),
+)
+_FORBIDDEN = (
+    *("AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "InvalidSignatureException"),
+    *("ExpiredTokenException", "ExpiredToken", "KMSAccessDeniedException"),
+)
+
+
+def function_name(prefix: str, megabytes: int) -> str:
+    """One function is deployed for each size."""
+    return f"{prefix}-{megabytes}"
+
+
+class LambdaInvoker:
+    """Calls `<function>-<megabytes>`, one of `sizes`.
+
+    Synchronous calls (`RequestResponse`) bring the answer and how the function ended; a connection stays open for
+    each. Asynchronous ones (`Event`) are queued by Lambda, which runs each once or, at times, twice; their reports are
+    found in the store. `endpoint` is for emulators of Lambda.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        sizes: Sequence[int],
+        *,
+        region: str = "",
+        concurrency: int = 100,
+        asynchronous: bool = False,
+        asynchronous_limit: int = ASYNCHRONOUS_REQUEST,
+        seconds: float = SECONDS,
+        endpoint: str = "",
+    ) -> None:
+        """`sizes` in megabytes; `seconds`: the timeout the functions are deployed with; nothing is contacted yet.
+
+        Raises UsageError when boto3 is not installed, or for sizes that Lambda does not have.
+        """
+        if not sizes or not all(SMALLEST <= size <= LARGEST for size in sizes):
+            raise UsageError(
+                f"Lambda has functions of {SMALLEST} to {LARGEST} MB, not {', '.join(map(str, sizes)) or 'none'}",
+                "Give the sizes that `treadle deploy lambda` made.",
+            )
+        self._function, self._sizes = function, sorted(sizes)
+        self._asynchronous = asynchronous
+        self._concurrency = concurrency
+        self._region, self._endpoint = region, endpoint
+        self.limits = Limits(
+            request=asynchronous_limit if asynchronous else REQUEST,
+            response=RESPONSE,
+            seconds=min(seconds, SECONDS),
+            memory=tuple(size << 20 for size in self._sizes),
+            temporary=TEMPORARY << 20,
+            queued_seconds=_QUEUED if asynchronous else 0.0,
+            repeats=asynchronous,
+        )
+        self._boto3 = _boto3()
+        self._open: _Open | None = None
+
+    async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
+        """See `Invoker.invoke`."""
+        size = next((size for size in self._sizes if size << 20 >= memory), self._sizes[-1])
+        open_ = self._open = self._open or self._connect()
+        call = functools.partial(self._invoke, open_.client, function_name(self._function, size), request)
+        try:
+            async with asyncio.timeout(seconds + _ANSWER_SECONDS):
+                return await open_.threads.run(call)
+        except TimeoutError as error:
+            late = f"no answer of {self._function} in {seconds + _ANSWER_SECONDS:g} s"
+            raise StoreError(late, "Nothing: what it left is looked for.", retryable=True) from error
+
+    async def close(self) -> None:
+        """See `Invoker.close`. Calls under way are not waited for."""
+        if self._open is not None:
+            self._open.threads.close()
+            self._open.client.close()
+            self._open = None
+
+    def _connect(self) -> _Open:
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+
+        config = Config(
+            retries={"total_max_attempts": 1, "mode": "standard"},  # the dispatcher owns retries
+            connect_timeout=10,
+            read_timeout=self.limits.seconds + _ANSWER_SECONDS,
+            max_pool_connections=self._concurrency,
+            tcp_keepalive=True,  # Invoke: "for functions with a long timeout" connections may be cut while idle
+        )
+        options = {"region_name": self._region or None, "endpoint_url": self._endpoint or None}
+        try:
+            client = self._boto3.session.Session().client("lambda", config=config, **options)
+        except BotoCoreError as error:
+            hint = "Set `region` in the profile, or AWS_REGION; and credentials as for the AWS command line."
+            raise UsageError(f"Lambda cannot be called: {error}", hint) from error
+        return _Open(client, DaemonThreads(self._concurrency, "lambda"))
+
+    def _invoke(self, client: Any, function: str, request: bytes) -> Answer:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        kind = {"InvocationType": "Event"} if self._asynchronous else {"LogType": "Tail"}
+        try:
+            said = client.invoke(FunctionName=function, Payload=request, **kind)
+            payload = said["Payload"].read()
+        except ClientError as error:
+            raise _of_service(error, function) from error
+        except BotoCoreError as error:
+            raise _of_connection(error, function) from error
+        if self._asynchronous:
+            return Answer("accepted")
+        try:
+            return answer_of(payload, said.get("FunctionError", ""), _log(said))
+        except BrokenPackage as error:
+            hint = "Deploy the package again: treadle deploy lambda"
+            raise UsageError(f"the function {function} cannot be loaded: {error}", hint) from error
+
+
+class _Open(NamedTuple):
+    client: Any
+    threads: DaemonThreads
+
+
+def _boto3() -> Any:
+    try:
+        import boto3.session
+    except ImportError as error:
+        raise UsageError("boto3 is not installed", "Install treadle-executors[aws].") from error
+    return boto3
+
+
+def _log(said: Any) -> bytes:
+    import base64
+
+    return base64.b64decode(said.get("LogResult", ""))
+
+
+def _of_service(error: Any, function: str) -> Exception:
+    """Lambda answered, and did not run the call (Invoke, errors)."""
+    code = error.response.get("Error", {}).get("Code", "")
+    about = error.response.get("ResponseMetadata", {})
+    status = about.get("HTTPStatusCode", 0)
+    text = f"{code}: {error.response.get('Error', {}).get('Message', '')}"
+    if code in _THROTTLED or status == 429:
+        return Throttled(text, _seconds(about.get("HTTPHeaders", {}).get("retry-after", "")))
+    if code in ("ResourceNotFoundException", "404"):
+        return UsageError(f"there is no Lambda function {function}", "Deploy it: treadle deploy lambda")
+    if code in _FORBIDDEN or status in (401, 403):
+        return UsageError(f"Lambda function {function} may not be called: {text}", "Allow lambda:InvokeFunction on it.")
+    if status >= 500:
+        return NotRun(f"Lambda failed for a reason of its own ({text})", "Try again later.", retryable=True)
+    hint = "See that `treadle deploy lambda` made the function, and that nothing changed it since."
+    return UsageError(f"Lambda refused the call of {function}: {text}", hint)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def _of_connection(error: Any, function: str) -> Exception:
+    """Without a connection nothing ran; a connection that broke leaves it open."""
+    from botocore import exceptions
+
+    not_run = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyConnectionError)
+    credentials = (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.CredentialRetrievalError,
+    )
+    if isinstance(error, credentials):
+        return UsageError(f"Lambda cannot be called: {error}", "Set credentials as for the AWS command line.")
+    if isinstance(error, not_run):
+        return NotRun(f"Lambda cannot be reached: {error}", "Check region, endpoint and network.", retryable=True)
+    return StoreError(
+        f"the answer of {function} was lost: {error}", "Nothing: what it left is looked for.", retryable=True
+    )

@@ -1,0 +1,215 @@
+"""One attempt as calls of a function: what earlier calls left is taken, the rest is called for, every end is told.
+
+begin ──> adopt: a call on record may hold a partition ──> wait for its reports while it may be under way
+             │                                              (outcomes are taken, not made again)
+             v
+gate ──> record ──> invoke ──┬─ throttled: back to the gate; no attempt is spent
+                             ├─ answered: reports, sealed
+                             ├─ accepted: wait for the reports' object
+                             ├─ crashed, out of memory, timed out: the reports' object, else a failure
+                             └─ lost: the object, else `worker lost`; the next attempt adopts or waits
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from treadle.primitives.errors import CorruptError, FailureClass, StoreError
+
+from ..program import Failure, Outcome, Report, Task
+from .book import CallBook
+from .calls import START_SECONDS, Call
+from .endings import failure_at_end, failure_of, refuse
+from .gate import Gate
+from .invoker import Answer, Invoker, NotRun, Throttled
+from .mailbox import Mailbox
+from .payload import Order, Response, alive_object, encode_request, open_reports, open_time
+from .sizes import Sizes
+
+
+@dataclass
+class Usage:
+    """What an executor's calls came to so far."""
+
+    calls: int = 0
+    """Calls that the provider took."""
+    throttled: int = 0
+    """Calls that it refused; not among `calls`."""
+    adopted: int = 0
+    """Partitions whose outcome came from a call of an earlier attempt."""
+    lost: int = 0
+    """Calls whose answer did not arrive."""
+    cold: int = 0
+    billed_seconds: float = 0.0
+    gigabyte_seconds: float = 0.0
+    """Billed seconds times the size of the function, in GB of 2^30 bytes."""
+
+
+@dataclass
+class Means:
+    """What the attempts of one executor share."""
+
+    name: str
+    """The provider, as in `treadle deploy NAME`."""
+    invoker: Invoker
+    gate: Gate
+    sizes: Sizes
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    usage: Usage = field(default_factory=Usage)
+
+
+class FunctionAttempt:
+    """Use once."""
+
+    def __init__(self, means: Means, book: CallBook, task: Task) -> None:
+        self._means, self._book, self._task = means, book, task
+        self._limits = means.invoker.limits
+
+    async def run(self) -> list[Report]:
+        """The reports, in the order of the task's partitions.
+
+        Raises UsageError when the function does not fit the driver or cannot be called, CorruptError when records of
+        calls are not this deployment's.
+        """
+        try:
+            adopted = await self._adopt()
+            left = tuple(one for one in self._task.partitions if one.index not in adopted)
+            called = await self._call(msgspec.structs.replace(self._task, partitions=left)) if left else []
+        except StoreError as error:
+            failure = FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE
+            return [failure_of(self._task, failure, error.message)]
+        place = {one.index: at for at, one in enumerate(self._task.partitions)}
+        return sorted([*adopted.values(), *called], key=lambda report: place.get(report.partition, len(place)))
+
+    # -- what earlier calls left
+
+    async def _adopt(self) -> dict[int, Outcome]:
+        """Outcomes of calls on record, by partition; calls that may be under way are waited for."""
+        await self._book.load()
+        wanted = {one.index for one in self._task.partitions}
+        found: dict[int, Outcome] = {}
+        for call in self._book.under_way.at(wanted):
+            if mine := (wanted - found.keys()).intersection(call.partitions):
+                found |= {one.partition: one for one in await self._left_by(call) if one.partition in mine}
+                self._book.under_way.taken(call, mine)
+        self._means.usage.adopted += len(found)
+        return found
+
+    async def _left_by(self, call: Call) -> list[Outcome]:
+        sealed = await self._wait_for(call)
+        reports = open_reports(call.reports, sealed, self._book.key) if sealed is not None else []
+        return [report for report in reports if isinstance(report, Outcome)]
+
+    async def _wait_for(self, call: Call) -> bytes | None:
+        """The reports of a call that may be under way; None when it has ended without, or never began."""
+        until = call.begins
+        while (sealed := await self._means.mailbox.wait(self._book.store, call.reports, until)) is None:
+            alive = await self._means.mailbox.look(self._book.store, alive_object(call.reports))
+            said = open_time(call.reports, alive, self._book.key) if alive is not None else None
+            until = call.may_last(said)
+            if until <= time.time():
+                return None
+        return sealed
+
+    # -- a call
+
+    async def _call(self, task: Task) -> list[Report]:
+        order = Order(
+            task, self._book.reports(), self._seconds(task), self._limits.response, repeats=self._limits.repeats
+        )
+        request = await asyncio.to_thread(encode_request, order, self._book.key, self._limits.request)
+        call, answer = await self._invoke(order, request)
+        reports = await self._reports(order, call, answer)
+        for report in reports:
+            if isinstance(report, Failure) and report.failure is FailureClass.OUT_OF_MEMORY:
+                self._means.sizes.ran_out(task, report.partition)
+        return reports
+
+    def _seconds(self, task: Task) -> float:
+        """What a call may take."""
+        if not task.timeout:
+            return self._limits.seconds
+        return min(task.timeout * len(task.partitions) + START_SECONDS, self._limits.seconds)
+
+    async def _invoke(self, order: Order, request: bytes) -> tuple[Call, Answer | StoreError]:
+        """The call that was taken, and its answer, or how that was lost. However often it is refused before."""
+        usage, size = self._means.usage, self._means.sizes.of(order.task)
+        while True:
+            made = await self._means.gate.wait()
+            call = self._on_record(order)
+            await self._book.record(call)
+            try:
+                answer = await self._means.invoker.invoke(request, size, order.seconds)
+            except Throttled as refused:
+                usage.throttled += 1
+                self._means.gate.throttled(made, refused.retry_after)
+                continue
+            except NotRun:
+                raise
+            except StoreError as lost:
+                usage.calls, usage.lost = usage.calls + 1, usage.lost + 1
+                return call, lost
+            except asyncio.CancelledError:
+                self._book.under_way.add([call])  # it goes on: who comes back for the partition finds it
+                raise
+            _count(usage, answer, size)
+            return call, answer
+
+    def _on_record(self, order: Order) -> Call:
+        now = time.time()
+        begins = now + self._limits.queued_seconds + START_SECONDS
+        partitions = tuple(one.index for one in order.task.partitions)
+        return Call(order.reports, partitions, now, begins, begins + order.seconds)
+
+    # -- its end
+
+    async def _reports(self, order: Order, call: Call, answer: Answer | StoreError) -> list[Report]:
+        if isinstance(answer, Answer) and answer.ended == "answered":
+            response = _decoded(answer.response)
+            refuse(response, self._means.name)
+            if response.problem == "order":
+                raise NotRun("the function could not read its order from the store", "See that its role may read it.")
+            if response.reports:
+                return self._opened(order, base64.b64decode(response.reports))
+        try:
+            sealed = await self._from_store(call, answer)
+        except asyncio.CancelledError:
+            self._book.under_way.add([call])
+            raise
+        if sealed is not None:
+            return self._opened(order, sealed)
+        if isinstance(answer, Answer):
+            return [failure_at_end(order.task, answer)]
+        self._book.under_way.add([call])
+        return [failure_of(order.task, FailureClass.WORKER_LOST, f"its answer was lost: {answer.message}")]
+
+    async def _from_store(self, call: Call, answer: Answer | StoreError) -> bytes | None:
+        if isinstance(answer, Answer) and answer.ended == "accepted":
+            return await self._wait_for(call)
+        return await self._means.mailbox.look(self._book.store, call.reports)
+
+    def _opened(self, order: Order, sealed: bytes) -> list[Report]:
+        try:
+            return open_reports(order.reports, sealed, self._book.key)
+        except CorruptError as error:
+            return [failure_of(order.task, FailureClass.CORRUPT, error.message)]
+
+
+def _decoded(response: bytes) -> Response:
+    """Whatever is no response of ours counts as none: the reports are looked for in the store."""
+    try:
+        return msgspec.json.decode(response, type=Response)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Response()
+
+
+def _count(usage: Usage, answer: Answer, size: int) -> None:
+    usage.calls += 1
+    usage.cold += answer.cold
+    usage.billed_seconds += answer.billed_seconds
+    usage.gigabyte_seconds += answer.billed_seconds * size / (1 << 30)

@@ -1,0 +1,121 @@
+"""Calls on record: written before they are made, so that a later driver finds those still under way. Pure.
+
+    runs/<run>/functions/<segment>/calls/<session>-<n>          sealed: the calls that were about to be made together
+    runs/<run>/functions/<segment>/reports/<session>-<m>/<n>    sealed: what call n reported; the first to write it wins
+    ....alive                                                   sealed: when a long call last said that it is at work
+
+A session is one executor of one driver. Calls of the same thousand have one folder of reports, so that one listing
+finds all that came, and none is longer than a page of S3's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from treadle.primitives import trust
+
+from ..program import Job, Program
+
+ALIVE_AFTER, ALIVE_EVERY = 2.0, 20.0
+"""Seconds after which a function first writes down that it is at work, and then between times. Most never do."""
+PATIENCE = 3 * ALIVE_EVERY
+"""Seconds without a sign of life after which a function counts as gone."""
+START_SECONDS = 15.0
+"""Granted on top of a task's own time: cold start, fetching the bundle, and writing the reports down."""
+_FOLDER = 1000
+"""Objects in a page of ListObjectsV2 (Amazon S3 API reference)."""
+
+
+class Call(Struct, frozen=True, array_like=True):
+    """One call of a function, about to be made."""
+
+    reports: str
+    """Name of the object its reports go to."""
+    partitions: tuple[int, ...]
+    made: float
+    """Seconds since the epoch."""
+    begins: float
+    """Seconds since the epoch; by then it has begun and said so, or is over, or it never will be."""
+    until: float
+    """Seconds since the epoch; after that it cannot be under way any more."""
+
+    def may_last(self, alive: float | None) -> float:
+        """The moment to which it may be under way, having last said that it is at `alive`; None: not yet."""
+        return self.begins if alive is None else min(alive + PATIENCE, self.until)
+
+
+class Names(Struct, frozen=True):
+    """Where a session's calls for one segment are kept."""
+
+    segment: str
+    """`runs/<run>/functions/<segment>`"""
+    session: str
+
+    @staticmethod
+    def of(job: Job, program: Program, session: str) -> Names:
+        return Names(f"runs/{job.run}/functions/{program.segment}", session)
+
+    @property
+    def calls(self) -> str:
+        return f"{self.segment}/calls"
+
+    def batch(self, number: int) -> str:
+        return f"{self.calls}/{self.session}-{number}"
+
+    def reports(self, number: int) -> str:
+        return f"{self.segment}/reports/{self.session}-{number // _FOLDER}/{number}"
+
+
+_calls = msgspec.msgpack.Decoder(list[Call])
+
+
+def seal_calls(name: str, calls: list[Call], key: bytes) -> bytes:
+    return trust.seal(key, name, msgspec.msgpack.encode(calls))
+
+
+def open_calls(name: str, sealed: bytes, key: bytes) -> list[Call]:
+    """Raises CorruptError unless they were sealed for the object `name`."""
+    return _calls.decode(trust.unseal(key, name, sealed))
+
+
+class CallsUnderWay:
+    """Calls of one segment whose end nobody has seen, by partition.
+
+    A call leaves when its end is known. What was taken from one is not taken again: whoever asks a second time for a
+    partition that has an outcome has lost its block.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Call] = {}
+        self._of: dict[int, set[str]] = {}
+
+    def add(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            self._calls[call.reports] = call
+            for partition in call.partitions:
+                self._of.setdefault(partition, set()).add(call.reports)
+
+    def over(self, call: Call) -> None:
+        """Its end is known."""
+        if self._calls.pop(call.reports, None):
+            for partition in call.partitions:
+                self._forget(partition, call.reports)
+
+    def taken(self, call: Call, partitions: Iterable[int]) -> None:
+        """Its outcomes of these partitions were reported."""
+        for partition in partitions:
+            self._forget(partition, call.reports)
+
+    def at(self, partitions: Iterable[int]) -> list[Call]:
+        """Calls that may bring any of the partitions, the newest first."""
+        names = {name for partition in partitions for name in self._of.get(partition, ())}
+        return sorted((self._calls[name] for name in names), key=lambda call: -call.made)
+
+    def _forget(self, partition: int, name: str) -> None:
+        names = self._of.get(partition, set())
+        names.discard(name)
+        if not names:
+            self._of.pop(partition, None)

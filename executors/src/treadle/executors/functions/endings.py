@@ -1,0 +1,48 @@
+"""What the end of a call means for its attempt, when there are no reports. Pure."""
+
+from __future__ import annotations
+
+from treadle.primitives.errors import FailureClass, UsageError
+
+from ..program import Failure, Task
+from .invoker import Answer
+from .payload import VERSION, Response
+
+_CLASSES = {
+    "crashed": FailureClass.WORKER_LOST,
+    "out of memory": FailureClass.OUT_OF_MEMORY,
+    "timed out": FailureClass.TIMED_OUT,
+}
+_LATE = "it was accepted, and no reports came in its time"
+
+
+def failure_at_end(task: Task, answer: Answer) -> Failure:
+    """Of a call that ended, or was given up, without reports."""
+    how = answer.how or (_LATE if answer.ended == "accepted" else answer.ended)
+    failure = _CLASSES.get(answer.ended, FailureClass.WORKER_LOST)
+    return failure_of(task, failure, how, answer.log, answer.peak_memory)
+
+
+def failure_of(task: Task, failure: FailureClass, how: str, log: bytes = b"", peak_memory: int = 0) -> Failure:
+    """The one Failure of a whole attempt; where it was is known only if it had one partition."""
+    only = task.partitions[0] if len(task.partitions) == 1 else None
+    return Failure(
+        -1 if only is None else only.index,
+        task.partitions[0].attempt,
+        failure,
+        how,
+        message=how,
+        log=log,
+        peak_memory=peak_memory,
+    )
+
+
+def refuse(response: Response, provider: str) -> None:
+    """Raises UsageError when the function says that it and this driver do not fit together."""
+    hint = f"Deploy this driver's package: treadle deploy {provider}"
+    if response.problem == "version":
+        raise UsageError(f"the function runs treadle {response.version}, this driver is {VERSION}", hint)
+    if response.problem == "key":
+        raise UsageError("the function has another deployment key than this driver", hint)
+    if response.problem == "no key":
+        raise UsageError("the function was deployed without a deployment key", hint)

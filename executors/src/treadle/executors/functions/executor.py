@@ -1,0 +1,127 @@
+"""Functions of a provider as slots. A slot is a permit to have one call under way: a thousand of them cost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import secrets
+from collections.abc import Callable, Sequence
+
+from treadle.primitives import trust
+from treadle.primitives.errors import FailureClass, InternalError, UsageError
+from treadle.primitives.store import Store
+
+from ..interface import Capabilities
+from ..program import Report, Task
+from .attempt import FunctionAttempt, Means, Usage
+from .book import CallBook
+from .calls import Names
+from .endings import failure_of
+from .gate import Gate
+from .invoker import Invoker
+from .rate import Rate
+from .sizes import Sizes
+
+STOPPED = "the executor was stopped"
+_BOOKS = 1000
+"""Segments whose calls are kept in mind; those of a forgotten one are read again."""
+
+
+class FunctionExecutor:
+    """At most `slots` calls at a time, as fast as the provider takes them.
+
+    `name` is the provider's, as in `treadle deploy NAME`; `key_file` holds the deployment key. A call cannot be
+    killed: cancelling frees the slot, what the function still does is fenced (its blocks and reports have names of
+    their own), and an attempt that follows adopts what it leaves.
+    """
+
+    def __init__(
+        self, name: str, invoker: Invoker, *, key_file: str, slots: int = 100, rate: Rate | None = None
+    ) -> None:
+        if slots < 1:
+            raise UsageError(f"the executor {name} needs at least one slot, not {slots}", "Give slots=1 or more.")
+        sizes = Sizes(invoker.limits.memory)
+        self._means = Means(name, invoker, Gate(rate or Rate()), sizes)
+        self._session = secrets.token_hex(6)
+        self._deployment_key = trust.load_or_create_key(key_file)
+        self._book = functools.lru_cache(maxsize=_BOOKS)(self._open_book)
+        self.capabilities = Capabilities(
+            name, slots, shares_host=False, memory_limit=sizes.memory_limit, time_limit=invoker.limits.seconds
+        )
+        self._slots = [FunctionSlot(f"{name}-{i}", self) for i in range(slots)]
+
+    @property
+    def slots(self) -> Sequence[FunctionSlot]:
+        return self._slots
+
+    @property
+    def usage(self) -> Usage:
+        """What the calls came to so far."""
+        return self._means.usage
+
+    @property
+    def rate(self) -> float:
+        """Calls per second that may be made now."""
+        return self._means.gate.rate.now
+
+    async def start(self) -> None:
+        """Nothing is kept running between calls."""
+
+    async def stop(self) -> None:
+        """Give up every attempt under way; returns when connections are closed. Functions end by themselves."""
+        await asyncio.gather(*(slot.stop() for slot in self._slots if slot.busy))
+        self._means.mailbox.close()
+        await self._means.invoker.close()
+
+    async def attempt(self, task: Task) -> list[Report]:
+        """See `FunctionAttempt.run`."""
+        names = Names.of(task.job, task.program, self._session)
+        book = self._book(task.job.store, task.job.run, names)
+        return await FunctionAttempt(self._means, book, task).run()
+
+    def _open_book(self, store: str, run: str, names: Names) -> CallBook:
+        return CallBook(Store.open(store), names, trust.run_key(self._deployment_key, run))
+
+
+class FunctionSlot:
+    """A permit."""
+
+    def __init__(self, name: str, executor: FunctionExecutor) -> None:
+        self.name = name
+        self._executor = executor
+        self._attempt: asyncio.Task[list[Report]] | None = None
+        self._stopped = False
+
+    @property
+    def busy(self) -> bool:
+        return self._attempt is not None
+
+    async def stop(self) -> None:
+        """Give up the attempt under way, which is reported as lost."""
+        self._stopped = True
+        if self._attempt is not None:
+            self._attempt.cancel()
+            await asyncio.wait({self._attempt})
+
+    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
+        """See `Slot.run`. Raises UsageError when the task needs more memory than any function has, or when who
+        deployed the function must act."""
+        if self.busy:
+            raise InternalError(f"slot {self.name} runs a task already")
+        self._stopped = False
+        self._attempt = asyncio.create_task(self._executor.attempt(task), name=f"attempt in {self.name}")
+        try:
+            reports = await self._finished(self._attempt, task)
+        finally:
+            self._attempt = None
+        for one in reports:
+            report(one)
+
+    async def _finished(self, attempt: asyncio.Task[list[Report]], task: Task) -> list[Report]:
+        try:
+            return await attempt
+        except asyncio.CancelledError:
+            if attempt.cancelled() and self._stopped:
+                return [failure_of(task, FailureClass.WORKER_LOST, STOPPED)]
+            attempt.cancel()
+            raise

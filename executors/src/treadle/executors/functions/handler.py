@@ -1,0 +1,222 @@
+"""One generic function that runs any task: the same in every provider's sandbox.
+
+The process that the provider calls only supervises. Tasks run in a worker process beside it, the one that local slots
+have: it is killed when it is late, its end is told apart (exit code, signal, memory), it is replaced when another
+bundle comes, and it never has the deployment key. So user code cannot take a warm sandbox with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import ctypes
+import functools
+import os
+import sys
+import time
+from collections.abc import MutableMapping
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.primitives import trust
+from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError, UsageError
+from treadle.primitives.store import Store
+
+from ..local.executor import LocalExecutor
+from ..program import Failure, Report, Task
+from .calls import ALIVE_AFTER, ALIVE_EVERY
+from .endings import failure_of
+from .payload import (
+    VERSION,
+    Order,
+    Request,
+    Response,
+    alive_object,
+    decode_order,
+    response_of,
+    seal_reports,
+    seal_time,
+)
+from .sizes import OVERHEAD
+
+KEY_VARIABLE = "TREADLE_KEY"
+"""The deployment key in Base64, set at deployment."""
+SECRET_PREFIX = "TREADLE_SECRET_"
+"""Before the upper-case name of a secret, set at deployment."""
+
+_CACHE_BYTES = 64 << 20
+_RESERVE = 5.0
+"""Seconds kept for stacks and reports before the provider ends the function; at most a quarter of what there is."""
+_LEAST = 0.05
+"""Seconds left below which no further partition is begun."""
+_ENDS_THE_ATTEMPT = (FailureClass.TIMED_OUT, FailureClass.OUT_OF_MEMORY, FailureClass.WORKER_LOST)
+_PR_SET_DUMPABLE = 4
+
+
+class Handler:
+    """Kept for the life of a sandbox; one call at a time."""
+
+    def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
+        """Takes every `TREADLE_` variable out of the environment: user code and what it starts will not find them."""
+        settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
+        self._secrets = {name.removeprefix(SECRET_PREFIX): value for name, value in settings.items()}
+        self._key = _decoded_key(settings.get(KEY_VARIABLE, ""))
+        self._environment = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._loop = asyncio.Runner()
+        self._workers: LocalExecutor | None = None
+        self._open_store = functools.lru_cache(maxsize=10)(Store.open)
+
+    def start(self, memory: int) -> None:
+        """Have a worker process ready in a function of `memory` bytes; `handle` would start it otherwise."""
+        self._loop.run(self._ready(memory))
+
+    def handle(self, request: Request, seconds: float, memory: int) -> Response:
+        """Run the task of one call, which the provider ends after `seconds`, in a function of `memory` bytes.
+
+        Whatever goes wrong with the task is a report. The reports are in the store before they are returned.
+        """
+        if request.version != VERSION:
+            return Response(problem="version")
+        if not self._key:
+            return Response(problem="no key")
+        key = trust.run_key(self._key, request.run)
+        try:
+            order = decode_order(request, key)
+        except CorruptError:
+            return Response(problem="key")
+        except (MissingError, StoreError):
+            return Response(problem="order")
+        return self._loop.run(self._serve(_Call(order, key, self._open_store(order.task.job.store), seconds, memory)))
+
+    async def _serve(self, call: _Call) -> Response:
+        deadline = time.monotonic() + min(call.seconds - min(_RESERVE, call.seconds / 4), call.order.seconds)
+        if call.order.repeats and (earlier := await asyncio.to_thread(call.earlier)):
+            return response_of(call.order, earlier)
+        alive = asyncio.create_task(_say_alive(call), name="alive")
+        try:
+            reports = await self._reports(call.order.task, deadline, call.memory)
+        finally:
+            alive.cancel()
+        return await asyncio.to_thread(call.publish, reports)
+
+    async def _reports(self, task: Task, deadline: float, memory: int) -> list[Report]:
+        """Of the partitions, one after the other, as far as time allows; at least of the first."""
+        reports: list[Report] = []
+        try:
+            slot = (await self._ready(memory)).slots[0]
+            for partition in task.partitions:
+                left = max(deadline - time.monotonic(), _LEAST)
+                if reports and left <= _LEAST:
+                    break
+                timeout = min(task.timeout or left, left)
+                await slot.run(msgspec.structs.replace(task, partitions=(partition,), timeout=timeout), reports.append)
+                if _over(task, reports, timeout):
+                    break
+        except UsageError as error:
+            failure = failure_of(task, FailureClass.USER_ERROR, error.message)
+            reports.append(msgspec.structs.replace(failure, retryable=False))
+        except TreadleError as error:
+            reports.append(failure_of(task, FailureClass.INTERNAL, str(error)))
+        return reports
+
+    async def _ready(self, memory: int) -> LocalExecutor:
+        if self._workers is None:
+            self._workers = LocalExecutor(
+                run_key=lambda run: trust.run_key(self._key, run),
+                slots=1,
+                memory=max(memory - OVERHEAD, 0),
+                cache_bytes=_CACHE_BYTES,
+                secrets=self._secret,
+                environment=self._environment,
+            )
+        await self._workers.start()
+        return self._workers
+
+    def _secret(self, name: str) -> str:
+        try:
+            return self._secrets[name.upper()]
+        except KeyError:
+            hint = f"Deploy it with {SECRET_PREFIX}{name.upper()} set."
+            raise UsageError(f"the function has no secret {name!r}", hint) from None
+
+
+class _Call(NamedTuple):
+    """One call, and where its reports go."""
+
+    order: Order
+    key: bytes
+    store: Store
+    seconds: float
+    memory: int
+
+    def earlier(self) -> bytes | None:
+        """What another run of this call has reported."""
+        with contextlib.suppress(MissingError, StoreError):
+            return self.store.get(self.order.reports)
+        return None
+
+    def publish(self, reports: list[Report]) -> Response:
+        """Put the reports into their object, unless another run of this call was first: then its reports count."""
+        sealed = seal_reports(self.order, reports, self.key)
+        try:
+            if not self.store.create(self.order.reports, sealed):
+                sealed = self.store.get(self.order.reports)
+        except (StoreError, MissingError) as error:
+            return self._unwritten(sealed, error)
+        return response_of(self.order, sealed)
+
+    def _unwritten(self, sealed: bytes, error: TreadleError) -> Response:
+        """The reports are on their way in the response at least, if they fit."""
+        response = response_of(self.order, sealed)
+        if response.reports:
+            return response
+        failure = failure_of(
+            self.order.task, FailureClass.UNREACHABLE, f"the reports were not written: {error.message}"
+        )
+        return response_of(self.order, seal_reports(self.order, [failure], self.key))
+
+
+def _over(task: Task, reports: list[Report], timeout: float) -> bool:
+    """Whether the last report ends the attempt.
+
+    A partition that began late and ran into the end of the function is not reported: it gets a whole call next time.
+    """
+    last = reports[-1]
+    if not isinstance(last, Failure) or last.failure not in _ENDS_THE_ATTEMPT:
+        return False
+    if last.failure is FailureClass.TIMED_OUT and timeout != task.timeout:
+        if len(reports) > 1:
+            reports.pop()
+        else:
+            how = f"the partition ran for {timeout:.1f} s, and the function had no more time"
+            reports[-1] = msgspec.structs.replace(last, how=how, message=how)
+    return True
+
+
+async def _say_alive(call: _Call) -> None:
+    """Until cancelled: so that whoever waits for the reports of a call that takes long knows that they will come."""
+    await asyncio.sleep(ALIVE_AFTER)
+    name = alive_object(call.order.reports)
+    while True:
+        sealed = seal_time(call.order.reports, time.time(), call.key)
+        with contextlib.suppress(StoreError):
+            await asyncio.to_thread(call.store.put, name, sealed)
+        await asyncio.sleep(ALIVE_EVERY)
+
+
+def _decoded_key(text: str) -> bytes:
+    """The key, or nothing when it is not one."""
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return key if len(key) == trust.KEY_BYTES else b""
+
+
+def hide_memory() -> None:
+    """For the process of a sandbox: no other process of this user may read its memory or its first environment, which
+    holds the key (prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)

@@ -1,0 +1,126 @@
+"""What a function is given and gives back: JSON documents of bounded size, sealed under the run's key.
+
+A task is an `Order` with the name of the object its reports go to. What does not fit into a payload goes by reference:
+the sealed order is put into the store, and its name and place are sent, sealed; reports are read from their object.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from treadle.primitives import trust
+from treadle.primitives.errors import CorruptError
+from treadle.primitives.store import Store
+
+from ..program import Failure, Outcome, Report, Task
+
+VERSION = "0.1.0"
+"""Of the package: the function and its driver must have the same."""
+
+
+class Order(Struct, frozen=True, tag="order"):
+    """One call's work."""
+
+    task: Task
+    reports: str
+    """Name of the object, in the store of the task, that gets the reports; it tells this call from every other."""
+    seconds: float
+    """What the call may take, whatever the provider allows."""
+    inline: int
+    """Bytes that the response may have."""
+    repeats: bool = False
+    """The provider may have run this call before."""
+
+
+class Stored(Struct, frozen=True, tag="stored"):
+    """The order is in a store, since it is too long for a payload."""
+
+    store: str
+    name: str
+
+
+class Request(Struct, frozen=True):
+    run: str
+    """Tells which key the order is sealed with."""
+    order: str
+    """Base64 of the sealed Order, or Stored."""
+    version: str = VERSION
+
+
+class Response(Struct, frozen=True):
+    """The sealed reports, unless they are too long for it, or why nothing ran."""
+
+    reports: str = ""
+    """Base64; empty: they are in their object only."""
+    problem: Literal["", "version", "key", "no key", "order"] = ""
+    """`order`: it could not be read from the store. Not sealed: it can do no more than stop the caller."""
+    version: str = VERSION
+
+
+_ORDER = "order for a function"
+_order = msgspec.msgpack.Decoder(Order | Stored)
+_reports = msgspec.msgpack.Decoder(list[Outcome | Failure])
+
+
+def encode_request(order: Order, key: bytes, limit: int) -> bytes:
+    """The payload; an order that does not fit into `limit` bytes is put into the store. May raise StoreError."""
+    run = order.task.job.run
+    request = _request(run, order, key)
+    if len(request) <= limit:
+        return request
+    stored = Stored(order.task.job.store, f"{order.reports}.order")
+    Store.open(stored.store).put(stored.name, trust.seal(key, stored.name, msgspec.msgpack.encode(order)))
+    return _request(run, stored, key)
+
+
+def _request(run: str, order: Order | Stored, key: bytes) -> bytes:
+    sealed = trust.seal(key, _ORDER, msgspec.msgpack.encode(order))
+    return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode()))
+
+
+def decode_order(request: Request, key: bytes) -> Order:
+    """Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference."""
+    order = _order.decode(trust.unseal(key, _ORDER, base64.b64decode(request.order)))
+    if isinstance(order, Stored):
+        order = _order.decode(trust.unseal(key, order.name, Store.open(order.store).get(order.name)))
+    if not isinstance(order, Order):
+        raise CorruptError("an order in the store leads to another one", "See what else writes to the store.")
+    return order
+
+
+def seal_reports(order: Order, reports: list[Report], key: bytes) -> bytes:
+    """As the object holds them. The seal ties them to the call: those of another are not taken for them."""
+    return trust.seal(key, order.reports, msgspec.msgpack.encode(reports))
+
+
+def open_reports(name: str, sealed: bytes, key: bytes) -> list[Report]:
+    """Raises CorruptError unless they were sealed for the object `name`."""
+    return list(_reports.decode(trust.unseal(key, name, sealed)))
+
+
+def alive_object(reports: str) -> str:
+    """Written again and again by a function that takes long: the time, sealed."""
+    return f"{reports}.alive"
+
+
+def seal_time(reports: str, now: float, key: bytes) -> bytes:
+    return trust.seal(key, alive_object(reports), msgspec.msgpack.encode(now))
+
+
+def open_time(reports: str, sealed: bytes, key: bytes) -> float:
+    """Seconds since the epoch. Raises CorruptError."""
+    return msgspec.msgpack.decode(trust.unseal(key, alive_object(reports), sealed), type=float)
+
+
+def response_of(order: Order, sealed: bytes) -> Response:
+    """The reports, or that they are in their object when they do not fit."""
+    response = Response(base64.b64encode(sealed).decode())
+    return response if len(response.reports) + _AROUND <= order.inline else Response()
+
+
+_AROUND = 200
+"""Bytes of a response besides the reports."""

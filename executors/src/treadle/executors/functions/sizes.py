@@ -1,0 +1,51 @@
+"""Which size of function an attempt gets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.primitives.errors import UsageError
+
+from ..program import Task
+
+OVERHEAD = 128 << 20
+"""Bytes a function needs besides what its task may allocate: two interpreters and treadle."""
+
+
+class Sizes:
+    """A task that says its memory gets the smallest size that holds it. One that does not gets the smallest there is,
+    and the next when it ran out."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self._sizes = sorted(sizes)
+        self._grown: dict[tuple[str, str, int], int] = {}
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes the largest attempt may allocate."""
+        return max(0, self._sizes[-1] - OVERHEAD)
+
+    def of(self, task: Task) -> int:
+        """Bytes of the function for this attempt. Raises UsageError when no size is large enough."""
+        if not task.memory:
+            return max(self._grown.get(key, self._sizes[0]) for key in _keys(task))
+        needed = task.memory + OVERHEAD
+        fitting = [size for size in self._sizes if size >= needed]
+        if not fitting:
+            raise UsageError(
+                f"task {task.id} wants {task.memory} bytes of memory; the largest function gives {self.memory_limit}",
+                "Lower `memory`, deploy a larger size, or run the stage on another executor.",
+            )
+        return fitting[0]
+
+    def ran_out(self, task: Task, partition: int) -> None:
+        """An attempt at the partition needed more than it got (-1: one of the task's)."""
+        now = self.of(task)
+        larger = next((size for size in self._sizes if size > now), now)
+        for run, segment, index in _keys(task):
+            if partition in (-1, index):
+                self._grown[run, segment, index] = larger
+
+
+def _keys(task: Task) -> list[tuple[str, str, int]]:
+    return [(task.job.run, task.program.segment, one.index) for one in task.partitions]
