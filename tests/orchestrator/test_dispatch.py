@@ -328,3 +328,54 @@ def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
 def test_under_a_quorum_no_partition_waits_behind_a_straggler() -> None:
     core = Dispatch(Policy(), range(100), slots=1, quorum=50)
     assert len(take(core).attempts) == 1
+
+
+# -- where attempts cost a call ------------------------------------------------------------------------------------
+
+
+def test_refusals_of_a_provider_never_make_a_partition_poison() -> None:
+    core = Dispatch(Policy(), [0], slots=1)
+    for count in range(3 * MAXIMUM_LOSSES):
+        assert not fail_once(core, Class.THROTTLED, 100.0 * count).final
+    assert not fail_once(core, Class.WORKER_LOST, 9000.0).final
+    assert one(core, now=9999.0) == 0
+
+
+def test_refusals_back_off_longer_each_time() -> None:
+    core = Dispatch(Policy(initial_interval=1, maximum_interval=100), [0], slots=1)
+    waits = []
+    now = 0.0
+    for _ in range(4):
+        fail_once(core, Class.THROTTLED, now)
+        due = core.wakes_at()
+        assert due is not None
+        waits.append(due - now)
+        now = due
+    assert waits == [1, 2, 4, 8]
+
+
+def test_partitions_share_a_call_only_once_their_time_is_known() -> None:
+    core = Dispatch(Policy(), range(1000), slots=2, time_limit=900)
+    assert len(take(core).attempts) == 1
+    core.done("s", outcome(0, seconds=0.01))
+    core.ended("s")
+    assert len(take(core).attempts) == 20
+
+
+def test_a_call_holds_no_more_partitions_than_may_time_out_in_it() -> None:
+    core = Dispatch(Policy(timeout=300), range(1000), slots=2, time_limit=900, pace=0.001)
+    assert len(take(core).attempts) == 3
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=50), st.integers(100, 300))
+def test_a_task_fits_into_its_payload(sizes: list[int], room: int) -> None:
+    core = Dispatch(Policy(), range(len(sizes)), slots=1, pace=1e-6, room=room, weights=dict(enumerate(sizes)))
+    seen: list[int] = []
+    while not core.over:
+        partitions = [attempt.partition for attempt in take(core).attempts]
+        assert len(partitions) == 1 or sum(sizes[partition] for partition in partitions) <= room
+        seen += partitions
+        for partition in partitions:
+            core.done("s", outcome(partition))
+        core.ended("s")
+    assert seen == list(range(len(sizes)))

@@ -23,11 +23,12 @@ from treadle.executors.program import (
     Secret,
     Tail,
     Value,
+    connection_secret,
 )
 from treadle.primitives.errors import UsageError
 from treadle.primitives.references import Slice
 
-from ..plan import Segment
+from ..plan import EventsFeed, Segment
 from ..planner.sources import DEFAULT_PARTITIONS
 from ..planner.transport import INLINE_LIMIT
 
@@ -45,6 +46,8 @@ def program_of(
     """
     resolver = _Resolver(segment, env, find)
     ops = tuple(resolver.op(op, sources) for op in segment.ops)
+    if isinstance(segment.feed, EventsFeed) and not segment.feed.split.captured:
+        resolver.secrets.add(connection_secret(segment.feed.split.connection))
     return Program(
         segment=name,
         ops=ops,

@@ -14,6 +14,9 @@ decisions by failure class:
     internal         yes            final
     any, and the stage is not idempotent: final; a cut-off attempt is `unknown outcome`
 
+A partition that takes far too long runs a second time in a slot that is free (see backups); whoever delivers first counts,
+and the other attempt is a rival that is to be killed.
+
 A finally failed partition does not stop the others, so that all errors are seen; the segment stops early once the first
 ten final failures are one and the same error.
 """
@@ -32,6 +35,7 @@ from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 
 from ..plan import Policy, Tolerance
+from .backups import Backups
 
 MAXIMUM_LOSSES = 10
 """Worker losses of one partition before it counts as poison."""
@@ -86,7 +90,8 @@ class Dispatch:
 
     `starts` counts attempts ever begun (numbering), `spent` those that count against the budget, `losses` those whose
     worker was lost, `crashes` those that an earlier driver's death cut off. `pace`: seconds that a partition took in
-    the iteration before; 0: not known.
+    the iteration before; 0: not known. `time_limit`: seconds that a task may take; 0: no limit. `room`: how much of
+    `weights`, by partition, fits into a task.
     """
 
     def __init__(
@@ -103,6 +108,9 @@ class Dispatch:
         tolerated: Mapping[str, Tolerance] | None = None,
         quorum: int = 0,
         pace: float = 0.0,
+        time_limit: float = 0.0,
+        room: float = math.inf,
+        weights: Mapping[int, int] | None = None,
     ) -> None:
         self._policy = policy
         self._slots = max(1, slots)
@@ -112,14 +120,20 @@ class Dispatch:
         self._tolerated = dict(tolerated or {})
         self._pending: deque[int] = deque()
         self._for_slot: dict[str, deque[int]] = {}
+        self._preferring = 0
+        """Partitions in `_for_slot`."""
         self._delayed: list[tuple[float, int]] = []
         self._running: dict[str, deque[int]] = {}
         self._losses = dict(losses or {})
+        self._throttles: dict[int, int] = {}
         self._memory: dict[int, int] = {}
         self._seconds = 0.0
         self._committed = 0
+        self._backups = Backups()
+        self._total = 0
         self._quorum = quorum
-        self._pace = pace
+        self._pace, self._time_limit = pace, time_limit
+        self._room, self._weights = room, weights or {}
         self._entered: dict[str, int] = {}
         self._failed_items: dict[str, int] = {}
         self.failed: dict[int, Failure] = {}
@@ -127,6 +141,7 @@ class Dispatch:
         self.limit = policy.max_concurrency
         self._stopping = False
         for partition in partitions:
+            self._total += 1
             if (crashes or {}).get(partition, 0) >= MAXIMUM_CRASHES:
                 self._fail(_crashed(partition, self._starts.get(partition, 1)))
             else:
@@ -154,8 +169,9 @@ class Dispatch:
         return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
 
     def wakes_at(self) -> float | None:
-        """When the next delayed partition is due."""
-        return self._delayed[0][0] if self._delayed else None
+        """When the next delayed partition is due, or one that runs becomes a straggler."""
+        late = self._backups.wakes_at(self._total) if self._may_double() else None
+        return min((due for due in (self._delayed[0][0] if self._delayed else None, late) if due), default=None)
 
     def problem(self) -> tuple[FailureClass, str] | None:
         """Why the segment fails, once it is over; None: it may close."""
@@ -185,9 +201,21 @@ class Dispatch:
         if partition is None:
             return None
         memory = self._memory.get(partition, self._policy.memory_start)
-        chosen = [partition, *self._more(slot, memory)]
-        self._running[slot] = deque(chosen)
-        return Assignment(tuple(self._attempt(p) for p in chosen), memory)
+        chosen = [partition, *self._more(slot, partition, memory)]
+        return self._assign(slot, chosen, memory, now)
+
+    def backup(self, slot: str, now: float) -> Assignment | None:
+        """A second attempt at a straggler, for a slot that nobody has anything else for."""
+        if self.stopped or not self._may_double() or (self.limit and len(self._running) >= self.limit):
+            return None
+        partition = self._backups.straggler(self._total, now)
+        if partition is None:
+            return None
+        return self._assign(slot, [partition], self._memory.get(partition, self._policy.memory_start), now)
+
+    def rivals(self, partition: int) -> list[str]:
+        """Slots that are at a partition which was delivered; their tasks are to be killed."""
+        return [slot for slot, running in self._running.items() if partition in running]
 
     def unknown(self, partition: int, attempt: int) -> None:
         """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
@@ -195,14 +223,16 @@ class Dispatch:
         text = "its outcome is unknown; check the effect, then: treadle resume --assume done|retry"
         self._fail(Failure(partition, attempt, FailureClass.UNKNOWN_OUTCOME, how, message=text, retryable=False))
 
-    def done(self, slot: str, outcome: Outcome) -> bool:
+    def done(self, slot: str, outcome: Outcome, now: float) -> bool:
         """The slot delivered; False when the outcome is not wanted any more."""
         running = self._running.get(slot)
         if not running or outcome.partition not in running:
             return False
-        running.remove(outcome.partition)
-        if self._enough():
+        self._backups.finishes(slot, now)
+        self._leave(slot, outcome.partition, now)
+        if outcome.partition in self._won or self._enough():
             return False
+        self._won.add(outcome.partition)
         self._committed += 1
         self._seconds += outcome.seconds
         self._count_items(outcome)
@@ -250,7 +280,9 @@ class Dispatch:
 
     def _judge(self, failure: Failure, spent: bool) -> Verdict:
         partition, losses = failure.partition, 0
-        if not spent:
+        if failure.failure is FailureClass.THROTTLED:
+            self._throttles[partition] = self._throttles.get(partition, 0) + 1
+        elif not spent:
             losses = self._losses[partition] = self._losses.get(partition, 0) + 1
         if failure.lost:
             return Verdict(failure, final=False, spent=False)
@@ -260,7 +292,7 @@ class Dispatch:
         if losses >= MAXIMUM_LOSSES:
             lost = failure.failure is FailureClass.WORKER_LOST
             worse = _as(failure, FailureClass.POISON, f"{losses} losses; the last: {failure.how}") if lost else failure
-            return Verdict(worse, final=failure.failure is not FailureClass.THROTTLED, spent=spent)
+            return Verdict(worse, final=True, spent=spent)
         if failure.failure is FailureClass.OUT_OF_MEMORY:
             self._grow(partition)
         hopeless = not failure.retryable or failure.failure in (FailureClass.INTERNAL, FailureClass.CORRUPT)
@@ -286,7 +318,7 @@ class Dispatch:
         if failure.failure is FailureClass.WORKER_LOST:
             return 0.0
         policy = self._policy
-        tries = max(1, self._spent.get(partition, 0) + self._losses.get(partition, 0))
+        tries = max(1, sum(counts.get(partition, 0) for counts in (self._spent, self._losses, self._throttles)))
         factor = math.pow(policy.backoff_coefficient, min(tries - 1, 60))
         return min(policy.initial_interval * factor, policy.maximum_interval)
 
@@ -297,26 +329,35 @@ class Dispatch:
 
     def _queue(self, partition: int) -> None:
         slot = self._preferred.get(partition)
+        self._preferring += slot is not None
         (self._pending if slot is None else self._for_slot.setdefault(slot, deque())).append(partition)
 
     def _take(self, slot: str) -> int | None:
         """The slot's own partitions first, then anybody's, then the longest queue of another slot."""
         own = self._for_slot.get(slot)
         if own:
+            self._preferring -= 1
             return own.popleft()
         if self._pending:
             return self._pending.popleft()
-        others = max(self._for_slot.values(), key=len, default=None)
-        return others.pop() if others else None
+        if not self._preferring:
+            return None
+        self._preferring -= 1
+        return max(self._for_slot.values(), key=len).pop()
 
-    def _more(self, slot: str, memory: int) -> Sequence[int]:
-        """Further partitions for the same task; none where one must not wait behind another."""
+    def _more(self, slot: str, first: int, memory: int) -> Sequence[int]:
+        """Further partitions for the task of `first`; none where one must not wait behind another."""
         if self._quorum or not self._policy.idempotent or memory != self._policy.memory_start:
             return ()
-        chosen = []
+        chosen: list[int] = []
+        room = self._room - self._weights.get(first, 0)
         for _ in range(self._task_size() - 1):
             partition = self._take(slot)
             if partition is None:
+                break
+            room -= self._weights.get(partition, 0)
+            if room < 0:
+                self._pending.appendleft(partition)
                 break
             chosen.append(partition)
         return chosen
@@ -328,11 +369,13 @@ class Dispatch:
         if average:
             share = min(max(share, int(TASK_LEAST_SECONDS / average)), int(TASK_SECONDS / average))
         else:
-            share = min(share, 16)
+            share = min(share, 1 if self._time_limit else 16)
+        if self._time_limit and self._policy.timeout:
+            share = min(share, int(self._time_limit / self._policy.timeout))
         return max(1, min(share, TASK_PARTITIONS))
 
     def _waiting(self) -> int:
-        return len(self._pending) + sum(map(len, self._for_slot.values()))
+        return len(self._pending) + self._preferring
 
     def _release(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:

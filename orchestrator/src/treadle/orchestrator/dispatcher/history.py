@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from treadle.executors.program import Outcome
+from treadle.primitives.errors import FailureClass
 
 from .ledger import Closed, Committed, Copied, Epoch, Expected, Failed, Lost, Record, Started
 
@@ -51,8 +52,9 @@ class SegmentHistory:
             case Copied(name, partitions) if name == segment:
                 self.committed |= {p: copied(self.committed[p]) for p in partitions if p in self.committed}
             case Failed(name) if name == segment:
-                counts = self.spent if record.spent else self.losses
-                counts[record.partition] = counts.get(record.partition, 0) + 1
+                if record.spent or record.failure != FailureClass.THROTTLED:
+                    counts = self.spent if record.spent else self.losses
+                    counts[record.partition] = counts.get(record.partition, 0) + 1
                 self._ended(record.partition, record.attempt)
             case Lost(name, partitions) if name == segment:
                 self.closed = False

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, overload
 
-from treadle.executors.program import BlockInput, ItemSplit, PartitionInput, RangeSplit
+import msgspec
+
+from treadle.executors.program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
 from treadle.primitives.errors import InternalError
+from treadle.primitives.events import offsets
 from treadle.primitives.partitioning import split_evenly
 from treadle.primitives.references import BlockRef, Slice
 
@@ -17,6 +20,7 @@ from ..plan import (
     AllFeed,
     BundleFeed,
     DataRef,
+    EventsFeed,
     Feed,
     FilesFeed,
     Graph,
@@ -150,6 +154,8 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
             return [ItemSplit(items[start:stop]) for start, stop in bounds]
         case RangeFeed(count, partitions, cut):
             return [RangeSplit(*run) for run in cut_runs(split_evenly(count, partitions), cut)]
+        case EventsFeed(split, bounds):
+            return [_piece(split, *run) for run in bounds]
         case NarrowFeed(data):
             return partition_inputs(scope.data(data, find_loop), find)
         case AllFeed(data):
@@ -162,6 +168,11 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
             (manifest,) = (find(segment) for segment in scope.data(data, find_loop).segments)
             return bundle_inputs(_blocks(manifest), run)
     raise InternalError(f"unknown feed {feed!r}")
+
+
+def _piece(split: EventSplit, first: int, stop: int) -> EventSplit:
+    start, runs = offsets.piece(split.start, split.runs, first, stop)
+    return msgspec.structs.replace(split, start=start, runs=runs)
 
 
 def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:

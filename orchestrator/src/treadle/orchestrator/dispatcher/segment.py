@@ -24,6 +24,7 @@ from .copies import Copies
 from .dispatch import Assignment, Dispatch
 from .history import SegmentHistory, copied
 from .ledger import Committed, Copied, Expected, Failed, Record, Started
+from .payloads import room
 from .pool import SlotPool
 from .run import Run
 from .scope import Scope, feed_inputs
@@ -107,6 +108,8 @@ class SegmentRun:
     def _dispatch(self, limit: int) -> Dispatch:
         missing = [index for index in range(len(self._inputs)) if index not in self._committed]
         unknown = self._history.cut_off if not self._segment.policy.idempotent else set()
+        can = self._pool.executor.capabilities
+        space, weights = room(can.payload_limit, self._program, self._inputs)
         core = Dispatch(
             self._segment.policy,
             [partition for partition in missing if partition not in unknown],
@@ -119,6 +122,9 @@ class SegmentRun:
             tolerated=self._segment.tolerated,
             quorum=self._quorum(),
             pace=self._pace,
+            time_limit=can.time_limit,
+            room=space,
+            weights=weights,
         )
         for outcome in self._committed.values():
             core.committed_before(outcome)

@@ -15,14 +15,12 @@ from treadle.executors.program import ToBroadcast
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
+from ..dispatcher.payloads import SEALED
 from ..plan import FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from .transport import Site
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
-
-SEALED = 4 / 3
-"""A payload carries its task in Base64."""
 
 
 class Refused(UsageError):
