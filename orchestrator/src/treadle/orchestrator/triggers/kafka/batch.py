@@ -33,6 +33,11 @@ class Batch(Struct, frozen=True):
     def first(self) -> Record:
         return self.matched[0].record
 
+    @property
+    def size(self) -> int:
+        """Bytes of all values."""
+        return sum(len(one.record.value or b"") for one in self.matched)
+
 
 EventsOf: TypeAlias = Callable[[Batch], Any]
 """What `trigger.events` is worth for a batch: a value for an input of type `dataset`. May write to the store first.

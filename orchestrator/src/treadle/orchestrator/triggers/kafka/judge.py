@@ -1,0 +1,116 @@
+"""Which version of a trigger decides on a record, and what it says.
+
+Both are functions of the record and the registry alone, so that a record that is delivered again meets the same
+filter. A new version begins at offsets that are measured when everybody can see it; who holds a record and looks at
+the registry **after that** therefore knows every version that could decide on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from treadle.dsl.triggers import EventBatch, KafkaTrigger
+from treadle.primitives.errors import UsageError
+
+from ..events import Event, Record, Undecodable, decode, event_time
+from ..identity import event_run, hashed_run, record_run
+from ..mapping import Rules, Unfit
+from ..registry.deployment import Deployment
+from .happenings import Judged, Partition
+
+
+class Version(Struct, frozen=True):
+    """One version of the trigger."""
+
+    number: int
+    trigger: KafkaTrigger
+    rules: Rules
+    begins: Mapping[tuple[str, int], int]
+    """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
+
+
+class Lineage(Struct, frozen=True):
+    """The versions of a trigger since it was last added, newest first."""
+
+    workflow: str
+    name: str
+    versions: tuple[Version, ...]
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[0]
+
+    @property
+    def born(self) -> int:
+        """The version that added it: a trigger that is removed and added again is another one."""
+        return self.versions[-1].number
+
+    def batching(self, number: int) -> EventBatch | None:
+        """`batch` of a version."""
+        return next(one.trigger.batch for one in self.versions if one.number == number)
+
+    def begin(self, partition: Partition) -> int:
+        """Where somebody begins who knows no position: where the first version does that reads the topic."""
+        return self._first(partition.topic).begins.get((partition.topic_id, partition.number), 0)
+
+    def deciding(self, record: Record) -> Version:
+        """The newest version that begins at or before the record; what lies before all of them is the first one's."""
+        place = (record.topic_id, record.partition)
+        for version in self.versions:
+            if record.topic in version.trigger.topics and version.begins.get(place, 0) <= record.offset:
+                return version
+        return self._first(record.topic)
+
+    def _first(self, topic: str) -> Version:
+        return next((one for one in reversed(self.versions) if topic in one.trigger.topics), self.versions[0])
+
+    def judge(self, record: Record) -> Judged:
+        """What becomes of a record."""
+        version = self.deciding(record)
+        trigger = version.trigger
+        try:
+            event = decode(record, trigger.format, trigger.connection)
+            when = event_time(event, record)
+            if not version.rules.matches(event, when):
+                return Judged(record, version.number)
+            return Judged(record, version.number, event, self._run(version, event, record))
+        except (Undecodable, Unfit) as error:
+            return Judged(record, version.number, reason=error.message)
+
+    def _run(self, version: Version, event: Event, record: Record) -> str:
+        match version.trigger.dedupe:
+            case "offset":
+                return record_run(self.workflow, self.name, record)
+            case "event":
+                return event_run(self.workflow, self.name, event)
+            case expression:
+                value = version.rules.value(expression, event, event_time(event, record))
+                if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
+                    raise Unfit(f"dedupe: it is {value!r}"[:200] + ", neither text nor a whole number")
+                return hashed_run(self.workflow, self.name, value)
+
+
+class Unsettled(UsageError):
+    """A version was deployed, and nobody has measured yet from where on it decides. Judging waits."""
+
+
+def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
+    """What a workflow's versions, oldest first, say of a Kafka trigger; None: the newest has no such trigger.
+
+    Raises Unsettled.
+    """
+    versions: list[Version] = []
+    for deployment in reversed(history):
+        trigger = None if deployment.removed else deployment.spec.triggers.get(name)
+        if not isinstance(trigger, KafkaTrigger) or (
+            versions and trigger.connection != versions[-1].trigger.connection
+        ):
+            break
+        if deployment.begins is None:
+            text = f"{deployment.name}: it is not known yet from where on it decides"
+            raise Unsettled(text, f"Deploy it again, or start the service: treadle triggers ({name})")
+        begins = {(one.topic_id, one.partition): one.offset for one in deployment.begins.get(name, ())}
+        versions.append(Version(deployment.version, trigger, Rules(name, trigger), begins))
+    return Lineage(history[-1].workflow, name, tuple(versions)) if versions else None
