@@ -14,6 +14,7 @@ from msgspec import Struct
 from treadle.primitives.blocks import Durability
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import FailureClass
+from treadle.primitives.events.records import Format
 from treadle.primitives.formats import FileSplit, WriteOptions
 from treadle.primitives.references import BlockRef, Kind, Slice
 
@@ -69,6 +70,27 @@ class RangeSplit(Struct, frozen=True, tag="range"):
     stop: int
 
 
+class EventSplit(Struct, frozen=True, tag="events"):
+    """Records of one partition of a Kafka topic, as the events in them or, without `envelope`, as their data."""
+
+    connection: str
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    runs: tuple[int, ...]
+    """See treadle.primitives.events.offsets."""
+    format: Format
+    envelope: bool = False
+    captured: bool = False
+    """They are in the store, in the run's copy of all its events."""
+
+
+def connection_secret(connection: str) -> str:
+    """Name of the secret that is a Kafka connection: a JSON object of librdkafka's settings."""
+    return f"kafka.{connection}"
+
+
 class BlockInput(Struct, frozen=True, tag="blocks"):
     """Slices to concatenate, for each input of a shuffle (one input everywhere else), in source-partition order."""
 
@@ -77,7 +99,7 @@ class BlockInput(Struct, frozen=True, tag="blocks"):
     """The slices of an input are pieces of one partition, as a shuffle leaves them, and no partitions themselves."""
 
 
-PartitionInput = FileSplit | ItemSplit | RangeSplit | BlockInput
+PartitionInput = FileSplit | ItemSplit | RangeSplit | EventSplit | BlockInput
 
 
 class Partition(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from treadle.executors.interface import Capabilities
-from treadle.executors.program import Op, PartOutput, Tail
+from treadle.executors.program import EventSplit, Op, PartOutput, Tail
 from treadle.primitives.blocks import Durability
 from treadle.primitives.formats import FileSplit
 
@@ -65,6 +65,13 @@ class RangeFeed(Struct, frozen=True, tag="range"):
     cut: int = 0
 
 
+class EventsFeed(Struct, frozen=True, tag="events"):
+    """Records of a Kafka partition; `bounds` count those that belong."""
+
+    split: EventSplit
+    bounds: tuple[tuple[int, int], ...]
+
+
 class NarrowFeed(Struct, frozen=True, tag="narrow"):
     """Partition i reads partition i."""
 
@@ -92,7 +99,7 @@ class BundleFeed(Struct, frozen=True, tag="bundles"):
     """Consecutive blocks of `data` that one partition reads from; the last run may be shorter."""
 
 
-Feed = FilesFeed | ItemsFeed | RangeFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed
+Feed = FilesFeed | ItemsFeed | RangeFeed | EventsFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed
 
 # -- how a segment behaves ----------
 

@@ -22,6 +22,7 @@ from ..program import (
     Arg,
     Broadcast,
     Call,
+    EventSplit,
     MapPartition,
     MapRecords,
     Partition,
@@ -56,6 +57,8 @@ class Services(NamedTuple):
     """(slice, whether others on this host will read it too) -> its decoded value, which this partition may change the
     records of; raises what Blocks.get does."""
     blocks: Blocks
+    events: Callable[[EventSplit], Iterator[list[Any]]]
+    """A split's events, or their data, a few at a time; raises TreadleError."""
     secrets: Mapping[str, str]
     redactor: Redactor
     context: Callable[[str, Partition], Context]

@@ -15,7 +15,7 @@ from treadle.primitives.references import Kind, Slice
 
 from ..operations.attempt import Attempt
 from ..operations.flow import Flow, objects
-from ..program import BlockInput, ItemSplit, PartitionInput, RangeSplit
+from ..program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
 
 _RANGE_CHUNK = 1 << 16
 _Entry = tuple[Any, int, Literal["shared", "list"]]
@@ -89,6 +89,8 @@ def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
         case RangeSplit(start, stop):
             short = stop - start <= _RANGE_CHUNK
             return Flow("objects", (list(range(start, stop)),) if short else _integers(start, stop))
+        case EventSplit():
+            return objects([event for some in attempt.services.events(source) for event in some])
 
 
 def _integers(start: int, stop: int) -> Iterator[list[int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from ..operations.apply import apply, keeps_inputs_apart
 from ..operations.attempt import Attempt, Function, Services
 from ..program import (
     Discard,
+    EventSplit,
     Failure,
     Job,
     MapPartition,
@@ -115,6 +116,7 @@ class Runtime:
             function=self._function,
             load=lambda slice, shared: self._cache.load(slice, partial(run.blocks.get, shared=shared)),
             blocks=run.blocks,
+            events=lambda split: _read_events(split, run.store, task.job.run, key, secrets),
             secrets=secrets,
             redactor=Redactor(secrets),
             context=context,
@@ -205,6 +207,14 @@ class Runtime:
             self._cache.clear()
             gc.collect()
         return failure
+
+
+def _read_events(
+    split: EventSplit, store: Store, run: str, key: bytes, secrets: Mapping[str, str]
+) -> Iterator[list[Any]]:
+    from .events import EventReader
+
+    return EventReader(store, run, key, secrets).read(split)
 
 
 def _prepare_bundle(store: Store, job: Job, key: bytes) -> dict[str, bytes]:

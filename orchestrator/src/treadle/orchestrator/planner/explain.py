@@ -30,6 +30,7 @@ from ..plan import (
     AllFeed,
     BundleFeed,
     DataRef,
+    EventsFeed,
     Feed,
     FilesFeed,
     Graph,
@@ -157,6 +158,8 @@ def _reads(feed: Feed) -> str:
             return f"{len(items)} items"
         case RangeFeed(count):
             return f"range of {count}"
+        case EventsFeed(split, bounds):
+            return f"{sum(stop - start for start, stop in bounds)} events of {split.topic}"
         case NarrowFeed(data):
             return _data(data)
         case AllFeed(data):

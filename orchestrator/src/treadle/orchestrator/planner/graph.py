@@ -15,6 +15,7 @@ import msgspec
 from treadle.dsl.model import (
     BarrierStage,
     BroadcastStage,
+    EventRange,
     Items,
     LoopStage,
     MapStage,
@@ -173,7 +174,7 @@ class GraphPlanner:
         """
         if isinstance(reference, str) and reference.startswith("inputs."):
             reference = self.planner.sources.dataset_input(reference.split(".")[1])
-        if isinstance(reference, Source | Items | Range):
+        if isinstance(reference, Source | Items | Range | EventRange):
             feed, partitions, estimate = self.planner.sources.feed(reference)
             return Flow(feed, partitions, estimate)
         shuffled = self._shuffled(reference) if apart or reference not in self._datasets else None

@@ -6,19 +6,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treadle.dsl.model import Batch, Items, Range, Source
+from treadle.dsl.model import Batch, EventRange, Items, Offsets, Range, Source
 from treadle.dsl.templates import render
 from treadle.dsl.validation.inputs import source_of
+from treadle.executors.program import EventSplit
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import offsets
 from treadle.primitives.files import FileInfo, list_files
 from treadle.primitives.formats import ReadOptions, plan_splits
 from treadle.primitives.partitioning import split_evenly
 
 from ..dispatcher.scope import cut_runs
-from ..plan import Feed, FilesFeed, ItemsFeed, RangeFeed
+from ..plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
 
 DEFAULT_PARTITIONS = 256
 """Most partitions of items, ranges and shuffles when nobody says."""
+
+EVENTS_EACH = 5_000
+EVENT_BYTES_EACH = 8 * 2**20
+"""Records, and bytes of them, that one partition of a range of events has, unless `batch` says less."""
 
 
 class Sources:
@@ -38,14 +44,16 @@ class Sources:
     def text(self, value: str) -> str:
         return str(render(value, self._env))
 
-    def dataset_input(self, name: str) -> Source | Items | Range:
+    def dataset_input(self, name: str) -> Source | Items | Range | EventRange:
         """The value of a workflow input of type dataset or list."""
         return source_of(self._env["inputs"].get(name))
 
-    def feed(self, source: Source | Items | Range) -> tuple[Feed, int, int]:
+    def feed(self, source: Source | Items | Range | EventRange) -> tuple[Feed, int, int]:
         """(feed, partitions, estimated bytes)."""
         if isinstance(source, Source):
             return self._files(source)
+        if isinstance(source, EventRange):
+            return events_feed(source.kafka)
         if isinstance(source, Items):
             parts = self._partitions(source.partitions, len(source.items))
             bounds = tuple(split_evenly(len(source.items), parts))
@@ -76,6 +84,15 @@ class Sources:
         return ReadOptions(source.format, record_bytes, source.header, source.delimiter, packed)
 
 
+def events_feed(kafka: Offsets) -> tuple[Feed, int, int]:
+    """(feed, partitions, estimated bytes) of a range. A partition costs a consumer of its own, so they are few."""
+    fields = kafka.model_dump(exclude={"size"})
+    split = EventSplit(**{**fields, "runs": tuple(kafka.runs)})
+    total = offsets.count(kafka.runs)
+    parts = min(total, DEFAULT_PARTITIONS, max(-(-total // EVENTS_EACH), -(-kafka.size // EVENT_BYTES_EACH), 1))
+    return EventsFeed(split, tuple(split_evenly(total, parts))), parts, kafka.size
+
+
 def batched(feed: Feed, batch: Batch, count: Any) -> tuple[Feed, int] | None:
     """The feed re-cut at plan time, with its partitions; None when the data must be seen first."""
     if batch.max_bytes is not None or batch.max_items is None:
@@ -84,6 +101,9 @@ def batched(feed: Feed, batch: Batch, count: Any) -> tuple[Feed, int] | None:
     if isinstance(feed, RangeFeed):
         runs = cut_runs(split_evenly(feed.count, feed.partitions), longest)
         return RangeFeed(feed.count, feed.partitions, longest), len(runs)
+    if isinstance(feed, EventsFeed):
+        runs = cut_runs(feed.bounds, longest)
+        return EventsFeed(feed.split, tuple(runs)), len(runs)
     if isinstance(feed, ItemsFeed):
         runs = cut_runs(feed.bounds, longest)
         return ItemsFeed(feed.items, tuple(runs)), len(runs)

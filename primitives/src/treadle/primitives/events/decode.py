@@ -11,15 +11,13 @@ import binascii
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
 from ..errors import DataError
-from .records import Event, Record
+from .records import Event, Format, Record
 
-Format: TypeAlias = Literal["cloudevents", "json", "raw"]
-"""What the records of a topic are."""
 MAX_RECORD = 4 * 2**20
 """Bytes of the value of one record; Kafka's own default is 1 MiB."""
 RECORD_TYPE = "dev.treadle.kafka.record.v1"

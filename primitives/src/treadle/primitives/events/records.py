@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
+
+Format: TypeAlias = Literal["cloudevents", "json", "raw"]
+"""What the records of a topic are."""
 
 
 class Record(Struct, frozen=True):
@@ -35,3 +39,8 @@ class Event(Struct, frozen=True):
     data: Any = None
     extensions: dict[str, Any] = {}
     """Every other attribute."""
+
+
+def as_item(event: Event, envelope: bool) -> Any:
+    """What of an event is a record of a dataset: its data, or all of it, in the shape that expressions see."""
+    return msgspec.structs.asdict(event) if envelope else event.data
