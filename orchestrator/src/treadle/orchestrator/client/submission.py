@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.dsl.model import MapStage, ReduceStage, ShuffleStage, Spec
-from treadle.dsl.normalise import normalise
+from treadle.dsl.normalise import normalise, without_triggers
 from treadle.executors.bundle.build import build_bundle
 from treadle.primitives.functions import describe, load
 
@@ -29,6 +29,16 @@ class Prepared(Struct):
     bundle: bytes
     plan: Plan
     """Made for early refusal and for `treadle plan`; the run makes its own when it starts."""
+
+
+class Package(Struct):
+    """The user's code of a workflow, as it travels."""
+
+    functions: dict[str, dict[str, Any]]
+    """Function reference -> what is known of it (FunctionInfo)."""
+    digest: str = ""
+    """Of the bundle; empty without user code."""
+    bundle: bytes = b""
 
 
 def new_run_id(workflow: str) -> str:
@@ -64,16 +74,30 @@ def prepare(
 
     `base` is where relative URIs start, `roots` the folders whose modules are the project's own.
     """
+    code = package(spec, roots, captured)
+    document = normalise(without_triggers(spec))
+    submission = Submission(
+        run, document, dict(inputs), code.digest, code.functions, str(base.absolute()), site.default
+    )
+    return planned(submission, code.bundle, site)
+
+
+def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) -> Package:
+    """The code that the workflow names; its modules are imported. Raises UsageError."""
     references = function_references(spec)
     functions = {ref: msgspec.to_builtins(describe(load(ref, captured))) for ref in references}
-    bundle = build_bundle(references, roots, captured) if references else None
-    document = normalise(spec)
-    submission = Submission(
-        run, document, dict(inputs), bundle.digest if bundle else "", functions, str(base.absolute()), site.default
-    )
-    about = {"id": run, "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    plan = make_plan(Spec.model_validate(document), inputs, about, functions, base, site)
-    return Prepared(submission, bundle.data if bundle else b"", plan)
+    if not references:
+        return Package(functions)
+    bundle = build_bundle(references, roots, captured)
+    return Package(functions, bundle.digest, bundle.data)
+
+
+def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
+    """The run with the plan that it would have if it started now. Imports no user code. Raises UsageError."""
+    about = {"id": submission.run, "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    spec = Spec.model_validate(submission.spec)
+    plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
+    return Prepared(submission, bundle, plan)
 
 
 def same_workflow(known: Submission, new: Submission) -> str:

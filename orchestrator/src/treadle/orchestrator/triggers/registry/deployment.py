@@ -63,6 +63,8 @@ class Deployment(Struct, frozen=True, dict=True):
     """Digest of the user's code; empty without any."""
     base: str
     """Folder that relative URIs start from."""
+    executor: str = ""
+    """Where stages run that name none; as the profile said when it was deployed."""
     begins: dict[str, tuple[Position, ...]] | None = None
     """Kafka trigger -> from these offsets on this version decides; below them the version before it does.
 
@@ -93,4 +95,4 @@ class Deployment(Struct, frozen=True, dict=True):
     def submission(self, run: str, inputs: Mapping[str, Any]) -> Submission:
         """What a run of this version is defined by. Raises InvalidInputs for values the workflow does not accept."""
         resolved = resolve_inputs(self.spec, inputs)
-        return Submission(run, self.run_spec, resolved, self.bundle, self.functions, self.base)
+        return Submission(run, self.run_spec, resolved, self.bundle, self.functions, self.base, self.executor)

@@ -29,7 +29,7 @@ from .deployment import Deployment, Paused, Position
 _ROOT = "deployments"
 _WORKFLOWS = f"{_ROOT}/workflows"
 _INFO = b"treadle registry"
-_SAME = ("document", "functions", "bundle", "base", "removed")
+_SAME = ("document", "functions", "bundle", "base", "executor")
 """What makes two versions the same."""
 
 
@@ -46,6 +46,7 @@ class Candidate(Struct, frozen=True):
     code: bytes
     """The bundle's bytes; empty without user code."""
     base: str
+    executor: str = ""
 
 
 class Deployed(Struct, frozen=True):
@@ -181,6 +182,7 @@ class Registry:
             candidate.functions,
             candidate.bundle,
             candidate.base,
+            candidate.executor,
             nonce=_nonce(),
         )
 
