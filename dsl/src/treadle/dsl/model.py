@@ -91,8 +91,8 @@ class Offsets(Model):
     envelope: Flag = False
     size: Annotated[int, Field(ge=0, strict=True)] = 0
     """Bytes of the records, for whoever cuts them."""
-    captured: Flag = False
-    """They are read from the copy that was made before the run started, not from the topic."""
+    copied: str = ""
+    """Name of the copy, in the run's folder of the store, that was made before it started; empty: read the topic."""
 
 
 class EventRange(Model):
@@ -199,6 +199,9 @@ class Settings(Model):
     durability: Literal["task", "segment"] | None = None
     """What survives the loss of a host: every finished task, or every finished segment. Without: nothing, and what is
     lost is made again."""
+    backups: Flag | None = None
+    """Whether a partition that takes far longer than the others may run a second time beside itself, in a slot that is
+    free; the first to finish counts. Default: true; never with `idempotent: false`."""
 
 
 class StageBase(Model):

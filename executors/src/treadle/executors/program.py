@@ -82,8 +82,8 @@ class EventSplit(Struct, frozen=True, tag="events"):
     """See treadle.primitives.events.offsets."""
     format: Format
     envelope: bool = False
-    captured: bool = False
-    """They are in the store, in the run's copy of all its events."""
+    copied: str = ""
+    """Name of a copy of the records, and maybe others, in the run's folder of the store; empty: read the topic."""
 
 
 def connection_secret(connection: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,14 +21,13 @@ from treadle.primitives.events.decode import decode
 from treadle.primitives.events.offsets import stretches
 from treadle.primitives.events.records import Record, as_item
 from treadle.primitives.store import Store
+from treadle.primitives.whole_files import Buffer
 
 from ..program import EventSplit, connection_secret
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-COPY = "events"
-"""The copy of a run's events, in its folder of the store: sealed, a MessagePack list of records."""
 _SILENCE = 30.0
 """Seconds without an answer after which the broker counts as away."""
 _BATCH = 500
@@ -47,17 +46,16 @@ class EventReader:
         Raises DataError for events that are gone or cannot be decoded, StoreError when the broker or the store does
         not answer, UsageError when the connection is not known here.
         """
-        records = self._copied(split) if split.captured else self._consumed(split)
+        records = self._copied(split) if split.copied else self._consumed(split)
         while some := list(islice(records, _BATCH)):
             yield [as_item(decode(record, split.format, split.connection), split.envelope) for record in some]
 
     def _copied(self, split: EventSplit) -> Iterator[Record]:
-        name = f"runs/{self._run}/{COPY}"
+        name = f"runs/{self._run}/{split.copied}"
         try:
-            data = trust.unseal(self._key, name, self._store.get(name))
+            known = unpack(trust.unseal(self._key, name, self._store.get(name)))
         except MissingError as error:
             raise _gone(split, "the copy of them in the store was removed") from error
-        known = {record.offset: record for record in msgspec.msgpack.decode(data, type=list[Record])}
         for offset in _wanted(split):
             yield known[offset]
 
@@ -71,6 +69,16 @@ class EventReader:
                 if message.offset() != offset:
                     raise _gone(split, f"offset {offset} is not there any more")
                 yield record_of(message, split.topic_id)
+
+
+def pack(records: Iterable[Record]) -> bytes:
+    """A copy of records, to be sealed under its name."""
+    return msgspec.msgpack.encode(list(records))
+
+
+def unpack(data: Buffer) -> dict[int, Record]:
+    """The records of a copy by their offsets."""
+    return {record.offset: record for record in msgspec.msgpack.decode(data, type=list[Record])}
 
 
 def _wanted(split: EventSplit) -> Iterator[int]:

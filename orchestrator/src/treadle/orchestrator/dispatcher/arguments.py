@@ -46,7 +46,7 @@ def program_of(
     """
     resolver = _Resolver(segment, env, find)
     ops = tuple(resolver.op(op, sources) for op in segment.ops)
-    if isinstance(segment.feed, EventsFeed) and not segment.feed.split.captured:
+    if isinstance(segment.feed, EventsFeed) and not segment.feed.split.copied:
         resolver.secrets.add(connection_secret(segment.feed.split.connection))
     return Program(
         segment=name,

@@ -1,0 +1,89 @@
+"""The value of `trigger.events` for one batch."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from treadle.dsl.triggers import KafkaTrigger
+from treadle.executors.runtime.events import pack
+from treadle.primitives import trust
+from treadle.primitives.events.offsets import runs_of
+from treadle.primitives.events.records import as_item
+from treadle.primitives.store import Store
+
+from ..kafka.batch import Batch
+from .choice import INLINE_BYTES, Choice, Topic, choose
+
+AskTopic = Callable[[str], Topic | None]
+"""Topic name -> what is known of it. Asked for every batch that is not small."""
+
+
+class Payloads:
+    """Of the triggers of one connection. Can be used from any thread."""
+
+    def __init__(
+        self, store: Store, key: bytes, ask: AskTopic, now: Callable[[], float] = time.time, remember: float = 60.0
+    ) -> None:
+        """`key` is the deployment's; what `ask` says of a topic holds for `remember` seconds."""
+        self._store, self._key, self._ask, self._now, self._remember = store, key, ask, now, remember
+        self._topics: dict[str, tuple[float, Topic | None]] = {}
+
+    def value(self, batch: Batch, trigger: KafkaTrigger) -> Any:
+        """What an input of type `dataset` gets: a list of items, or a range of events. Writes the copy if there is one.
+
+        Items are the events' data, or with `envelope` the events as expressions see them. Raises StoreError, and
+        UsageError for a batch that cannot go the way its trigger says.
+        """
+        items = [as_item(one.event, trigger.envelope) for one in batch.matched]
+        way = self.choice(batch, trigger, items).way
+        if way == "inline":
+            return items
+        return {"kafka": self._range(batch, trigger, self._copy(batch) if way == "capture" else "")}
+
+    def choice(self, batch: Batch, trigger: KafkaTrigger, items: list[Any]) -> Choice:
+        """Which way the batch goes, and why."""
+        size = None if _has_bytes(items) else len(msgspec.json.encode(items))
+        age = self._now() - min(one.record.time for one in batch.matched)
+        matters = trigger.events == "auto" and (size is None or size > INLINE_BYTES)
+        return choose(trigger.events, size, age, self._topic(batch.first.topic) if matters else None)
+
+    def _range(self, batch: Batch, trigger: KafkaTrigger, copied: str) -> dict[str, Any]:
+        first = batch.first
+        start, runs = runs_of(one.record.offset for one in batch.matched)
+        where = {"topic": first.topic, "topicId": first.topic_id, "partition": first.partition}
+        about = {"format": trigger.format, "envelope": trigger.envelope, "copied": copied}
+        size = sum(len(one.record.value or b"") for one in batch.matched)
+        return {"connection": trigger.connection, **where, "start": start, "runs": list(runs), "size": size, **about}
+
+    def _copy(self, batch: Batch) -> str:
+        """Write the records into the run's folder; the name of the copy.
+
+        It follows from the records: of two owners of a partition, who may cut different batches for one run, none
+        reads the other's.
+        """
+        packed = pack(one.record for one in batch.matched)
+        name = f"events/{hashlib.sha256(packed).hexdigest()[:16]}"
+        path = f"runs/{batch.run}/{name}"
+        self._store.create(path, trust.seal(trust.run_key(self._key, batch.run), path, packed))
+        return name
+
+    def _topic(self, topic: str) -> Topic | None:
+        asked, known = self._topics.get(topic, (-self._remember, None))
+        if self._now() >= asked + self._remember:
+            known = self._ask(topic)
+            self._topics[topic] = (self._now(), known)
+        return known
+
+
+def _has_bytes(value: Any) -> bool:
+    """Whether JSON could not say it; msgspec would write bytes as Base64."""
+    if isinstance(value, dict):
+        return any(map(_has_bytes, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_bytes, value))
+    return isinstance(value, bytes)
