@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import pairwise
 
 import pytest
@@ -156,12 +156,12 @@ def test_survivors_agree_on_what_was_sent_whoever_comes_and_fails(
     check(net, log, first)
 
 
-def receive_all(count: int) -> Callable[[Net, Sim[Broadcast]], Program]:
-    """The first member sends so many values; everybody leaves who has them."""
+def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[Broadcast]], Program]:
+    """The first member sends so many values; everybody leaves who has them, and `early` ones before that."""
 
     def program(net: Net, sim: Sim[Broadcast]) -> Program:
         yield lambda: True  # once there is a view
-        for number in range(count):
+        for number in range(0 if sim.connection in early else count):
             if sim.connection == 0:
                 net.send(sim, sim.machine.send(payload(str(number))))
             else:
@@ -171,12 +171,13 @@ def receive_all(count: int) -> Callable[[Net, Sim[Broadcast]], Program]:
     return program
 
 
-@given(st.integers(2, 12), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1 << 30))
-@example(4, 1, 1, 10)
-def test_members_that_all_leave_at_once_leave_nobody_without_a_value(
-    members: int, fan_out: int, count: int, seed: int
+@given(st.integers(2, 12), st.integers(1, 3), st.integers(1, 2), st.sets(st.integers(1, 11)), st.integers(0, 1 << 30))
+@example(4, 1, 1, set(), 10)
+@example(4, 1, 1, {1, 2}, 364)
+def test_members_that_leave_at_once_leave_nobody_without_a_value(
+    members: int, fan_out: int, count: int, early: set[int], seed: int
 ) -> None:
-    net: Net = Network(lambda name: Broadcast("c", name), receive_all(count))
+    net: Net = Network(lambda name: Broadcast("c", name), receive_all(count, early))
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     net.race(seed)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,8 @@ from treadle.primitives.coordinator import Deliver, Timing, server
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.coordinator.server import CoordinatorServer
 from treadle.primitives.errors import UsageError
-from treadle.primitives.wire import AsyncConnection, Handshake, NotAuthentic, WireError, encode, open_connection, parse
+from treadle.primitives.wire import Decoder, Handshake, NotAuthentic, encode, parse
+from treadle.primitives.wire.tls import client_context, server_digest
 
 KEYS = {"run-1": b"1" * 32, "run-2": b"2" * 32}
 SECONDS = 30.0
@@ -24,44 +26,67 @@ T = TypeVar("T")
 CHANNEL = "c"
 
 
-def soon() -> float:
-    return time.monotonic() + SECONDS
-
-
 class Member:
-    """A connection, and what came over it."""
+    """A connection that proves the key, and what came over it."""
 
-    def __init__(self, name: str, connection: AsyncConnection) -> None:
-        self.name, self.connection = name, connection
+    def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.name, self.reader, self.writer = name, reader, writer
+        self._decoder = Decoder()
+        self._heads: deque[bytes] = deque()
 
     def say(self, *messages: m.FromMember) -> None:
         for message in messages:
-            self.connection.send_nowait(message)
+            self.say_bytes(msgspec.msgpack.encode(message))
+
+    def say_bytes(self, head: bytes) -> None:
+        self.writer.writelines(encode(head))
 
     async def hear(self, kind: type[T]) -> T:
-        """The next message of a kind; those before are passed over."""
+        """The next message of a kind; those before are passed over. Raises EOFError at the end."""
         while True:
-            message: Any = (await self.connection.receive(m.ToMember, soon()))[0]
+            message: Any = msgspec.msgpack.decode(await self._next(), type=m.ToMember)
             if isinstance(message, kind):
                 return message
 
+    async def _next(self) -> bytes:
+        async with asyncio.timeout(SECONDS):
+            while not self._heads:
+                if not (data := await self.reader.read(1 << 16)):
+                    raise EOFError
+                self._heads.extend(self._decoder.feed(data))
+        return self._heads.popleft()
 
-opened: list[AsyncConnection] = []
+    async def greet(self, handshake: Handshake) -> None:
+        self.say_bytes(handshake.opening())
+        while not handshake.done:
+            if answer := handshake.receive(await self._next()):
+                self.say_bytes(answer)
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
+
+
+opened: list[Member] = []
 
 
 @pytest.fixture(autouse=True)
 async def all_closed() -> AsyncIterator[None]:
     yield
     while opened:
-        connection = opened.pop()
-        connection.abort()
-        async with asyncio.timeout(SECONDS):
-            await connection.wait_closed()
+        one = opened.pop()
+        one.abort()
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(SECONDS):
+                await one.writer.wait_closed()
 
 
 async def member(address: str, name: str, run: str = "run-1") -> Member:
-    found = Member(name, await open_connection(address, run, KEYS[run], soon()))
-    opened.append(found.connection)
+    scheme, host, port = parse(address)
+    secure: dict[str, Any] = {"ssl": client_context(), "server_hostname": ""} if scheme == "tls" else {}
+    found = Member(name, *await asyncio.open_connection(host, port, **secure))
+    opened.append(found)
+    certificate = server_digest(found.writer.get_extra_info("ssl_object")) if secure else b""
+    await found.greet(Handshake.client(run, KEYS[run], certificate))
     found.say(m.Hello(name, ""))
     return found
 
@@ -110,8 +135,8 @@ async def test_what_is_no_message_ends_its_connection_only() -> None:
     refused: list[Exception] = []
     async with quick(on_refused=refused.append) as coordinator:
         one, two = await gang(coordinator.address, 2)
-        one.connection.send_frame_nowait(b"\xc1nothing")
-        with pytest.raises(WireError):
+        one.say_bytes(b"\xc1nothing")
+        with pytest.raises((EOFError, ConnectionError)):
             await one.hear(m.Seat)
         assert "no message of a member" in str(refused[0])
         assert (await two.hear(m.View)).lost == ("m0",)
@@ -120,7 +145,7 @@ async def test_what_is_no_message_ends_its_connection_only() -> None:
 async def test_abrupt_leave_is_a_loss_and_bye_is_not() -> None:
     async with quick() as coordinator:
         members = await gang(coordinator.address, 4)
-        members[1].connection.abort()
+        members[1].abort()
         assert [(await members[number].hear(m.View)).lost for number in (0, 2, 3)] == [("m1",)] * 3
         members[0].say(m.Bye())
         view = await members[2].hear(m.View)
@@ -152,7 +177,7 @@ async def test_member_that_does_not_read_is_cut_off_and_others_do_not_wait_for_i
     refused: list[Exception] = []
     async with quick(on_refused=refused.append) as coordinator:
         _deaf, one, two = await gang(coordinator.address, 3)
-        _deaf.connection._transport.pause_reading()
+        _deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
 
         async def flood() -> None:
             while not refused:
@@ -172,7 +197,7 @@ async def test_members_find_their_seats_again_at_a_new_coordinator() -> None:
     async with quick() as first:
         members = await gang(first.address, 5)
         view = await join_again(members[0], 0)
-        members[0].connection.abort()
+        members[0].abort()
         await first.stop()
         async with quick(address=first.address) as second:
             again = [await member(second.address, f"m{number}") for number in (4, 2, 0, 1)]
@@ -220,5 +245,5 @@ async def test_nothing_is_kept_of_a_run_whose_members_have_left() -> None:
     async with quick() as coordinator:
         members = await gang(coordinator.address, 2)
         members[0].say(m.Bye())
-        members[1].connection.abort()
+        members[1].abort()
         await until(lambda: not coordinator._runs)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.peers import Directory, announce, resolve, withdraw
+from treadle.primitives.peers import Directory, announce, resolve
 from treadle.primitives.store import Store
 from treadle.primitives.trust import run_key
 
@@ -25,16 +25,6 @@ def test_the_address_announced_last_is_found(store: Store) -> None:
         assert resolve(store, RUN, KEY, HOST) == address
     assert resolve(store, RUN, KEY, "another") is None
     assert resolve(store, "run-2", KEY, HOST) is None
-
-
-def test_a_server_withdraws_its_own_address_only(store: Store) -> None:
-    announce(store, RUN, KEY, HOST, "tcp://127.0.0.1:1")
-    announce(store, RUN, KEY, HOST, "tcp://127.0.0.1:2")
-    withdraw(store, RUN, KEY, HOST, "tcp://127.0.0.1:1")
-    assert resolve(store, RUN, KEY, HOST) == "tcp://127.0.0.1:2"
-    withdraw(store, RUN, KEY, HOST, "tcp://127.0.0.1:2")
-    withdraw(store, RUN, KEY, HOST, "tcp://127.0.0.1:2")
-    assert resolve(store, RUN, KEY, HOST) is None
 
 
 def test_an_address_nobody_of_the_run_wrote_is_not_believed(store: Store) -> None:

@@ -42,7 +42,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.address = ""
         """The other end, as seen from here."""
         self._owner, self._handshake = owner, handshake
-        self._decoder = Decoder(MESSAGE_LIMIT, 0)
+        self._decoder = Decoder(MESSAGE_LIMIT)
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._why: Exception | None = None
@@ -94,7 +94,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            heads = [frame.head for frame in self._decoder.advance(nbytes)]
+            heads = self._decoder.advance(nbytes)
             while heads and not self._handshake.done:
                 self._greet(heads.pop(0))
             if heads and not self._transport.is_closing():

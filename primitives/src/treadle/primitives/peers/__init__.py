@@ -7,9 +7,9 @@ ranges, or a whole block into its own host's shared memory. Both prove that they
 from __future__ import annotations
 
 from .client import PeerClient
-from .directory import Directory, announce, resolve, withdraw
+from .directory import Directory, announce, resolve
 from .messages import Want
 from .pool import Failure
 from .server import PeerServer
 
-__all__ = ["Directory", "Failure", "PeerClient", "PeerServer", "Want", "announce", "resolve", "withdraw"]
+__all__ = ["Directory", "Failure", "PeerClient", "PeerServer", "Want", "announce", "resolve"]

@@ -22,12 +22,6 @@ def announce(store: Store, run: str, key: bytes, host_id: str, address: str) -> 
     store.put(name, seal(key, name, msgspec.msgpack.encode(_Entry(address))))
 
 
-def withdraw(store: Store, run: str, key: bytes, host_id: str, address: str) -> None:
-    """They are no longer, unless another server of this host has announced itself since. Raises StoreError."""
-    if resolve(store, run, key, host_id) == address:
-        store.delete([_name(run, host_id)])
-
-
 def resolve(store: Store, run: str, key: bytes, host_id: str) -> str | None:
     """The address announced last; None: there is none. Raises StoreError, and CorruptError for a forged one."""
     name = _name(run, host_id)

@@ -1,8 +1,8 @@
 """Messages between two processes of a run: framed, authenticated before anything is decoded, encrypted off loopback.
 
-`Connection` (`connect`, `listen` and `accept`; `dialled` for a socket connected elsewhere) is for threads,
-`AsyncConnection` (`open_connection`, `serve`) for asyncio; both speak the same. Every wait has a deadline, a moment
-of `time.monotonic()`. asyncio and ssl are imported only by what needs them.
+`Connection` (`connect`, `listen` and `accept`; `dialled` for a socket connected elsewhere) is for threads. A shell with
+a loop of its own brings its sockets, and uses `Handshake`, `encode` and `Decoder`. Every wait has a deadline, a moment
+of `time.monotonic()`. ssl is imported only by what needs it.
 """
 
 from __future__ import annotations
@@ -13,18 +13,13 @@ from .addresses import Address, is_loopback, parse
 from .blocking import Connection
 from .dialling import accept, address_of, connect, dialled, incoming, listen, welcome
 from .errors import Closed, NotAuthentic, TimedOut, WireError
-from .framing import Decoder, Frame, encode
+from .framing import Decoder, encode
 from .handshake import Handshake, KeyOf
 
 if TYPE_CHECKING:
-    from .streams import AsyncConnection, Server, open_connection, serve
     from .tls import Identity, tls_identity
 
 _LATE = {
-    "AsyncConnection": "streams",
-    "Server": "streams",
-    "open_connection": "streams",
-    "serve": "streams",
     "Identity": "tls",
     "tls_identity": "tls",
 }
@@ -40,7 +35,6 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Address",
-    "AsyncConnection",
     "Closed",
     "Connection",
     "Decoder",
@@ -49,7 +43,6 @@ __all__ = [
     "Identity",
     "KeyOf",
     "NotAuthentic",
-    "Server",
     "TimedOut",
     "WireError",
     "accept",
@@ -60,9 +53,7 @@ __all__ = [
     "incoming",
     "is_loopback",
     "listen",
-    "open_connection",
     "parse",
-    "serve",
     "tls_identity",
     "welcome",
 ]

@@ -4,14 +4,13 @@
     8 bytes   length of the tail, big-endian
     head, tail
 
-Nothing here reads or writes: bytes in, frames out, so that every shell (threads, asyncio, a test) has the same rules.
+Nothing here reads or writes, so that every shell (threads, asyncio, a test) has the same rules.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..whole_files import Buffer
 from .errors import WireError
@@ -23,11 +22,6 @@ TAIL_LIMIT = 1 << 30
 _JOINED = 16 << 10
 """Up to so many bytes, one more copy is cheaper than one more vector."""
 _SCRATCH = 64 << 10
-
-
-class Frame(NamedTuple):
-    head: bytes
-    tail: bytes | bytearray
 
 
 def encode(head: bytes, tail: Buffer | Sequence[Buffer] = b"") -> list[Buffer]:
@@ -60,79 +54,48 @@ def parse_lengths(data: Buffer, start: int, head_limit: int, tail_limit: int) ->
 
 
 class Decoder:
-    """Bytes in, frames out. Either `feed`, or receive into `room()` and say how much came with `advance`.
+    """Messages without tails: bytes in, heads out. Receive into `room()`, and say with `advance` how much came."""
 
-    A tail that did not come whole with its head is received straight into a buffer of its size.
-    """
-
-    def __init__(self, head_limit: int = HEAD_LIMIT, tail_limit: int = TAIL_LIMIT) -> None:
-        self.head_limit, self.tail_limit = head_limit, tail_limit
-        self._scratch = bytearray(_SCRATCH)
+    def __init__(self, head_limit: int = HEAD_LIMIT) -> None:
+        self.head_limit = head_limit
+        self._data = memoryview(bytearray(_SCRATCH))
         self._filled = 0
-        self._head = b""
-        self._tail: bytearray | None = None
-        self._tail_filled = 0
 
     def room(self) -> memoryview:
         """Where the next bytes belong; never empty."""
-        if self._tail is not None:
-            return memoryview(self._tail)[self._tail_filled :]
-        return memoryview(self._scratch)[self._filled :]
+        return self._data[self._filled :]
 
-    def advance(self, count: int) -> list[Frame]:
-        """Frames that are whole now that `count` more bytes are in the room. Raises WireError; then give up."""
-        if self._tail is None:
-            self._filled += count
-            return self._frames()
-        self._tail_filled += count
-        if self._tail_filled < len(self._tail):
-            return []
-        frame, self._tail = Frame(self._head, self._tail), None
-        return [frame]
-
-    def feed(self, data: Buffer) -> list[Frame]:
-        """Frames that are whole with these bytes. Raises WireError; then give up."""
-        frames: list[Frame] = []
-        rest = memoryview(data).cast("B")
-        while rest:
-            room = self.room()
-            count = min(len(room), len(rest))
-            room[:count] = rest[:count]
-            frames += self.advance(count)
-            rest = rest[count:]
-        return frames
-
-    @property
-    def between(self) -> bool:
-        """Whether nothing of a frame has come that is not whole."""
-        return self._tail is None and self._filled == 0
-
-    def _frames(self) -> list[Frame]:
-        frames, start, needed = [], 0, 0
-        data = memoryview(self._scratch)
-        while self._tail is None and self._filled - start >= LENGTHS.size:
-            head, tail = parse_lengths(data, start, self.head_limit, self.tail_limit)
-            body = start + LENGTHS.size + head
-            if body > self._filled:
-                needed = LENGTHS.size + head
+    def advance(self, count: int) -> list[bytes]:
+        """Heads that are whole now that `count` more bytes are in the room. Raises WireError; then give up."""
+        heads, start, needed = [], 0, _SCRATCH
+        filled = self._filled + count
+        while filled - start >= LENGTHS.size:
+            size, _ = parse_lengths(self._data, start, self.head_limit, 0)
+            body = start + LENGTHS.size
+            if body + size > filled:
+                needed = max(needed, LENGTHS.size + size)
                 break
-            self._head = bytes(data[start + LENGTHS.size : body])
-            start = min(body + tail, self._filled)
-            if body + tail <= self._filled:
-                frames.append(Frame(self._head, bytes(data[body:start])))
-            else:
-                self._tail = bytearray(tail)
-                self._tail_filled = start - body
-                self._tail[: self._tail_filled] = data[body:start]
-        self._keep(start, max(needed, _SCRATCH))
-        return frames
+            start = body + size
+            heads.append(bytes(self._data[body:start]))
+        self._filled = filled - start
+        if self._filled or needed != len(self._data):
+            self._keep(self._data[start:filled], needed)
+        return heads
 
-    def _keep(self, start: int, size: int) -> None:
-        """The beginning of an unfinished frame goes to the front, and the whole of it has room."""
-        if start == 0 and size == len(self._scratch):
-            return
-        rest = bytes(memoryview(self._scratch)[start : self._filled])
-        if size != len(self._scratch):
-            self._scratch = bytearray(size)
-        self._scratch[: len(rest)] = rest
-        self._filled = len(rest)
+    def feed(self, data: Buffer) -> list[bytes]:
+        """The same for bytes that are elsewhere."""
+        heads: list[bytes] = []
+        rest = memoryview(data)
+        while rest:
+            room = self.room()[: len(rest)]
+            room[:] = rest[: len(room)]
+            heads += self.advance(len(room))
+            rest = rest[len(room) :]
+        return heads
+
+    def _keep(self, rest: memoryview, size: int) -> None:
+        """The beginning of a message goes to the front, and the whole of it has room."""
+        kept = bytes(rest)
+        if size != len(self._data):
+            self._data = memoryview(bytearray(size))
+        self._data[: len(kept)] = kept

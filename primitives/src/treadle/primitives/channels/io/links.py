@@ -7,10 +7,8 @@ from collections import deque
 
 from ...whole_files import Buffer
 from ...wire import Closed, Connection, WireError
-from ...wire.framing import HEAD_LIMIT, LENGTHS, parse_lengths
+from ...wire.framing import LENGTHS, Decoder
 from ...wire.transports import Plain
-
-_ROOM = 64 << 10
 
 
 class Link:
@@ -20,8 +18,8 @@ class Link:
         self._connection = connection
         self._transport = connection.transport
         self._plain = isinstance(self._transport, Plain)
-        self._room = memoryview(bytearray(_ROOM))
-        self._rest = connection.unread()
+        self._decoder = Decoder()
+        self._early = self._decoder.feed(connection.unread())
         self._queue: deque[Buffer] = deque()
 
     def fileno(self) -> int:
@@ -70,10 +68,11 @@ class Link:
 
     def receive(self) -> list[bytes]:
         """The frames that are here now. Raises WireError; Closed at the end."""
-        heads = self._split(b"") if self._rest else []
+        heads, self._early = self._early, []
         while True:
+            room = self._decoder.room()
             try:
-                count = self._transport.receive(self._room)
+                count = self._transport.receive(room)
             except (OSError, ValueError) as error:
                 raise WireError(f"the connection to {self.name} was lost: {error}") from error
             if count < 0:
@@ -82,24 +81,9 @@ class Link:
                 if heads:
                     return heads  # the end shows again
                 raise Closed(f"{self.name} closed the connection")
-            heads += self._split(self._room[:count])
-            if self._plain and count < _ROOM:
+            heads += self._decoder.advance(count)
+            if self._plain and count < len(room):
                 return heads
-
-    def _split(self, data: Buffer) -> list[bytes]:
-        """The heads that are whole now; the rest is kept. No frame here has a tail."""
-        if self._rest:
-            data = self._rest + data
-        heads, start, end = [], 0, len(data)
-        while end - start >= LENGTHS.size:
-            size, _ = parse_lengths(data, start, HEAD_LIMIT, 0)
-            after = start + LENGTHS.size + size
-            if after > end:
-                break
-            heads.append(bytes(data[start + LENGTHS.size : after]))
-            start = after
-        self._rest = bytes(data[start:])
-        return heads
 
     def close(self) -> None:
         self._connection.close()
