@@ -39,6 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from treadle.dsl.quantities import Size
 from treadle.primitives.errors import UsageError
 
+from .connections import KafkaConnection
 from .errors import Unreachable, unknown_namespace, unreachable
 from .home import Home
 
@@ -157,6 +158,8 @@ class Profile(Settings):
     executors: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Tables by the name that stages use: `kind`, which is the name itself when absent, and what that kind takes."""
 
+    kafka: dict[str, KafkaConnection] = Field(default_factory=dict)
+    """Kafka clusters by the name that triggers use."""
     allow: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     """URI prefixes that runs started by triggers may touch; None: only what is below the deployment's folder."""
     webhook: WebhookSettings = WebhookSettings()

@@ -1,0 +1,86 @@
+"""Kafka connections of a profile: librdkafka's settings by their own names, passwords by the names of secrets.
+
+    [lab.kafka.orders]
+    bootstrap.servers = "kafka.lab:9093"
+    security.protocol = "SASL_SSL"
+    sasl.mechanism = "SCRAM-SHA-512"
+    sasl.username = "treadle"
+    secrets.sasl.password = "kafka-orders"
+
+https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from treadle.primitives.errors import UsageError
+
+SECRET = (
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+)
+"""Never written into a profile."""
+OURS = ("group.", "enable.auto.", "auto.offset.reset", "isolation.level", "partition.assignment.strategy", "plugin.")
+"""What decides whether a trigger keeps its promise, or loads code; not for profiles."""
+
+
+class KafkaConnection(BaseModel):
+    """A cluster, and how to get in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    settings: dict[str, str | int | float | bool]
+    """librdkafka's name -> value; a dotted name may be written as tables."""
+    secrets: dict[str, str] = {}
+    """librdkafka's name -> name of the secret that holds the value."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, table: Any) -> Any:
+        if not isinstance(table, Mapping):
+            return table
+        secrets = table.get("secrets", {})
+        names = dict(_flattened({name: value for name, value in table.items() if name != "secrets"}))
+        return {"settings": names, "secrets": dict(_flattened(secrets)) if isinstance(secrets, Mapping) else secrets}
+
+    @model_validator(mode="after")
+    def _allowed(self) -> KafkaConnection:
+        if "bootstrap.servers" not in self.settings:
+            raise ValueError("give bootstrap.servers")
+        for name in (*self.settings, *self.secrets):
+            if name.startswith(OURS):
+                raise ValueError(f"{name} is set by treadle")
+        for name in SECRET:
+            if name in self.settings:
+                raise ValueError(f'{name} is a secret: write secrets.{name} = "NAME", and the value to a secret')
+        return self
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def kafka_settings(
+    connections: Mapping[str, KafkaConnection], name: str, secret: Callable[[str], str]
+) -> dict[str, str | int | float | bool]:
+    """What librdkafka needs for the connection, secrets resolved by `secret`. Raises UsageError."""
+    if name not in connections:
+        known = f"There are: {', '.join(sorted(connections))}." if connections else "It has none."
+        raise UsageError(
+            f"the profile has no Kafka connection {name!r}",
+            f"{known} Add a table `kafka.{name}` with bootstrap.servers, and name the profile (--profile).",
+        )
+    found = connections[name]
+    return found.settings | {setting: secret(held) for setting, held in found.secrets.items()}
