@@ -1,0 +1,39 @@
+"""For tests: workflows that are deployed without a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from treadle.dsl.model import Spec
+from treadle.dsl.normalise import normalise
+from treadle.executors.bundle.build import build_bundle
+from treadle.orchestrator.client.submission import function_references
+from treadle.orchestrator.triggers.registry.deployment import Deployment
+from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
+from treadle.primitives.functions import describe, load
+
+TESTS = Path(__file__).parent.parent
+M = "orchestrator.history_functions"
+
+
+def document(triggers: Mapping[str, Any], name: str = "orders", **more: Any) -> dict[str, Any]:
+    """A workflow of one map over nothing much; `inputs` and `stages` may be given."""
+    stages = {"each": {"type": "map", "input": {"items": [1]}, "uses": f"{M}:same"}}
+    return {"apiVersion": "treadle/v1", "name": name, "stages": stages, "triggers": dict(triggers), **more}
+
+
+def read(given: Mapping[str, Any]) -> Spec:
+    return Spec.model_validate(given, by_alias=True, by_name=False)
+
+
+def deploy(registry: Registry, given: Mapping[str, Any], base: Path) -> Deployment:
+    """What `treadle deploy` does with a document."""
+    spec = read(given)
+    references = function_references(spec)
+    functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
+    bundle = build_bundle(references, [TESTS], {})
+    return registry.deploy(Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(base))).deployment

@@ -1,0 +1,269 @@
+"""Deployed schedules are Temporal's own, and each tick is one run that overlap policies reach."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
+from triggers.deployed import M, deploy, document
+
+from treadle.orchestrator.client.views import RunView
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.triggers.registry.registry import Registry
+from treadle.orchestrator.triggers.schedules.flow import TICK
+from treadle.orchestrator.triggers.schedules.reconcile import Schedules
+from treadle.primitives.errors import UsageError
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+HOURLY = {"type": "schedule", "interval": "1h", "with": {"hour": "${{ trigger.time.hour }}"}}
+INPUTS = {"hour": {"type": "integer"}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
+        await register(found)
+        yield found
+
+
+async def register(here: Service) -> None:
+    from temporalio.api.enums.v1 import IndexedValueType
+    from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+
+    kinds = {"TreadleTrigger": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
+    request = AddSearchAttributesRequest(namespace=here.client.namespace, search_attributes=kinds)
+    await here.client.operator_service.add_search_attributes(request)
+
+
+@pytest.fixture(scope="module")
+def registry(here: Service) -> Registry:
+    return Registry(here.site.store, here.site.key)
+
+
+@pytest.fixture(scope="module")
+def schedules(here: Service) -> Schedules:
+    return Schedules(here.client, "treadle", here.site.key)
+
+
+async def until(what: Callable[[], Awaitable[Any]]) -> Any:
+    """The first value of `what` that counts; the test's own timeout is the limit."""
+    while not (found := await what()):  # noqa: ASYNC110  # the server tells nobody
+        await asyncio.sleep(0.1)
+    return found
+
+
+async def runs_of(here: Service, workflow: str) -> dict[str, RunView]:
+    return {view.run: view async for view in here.runs.list_runs(100) if view.run.startswith(f"{workflow}.")}
+
+
+async def ticks(here: Service, workflow: str) -> list[WorkflowExecutionStatus | None]:
+    query = f"WorkflowType = '{TICK}' AND WorkflowId STARTS_WITH '{workflow}.'"
+    return [execution.status async for execution in here.client.list_workflows(query)]
+
+
+async def test_schedules_become_those_of_the_registry(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    async def step() -> dict[str, str]:
+        return {change.schedule: change.did for change in await schedules.reconcile(registry)}
+
+    other = Schedule(action=ScheduleActionStartWorkflow("x", id="x", task_queue="q"), spec=ScheduleSpec())
+    await here.client.create_schedule("not-ours", other)
+    deploy(registry, document({"a": HOURLY, "b": {"type": "schedule", "cron": "0 2 * * *"}}, "kept"), tmp_path)
+    assert await step() == {"kept.a": "created", "kept.b": "created"}
+    assert await step() == {}
+    registry.pause("kept", "a")
+    assert await step() == {"kept.a": "paused"}
+    assert (await schedules.view("kept", "a")).paused
+    deploy(registry, document({"a": {**HOURLY, "interval": "2h"}}, "kept"), tmp_path)
+    await until(lambda: _listed(here, "kept.b"))  # a listing lags
+    assert await step() == {"kept.a": "updated", "kept.b": "deleted"}
+    view = await schedules.view("kept", "a")
+    assert view.paused, "an update keeps the pause"
+    registry.unpause("kept", "a")
+    assert await step() == {"kept.a": "unpaused"}
+    view = await schedules.view("kept", "a")
+    assert view.next[1] - view.next[0] == timedelta(hours=2)
+    registry.undeploy("kept")
+    assert await step() == {"kept.a": "deleted"}
+    with pytest.raises(UsageError, match=r"no Schedule kept\.a"):
+        await schedules.view("kept", "a")
+    await here.client.get_schedule_handle("not-ours").delete()
+
+
+async def _listed(here: Service, id_: str) -> bool:
+    return id_ in [one.id async for one in await here.client.list_schedules()]
+
+
+async def test_a_schedule_of_another_deployment_is_neither_taken_nor_deleted(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    theirs = Schedules(here.client, "treadle", b"another key")
+    deploy(registry, document({"a": HOURLY}, "shared"), tmp_path)
+    await theirs.reconcile(registry)
+    with pytest.raises(UsageError, match=r"'shared\.a' that another deployment made"):
+        await schedules.reconcile(registry)
+    registry.undeploy("shared")
+    await until(lambda: _listed(here, "shared.a"))
+    assert await schedules.reconcile(registry) == []
+    assert [change.did for change in await theirs.reconcile(registry)] == ["deleted"]
+
+
+async def test_backfill_makes_one_run_of_every_nominal_time(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    deploy(registry, document({"hourly": HOURLY}, "filled", inputs=INPUTS), tmp_path)
+    registry.pause("filled", "hourly")
+    await schedules.reconcile(registry)
+    for expected_ticks in (4, 8):
+        await schedules.backfill("filled", "hourly", START, START + timedelta(hours=3))
+
+        async def over(count: int = expected_ticks) -> bool:
+            return (await ticks(here, "filled")).count(WorkflowExecutionStatus.COMPLETED) == count
+
+        await until(over)
+    found = await runs_of(here, "filled")
+    assert sorted(found) == [f"filled.hourly.20260301T0{hour}0000Z" for hour in range(4)]
+    for run in found:
+        assert (await here.runs.end(run)).failure is None
+        assert (await here.runs.submission(run)).inputs == {"hour": int(run[-7:-5])}
+    registry.undeploy("filled")
+    await schedules.reconcile(registry)
+
+
+def waiting(name: str, flag: Path, overlap: str = "skip") -> dict[str, Any]:
+    stages = {"each": {"type": "map", "input": {"items": [1]}, "uses": f"{M}:slowly", "with": {"flag": str(flag)}}}
+    return document({"hourly": {"type": "schedule", "interval": "1h", "overlap": overlap}}, name, stages=stages)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "first", "second"),
+    [
+        ("cancelOther", "cancelled", "running"),
+        ("terminateOther", "terminated", "running"),
+        ("allowAll", "running", "running"),
+        ("bufferAll", "running", None),
+        ("skip", "running", None),
+    ],
+)
+async def test_overlap_means_the_run(
+    here: Service,
+    registry: Registry,
+    schedules: Schedules,
+    tmp_path: Path,
+    overlap: Any,
+    first: str,
+    second: str | None,
+) -> None:
+    name, flag = f"w_{overlap}", tmp_path / "go"
+    deploy(registry, waiting(name, flag), tmp_path)
+    registry.pause(name, "hourly")
+    await schedules.reconcile(registry)
+    ids = [f"{name}.hourly.20260301T0{hour}0000Z" for hour in range(2)]
+
+    async def states(*wanted: str | None) -> bool:
+        found = await runs_of(here, name)
+        return tuple(found[run].state if run in found else None for run in ids) == wanted
+
+    await schedules.backfill(name, "hourly", START, START, overlap)
+    await until(lambda: states("running", None))
+    await schedules.backfill(name, "hourly", START + timedelta(hours=1), START + timedelta(hours=1), overlap)
+    await until(lambda: states(first, second))
+    flag.touch()
+    if overlap == "bufferAll":
+        await until(lambda: states("succeeded", "succeeded"))
+    elif overlap == "skip":
+        await until(lambda: states("succeeded", None))
+        assert (await schedules.view(name, "hourly")).skipped == 1
+    else:
+        await until(lambda: states("succeeded" if first == "running" else first, "succeeded"))
+    registry.undeploy(name)
+    await schedules.reconcile(registry)
+
+
+async def test_a_schedule_ticks_by_itself(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    deploy(
+        registry, document({"often": {"type": "schedule", "interval": "1s", "overlap": "allowAll"}}, "often"), tmp_path
+    )
+    await schedules.reconcile(registry)
+
+    async def two() -> dict[str, RunView] | None:
+        found = await runs_of(here, "often")
+        return found if len(found) >= 2 else None
+
+    found = await until(two)
+    times = sorted(datetime.strptime(run.rpartition(".")[2], "%Y%m%dT%H%M%S%z") for run in found)
+    assert all(later - sooner >= timedelta(seconds=1) for sooner, later in itertools.pairwise(times))
+    registry.undeploy("often")
+    await schedules.reconcile(registry)
+
+
+async def test_a_run_that_fails_is_not_a_failure_of_its_tick(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    stages = {
+        "each": {
+            "type": "map",
+            "input": {"items": [1]},
+            "uses": f"{M}:needs_flag",
+            "with": {"flag": str(tmp_path / "never")},
+            "retry": {"maximumAttempts": 1},
+        }
+    }
+    deploy(registry, document({"hourly": {"type": "schedule", "interval": "1h"}}, "failing", stages=stages), tmp_path)
+    await schedules.reconcile(registry)
+    await schedules.backfill("failing", "hourly", START, START)
+
+    async def over() -> bool:
+        return await ticks(here, "failing") == [WorkflowExecutionStatus.COMPLETED]
+
+    await until(over)
+    (view,) = (await runs_of(here, "failing")).values()
+    assert view.state == "failed"
+    registry.undeploy("failing")
+    await schedules.reconcile(registry)
+
+
+async def test_a_tick_that_may_not_start_its_run_fails_with_the_reason(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    given = {**HOURLY, "with": {"source": "/etc/${{ trigger.time.date }}"}}
+    deploy(registry, document({"hourly": given}, "refused", inputs={"source": {"type": "uri"}}), tmp_path)
+    await schedules.reconcile(registry)
+    await schedules.backfill("refused", "hourly", START, START)
+
+    async def over() -> bool:
+        return await ticks(here, "refused") == [WorkflowExecutionStatus.FAILED]
+
+    await until(over)
+    assert await runs_of(here, "refused") == {}
+    registry.undeploy("refused")
+    await schedules.reconcile(registry)
+
+
+async def test_a_tick_of_what_is_undeployed_starts_nothing(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    deploy(registry, document({"hourly": HOURLY}, "gone", inputs=INPUTS), tmp_path)
+    await schedules.reconcile(registry)
+    registry.undeploy("gone")
+    await schedules.backfill("gone", "hourly", START, START)
+
+    async def over() -> bool:
+        return await ticks(here, "gone") == [WorkflowExecutionStatus.COMPLETED]
+
+    await until(over)
+    assert await runs_of(here, "gone") == {}
+    await schedules.reconcile(registry)
