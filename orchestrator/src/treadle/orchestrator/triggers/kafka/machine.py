@@ -147,6 +147,11 @@ class Machine:
         """Starts and dead letters handed out."""
         return len(self._starts) + len(self._letters) - len(self._unwritten)
 
+    @property
+    def held(self) -> int:
+        """Matching records and dead letters in memory, not started and not written."""
+        return sum(log.held for log in self._logs.values())
+
     def mark(self, partition: Partition) -> int | None:
         """Up to where everything of a partition is done."""
         log = self._logs.get(partition)

@@ -1,0 +1,235 @@
+"""A member of a consumer group, by confluent's synchronous Consumer.
+
+Three things are not left to the library. **Where to read from**: partitions are assigned at rest, and set in motion
+once their topic's UUID and the committed offset are known (`auto.offset.reset=error`: no offset is ever guessed).
+**Which life of a topic** a record belongs to: the UUID is asked after each batch, and a topic that was made again is
+another one, read from its first record on. **Which life a commit belongs to**: its metadata holds the UUID, so that an
+offset of a topic that is gone is not taken for one of its successor.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from treadle.executors.runtime.events import record_of
+from treadle.primitives.errors import UsageError
+
+from ..events import Record
+from .happenings import OutOfRange, Partition
+from .source import BrokerUnreachable, Fenced, Listener
+from .topics import Topics
+
+_log = logging.getLogger("treadle.triggers")
+ANSWER = 10.0
+"""Seconds that the cluster has for an answer."""
+_REFUSED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+}
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+GROUP = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "partition.assignment.strategy": "cooperative-sticky",
+    "allow.auto.create.topics": False,
+}
+"""What the promise of a trigger stands on."""
+TUNING = {
+    "queued.max.messages.kbytes": 16_384,  # fetched before they are wanted; 64 MiB by default
+    "fetch.wait.max.ms": 100,
+    "session.timeout.ms": 15_000,
+    "topic.metadata.refresh.interval.ms": 10_000,  # how soon a topic that is made again is found; 5 min by default
+}
+"""Defaults of ours that a connection may change."""
+
+
+class ClusterSource:
+    """`instance` is the name of this member: who comes back under it gets its partitions back without a rebalance."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], group: str, instance: str, topics: Sequence[str], listener: Listener
+    ) -> None:
+        self._listener = listener
+        about = {"group.id": group, "group.instance.id": instance, "error_cb": self._failed}
+        self._consumer = Consumer({**TUNING, **settings, **GROUP, **about}, logger=_log)
+        self._topics = Topics(settings)
+        self._unplaced: set[tuple[str, int]] = set()
+        self._placed: dict[tuple[str, int], Partition] = {}
+        self._unverified: list[Message] = []
+        """Read, and their topic's UUID not yet asked again."""
+        self._error: KafkaError | None = None
+        self._consumer.subscribe(
+            list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    # -- reading
+
+    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange]:
+        with translated():
+            self._sort(self._consumer.consume(most, timeout=seconds))
+            if self._unplaced:
+                self._place()
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise KafkaException(error)
+            return self._verified() if self._unverified else []
+
+    def _sort(self, messages: Iterable[Message]) -> None:
+        """Keep what is of a partition that we know; what is wrong with the rest is told once all else is safe."""
+        for message in messages:
+            error = message.error()
+            if error is None or error.code() in _OUT_OF_RANGE:
+                if _place_of(message) in self._placed:
+                    self._unverified.append(message)
+            elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self._error = error
+
+    def _verified(self) -> list[Record | OutOfRange]:
+        """The records of the life of their topic that we know; those of another life are read again, as such.
+
+        When the cluster does not say which, they stay for the next try.
+        """
+        topics = {one.topic() or "" for one in self._unverified}
+        ids = self._topics.ids(topics)
+        for topic in topics:
+            if any(ids.get(topic) != one.topic_id for place, one in self._placed.items() if place[0] == topic):
+                self._forget(topic)
+        found = [self._found(message) for message in self._unverified]
+        self._unverified = []
+        return found
+
+    def _found(self, message: Message) -> Record | OutOfRange:
+        partition = self._placed[_place_of(message)]
+        if message.error() is None:
+            return record_of(message, partition.topic_id)
+        return OutOfRange(partition, *self._bounds(partition))
+
+    def _bounds(self, partition: Partition) -> tuple[int, int]:
+        bounds = self._consumer.get_watermark_offsets(_at(partition), timeout=ANSWER)
+        if bounds is None:
+            raise BrokerUnreachable(f"{partition}: the cluster does not say which records there are", "Wait.")
+        return bounds
+
+    def _forget(self, topic: str) -> None:
+        """The topic is gone, or another one has its name: its partitions are to be placed anew."""
+        gone = [place for place in self._placed if place[0] == topic]
+        self._listener.lost(self._drop(gone))
+        self._unplaced.update(gone)
+        self._consumer.pause([TopicPartition(*place) for place in gone])
+
+    # -- places
+
+    def _place(self) -> None:
+        """Set partitions in motion whose topic is there."""
+        ids = self._topics.ids({topic for topic, _ in self._unplaced})
+        ready = [place for place in sorted(self._unplaced) if place[0] in ids]
+        if not ready:
+            return
+        committed = self._consumer.committed([TopicPartition(*place) for place in ready], timeout=ANSWER)
+        for known in committed:
+            partition = Partition(known.topic, ids[known.topic], known.partition)
+            usable = known.offset >= 0 and known.metadata == partition.topic_id
+            offset = self._listener.placed(partition, known.offset if usable else None)
+            self._consumer.seek(_at(partition, offset))
+            self._consumer.resume([_at(partition)])
+            self._unplaced.discard((known.topic, known.partition))
+            self._placed[known.topic, known.partition] = partition
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign([TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions])
+        consumer.pause(partitions)
+        self._unplaced.update((one.topic, one.partition) for one in partitions)
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._listener.revoked(self._take(partitions))
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._listener.lost(self._take(partitions))
+        consumer.incremental_unassign(partitions)
+
+    def _take(self, partitions: list[TopicPartition]) -> list[Partition]:
+        places = [(one.topic, one.partition) for one in partitions]
+        self._unplaced.difference_update(places)
+        return self._drop(places)
+
+    def _drop(self, places: Collection[tuple[str, int]]) -> list[Partition]:
+        self._unverified = [one for one in self._unverified if _place_of(one) not in places]
+        return [self._placed.pop(place) for place in places if place in self._placed]
+
+    # -- the rest
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        with translated():
+            self._consumer.commit(
+                offsets=[
+                    TopicPartition(one.topic, one.number, offset, metadata=one.topic_id)
+                    for one, offset in offsets.items()
+                ],
+                asynchronous=False,
+            )
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        with translated():
+            place = (partition.topic, partition.number)
+            self._unverified = [one for one in self._unverified if _place_of(one) != place]
+            self._consumer.seek(_at(partition, offset))
+
+    def reading(self, partition: Partition, wanted: bool) -> None:
+        with translated():
+            (self._consumer.resume if wanted else self._consumer.pause)([_at(partition)])
+
+    def lag(self) -> int | None:
+        """By the ends that came with the last records."""
+        total = 0
+        for position in self._consumer.position([_at(one) for one in self._placed.values()]):
+            bounds = self._consumer.get_watermark_offsets(position, cached=True)
+            if bounds is None or bounds[1] < 0:
+                return None
+            total += max(0, bounds[1] - max(position.offset, bounds[0]))
+        return total
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _failed(self, error: KafkaError) -> None:
+        if not error.fatal():
+            _log.warning("Kafka: %s", error.str())
+
+
+class translated:
+    """The border to librdkafka's errors."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, KafkaException):
+            raise _translated(error.args[0]) from error
+
+
+def _translated(error: KafkaError) -> BrokerUnreachable | Fenced | UsageError:
+    if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED):
+        return Fenced("another process has this one's place in the consumer group", "Look for a second service.")
+    if error.code() in _REFUSED:
+        return UsageError(f"Kafka refuses: {error.str()}", "Give the user of the connection the rights, or mend it.")
+    return BrokerUnreachable(f"Kafka does not do it: {error.str()}", "It is tried again. See: treadle doctor")
+
+
+def _place_of(message: Message) -> tuple[str, int]:
+    return message.topic() or "", message.partition() or 0
+
+
+def _at(partition: Partition, offset: int | None = None) -> TopicPartition:
+    if offset is None:
+        return TopicPartition(partition.topic, partition.number)
+    return TopicPartition(partition.topic, partition.number, offset)

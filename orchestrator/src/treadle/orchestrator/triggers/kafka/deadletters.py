@@ -1,0 +1,216 @@
+"""Dead letters: records that can start no run, kept whole in a topic of their own, with the reason.
+
+Headers are those of Spring Kafka's dead letter topics (numbers are big-endian, as there), and ours:
+https://docs.spring.io/spring-kafka/reference/kafka/annotation-error-handling.html#dead-letters
+
+    kafka_dlt-original-topic, -partition, -offset, -timestamp, -consumer-group
+    kafka_dlt-exception-message      the reason
+    treadle-trigger                  `orders.live`
+    treadle-version                  the version that decided
+    treadle-reason                   the reason
+    treadle-topic-id                 the UUID of the original topic
+    treadle-value: omitted           the topic did not take the value, for its size; the letter says where it was
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from msgspec import Struct
+
+from treadle.executors.runtime.events import record_of
+
+from ..events import Record
+from .cluster import translated
+from .happenings import Buried, BuryFailed
+from .topics import Topics
+
+_log = logging.getLogger("treadle.triggers")
+_OURS = ("kafka_dlt-", "treadle-")
+_TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._BAD_MSG}
+_MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_REASON = 2_000
+"""Characters."""
+_QUIET = 10.0
+"""Seconds that reading letters waits for one that is there."""
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]
+
+
+class Letter(Struct, frozen=True):
+    """What goes into one dead letter beside the record."""
+
+    label: str
+    """`<workflow>.<trigger>`"""
+    version: int
+    group: str
+    reason: str
+
+
+def headers(record: Record, letter: Letter, *, omitted: bool = False) -> Headers:
+    """Of a dead letter: the record's own, and where it comes from and why."""
+    kept: Headers = [(name, value) for name, value in record.headers if not name.startswith(_OURS)]
+    ours: dict[str, bytes] = {
+        "kafka_dlt-original-topic": record.topic.encode(),
+        "kafka_dlt-original-partition": record.partition.to_bytes(4, "big"),
+        "kafka_dlt-original-offset": record.offset.to_bytes(8, "big"),
+        "kafka_dlt-original-timestamp": int(record.time * 1000).to_bytes(8, "big"),
+        "kafka_dlt-original-consumer-group": letter.group.encode(),
+        "kafka_dlt-exception-message": letter.reason[:_REASON].encode(errors="replace"),
+        "treadle-trigger": letter.label.encode(),
+        "treadle-version": str(letter.version).encode(),
+        "treadle-reason": letter.reason[:_REASON].encode(errors="replace"),
+        "treadle-topic-id": record.topic_id.encode(),
+    }
+    if omitted:
+        ours["treadle-value"] = b"omitted"
+    return [*kept, *ours.items()]
+
+
+def place_of(record: Record) -> bytes:
+    """Where a record is, in place of its value."""
+    about = {"topic": record.topic, "topicId": record.topic_id, "partition": record.partition, "offset": record.offset}
+    return msgspec.json.encode({**about, "bytes": len(record.value or b"")})
+
+
+class Graveyard:
+    """Writes dead letters; `answer` is called from within `poll` and `bury` with Buried or BuryFailed."""
+
+    def __init__(self, settings: Mapping[str, Any], topic: str, answer: Callable[[Buried | BuryFailed], None]) -> None:
+        about = {"enable.idempotence": True, "delivery.timeout.ms": 30_000, "linger.ms": 5}
+        self._producer = Producer({**settings, **about}, logger=_log)
+        self._topics, self.topic, self._answer = Topics(settings), topic, answer
+
+    def bury(self, ticket: int, record: Record, letter: Letter) -> None:
+        """Write it; the answer comes when the topic's replicas have it."""
+        self._produce(ticket, record, letter, omitted=False)
+
+    def poll(self) -> None:
+        """Let answers come."""
+        self._producer.poll(0)
+
+    def close(self, seconds: float) -> None:
+        """Wait for letters under way."""
+        self._producer.flush(seconds)
+
+    def _produce(self, ticket: int, record: Record, letter: Letter, omitted: bool) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self._answer(Buried(ticket))
+            elif error.code() in _TOO_LARGE and not omitted:
+                self._produce(ticket, record, letter, omitted=True)
+            else:
+                self._failed(ticket, error)
+
+        try:
+            self._producer.produce(
+                self.topic,
+                place_of(record) if omitted else record.value,
+                record.key,
+                headers=headers(record, letter, omitted=omitted),
+                on_delivery=delivered,
+            )
+        except BufferError:
+            self._answer(BuryFailed(ticket, "more dead letters wait than the producer holds"))
+        except KafkaException as error:
+            delivered(error.args[0], None)  # type: ignore[arg-type]
+
+    def _failed(self, ticket: int, error: KafkaError) -> None:
+        if error.code() in _MISSING:
+            self._create()
+        self._answer(BuryFailed(ticket, f"no dead letter can be written to {self.topic}: {error.str()}"))
+
+    def _create(self) -> None:
+        try:
+            self._topics.create(self.topic)
+        except KafkaException as error:
+            _log.warning("the topic %s for dead letters cannot be made: %s", self.topic, error)
+
+
+class DeadLetter(Struct, frozen=True):
+    """A dead letter as it was found."""
+
+    topic: str
+    """Of dead letters."""
+    partition: int
+    offset: int
+    record: Record
+    """As it was in its topic; its value is where it was, when `omitted`."""
+    trigger: str
+    """`<workflow>.<trigger>`; empty: it is not one of ours."""
+    version: int
+    reason: str
+    omitted: bool = False
+
+    @property
+    def id(self) -> str:
+        """For people: `orders.v1.dlt/0/17`."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+def read_letters(settings: Mapping[str, Any], topic: str, trigger: str | None = None) -> Iterator[DeadLetter]:
+    """What is in a topic of dead letters now, partition by partition, oldest first; of one trigger, if it is named.
+
+    Joins no group and commits nothing. Raises BrokerUnreachable; yields nothing when the topic does not exist.
+    """
+    with translated():
+        topics = Topics(settings)
+        partitions = topics.partitions([topic]).get(topic, [])
+        ends = topics.offsets(partitions, end=True)
+        begins = topics.offsets(partitions, end=False)
+    for partition in partitions:
+        if begins[partition] < ends[partition]:
+            for message in _messages(settings, topic, partition.number, ends[partition]):
+                letter = letter_of(message)
+                if trigger is None or letter.trigger == trigger:
+                    yield letter
+
+
+def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int) -> Iterator[Message]:
+    about = {"group.id": "treadle-dlq", "enable.auto.commit": False, "isolation.level": "read_committed"}
+    consumer = Consumer({**settings, **about, "enable.partition.eof": True}, logger=_log)
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    try:
+        while messages := consumer.consume(500, timeout=_QUIET):
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    return
+                with translated():
+                    if error is not None:
+                        raise KafkaException(error)
+                yield message
+                if (message.offset() or 0) + 1 >= end:
+                    return
+    finally:
+        consumer.close()
+
+
+def letter_of(message: Message) -> DeadLetter:
+    """A message of a topic of dead letters."""
+    found = record_of(message, "")
+    said = {name: value or b"" for name, value in found.headers}
+    original = Record(
+        said.get("kafka_dlt-original-topic", b"").decode(errors="replace"),
+        said.get("treadle-topic-id", b"").decode(errors="replace"),
+        int.from_bytes(said.get("kafka_dlt-original-partition", b""), "big"),
+        int.from_bytes(said.get("kafka_dlt-original-offset", b""), "big"),
+        found.key,
+        found.value,
+        tuple((name, value) for name, value in found.headers if not name.startswith(_OURS)),
+        int.from_bytes(said.get("kafka_dlt-original-timestamp", b""), "big") / 1000,
+    )
+    version = said.get("treadle-version", b"0")
+    return DeadLetter(
+        found.topic,
+        found.partition,
+        found.offset,
+        original,
+        said.get("treadle-trigger", b"").decode(errors="replace"),
+        int(version) if version.isdigit() else 0,
+        said.get("treadle-reason", b"").decode(errors="replace"),
+        said.get("treadle-value") == b"omitted",
+    )

@@ -1,0 +1,271 @@
+"""The loop of one trigger, in a thread of its own: poll, judge, let the machine decide, do what it says.
+
+Starts are handed to an event loop; their answers come back through `tell`, which any thread may call.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from treadle.primitives.errors import TreadleError
+
+from ..events import Record
+from .happenings import (
+    Arrived,
+    Assigned,
+    Bury,
+    Commit,
+    CommitFailed,
+    Happening,
+    Instruction,
+    Lost,
+    Note,
+    OutOfRange,
+    Partition,
+    Reading,
+    Release,
+    Rest,
+    Revoked,
+    Seek,
+    Start,
+    Watch,
+)
+from .judge import Lineage
+from .machine import Backoff, Machine
+from .source import EventSource, Fenced
+
+_log = logging.getLogger("treadle.triggers")
+MOST = 500
+"""Records of one poll."""
+IDLE, BUSY = 0.1, 0.02
+"""Seconds that a poll waits; less while answers are awaited."""
+
+
+class Hands(Protocol):
+    """What the loop cannot do itself. None of these may wait."""
+
+    def start(self, order: Start) -> None:
+        """Start a run; tell the loop how it went."""
+        ...
+
+    def watch(self, run: str) -> None:
+        """Tell the loop when the run is over."""
+        ...
+
+    def bury(self, order: Bury) -> None:
+        """Write a dead letter; tell the loop how it went."""
+        ...
+
+    def breathe(self) -> None:
+        """Called in every turn."""
+        ...
+
+
+class Marks(Protocol):
+    """Our own memory of what is done, for offsets that Kafka has forgotten (it does, of groups idle for a week)."""
+
+    def load(self, partition: Partition) -> int | None: ...
+
+    def save(self, partition: Partition, offset: int) -> None: ...
+
+
+class TriggerLoop:
+    """`lineage` looks at the registry anew; it raises what keeps records from being judged now.
+
+    `source` is made with this loop as its listener.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        source: Callable[[TriggerLoop], EventSource],
+        lineage: Callable[[], Lineage],
+        hands: Hands,
+        marks: Marks,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.machine, self._lineage, self._hands, self._marks, self._clock = machine, lineage, hands, marks, clock
+        self._inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        self._placed: list[Assigned] = []
+        self._unjudged: list[Record] = []
+        self._strays: list[OutOfRange] = []
+        """They come after what was read before."""
+        self._todo: list[Seek | Reading] = []
+        """For the source; kept until it does them."""
+        self._again = Backoff()
+        self._paused = False
+        self.error = ""
+        """Why nothing can be read or judged now; empty: all is well."""
+        self._source = source(self)
+
+    def tell(self, happening: Happening) -> None:
+        """For any thread: an answer, or news."""
+        self._inbox.put(happening)
+
+    def rest(self, paused: bool) -> None:
+        """For the loop's own thread: whether somebody paused the trigger."""
+        self._paused = paused
+
+    # -- one turn
+
+    def step(self) -> None:
+        """One turn; returns within a few seconds, also when nobody answers. Raises Fenced."""
+        try:
+            self._turn()
+            self.error = ""
+        except Fenced:
+            raise
+        except TreadleError as error:
+            if str(error) != self.error:
+                _log.warning("%s", error)
+            self.error = str(error)
+            self._again.failed(self._clock())
+
+    def _turn(self) -> None:
+        self._hear()
+        self._hands.breathe()
+        self._do(self.machine.tick(self._clock()))
+        self._catch_up()
+        self._read()
+        self._handle(Rest(self._paused or bool(self._unjudged and self._clock() < self._again.until)))
+        if self._unjudged and self._clock() >= self._again.until:
+            self._judge()
+        if not self._unjudged:
+            strays, self._strays = self._strays, []
+            for one in strays:
+                self._handle(one)
+
+    def _read(self) -> None:
+        busy = self.machine.under_way or self._unjudged
+        for one in self._source.poll(MOST, BUSY if busy else IDLE):
+            if isinstance(one, Record):
+                self._unjudged.append(one)
+            else:
+                self._strays.append(one)
+        self._settle_places()
+
+    def _judge(self) -> None:
+        """Ask the registry after the records are here: no version that could decide on them is missed then."""
+        lineage = self._lineage()
+        self._again.worked()
+        records, self._unjudged = self._unjudged, []
+        for partition, some in by_partition(records):
+            self._handle(Arrived(partition, tuple(map(lineage.judge, some))))
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                self._handle(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _handle(self, happening: Happening) -> None:
+        self._do(self.machine.handle(happening, self._clock()))
+
+    # -- what the machine says
+
+    def _do(self, instructions: Iterable[Instruction]) -> None:
+        commits: dict[Partition, int] = {}
+        for one in instructions:
+            match one:
+                case Start():
+                    self._hands.start(one)
+                case Bury():
+                    self._hands.bury(one)
+                case Watch(run):
+                    self._hands.watch(run)
+                case Commit(partition, offset):
+                    commits[partition] = offset
+                case Seek(partition):
+                    self._drop((partition,))
+                    self._todo.append(one)
+                case Reading():
+                    self._todo.append(one)
+                case Note(text):
+                    _log.warning("%s", text)
+                case Release():
+                    pass  # `revoked` looks for it in the machine
+        if commits:
+            self._commit(commits)
+
+    def _catch_up(self) -> None:
+        """What the source is to do, before it is polled again."""
+        while self._todo:
+            match self._todo[0]:
+                case Seek(partition, offset) if partition in self.machine.partitions:
+                    self._source.seek(partition, offset)
+                case Reading(partition, wanted) if partition in self.machine.partitions:
+                    self._source.reading(partition, wanted)
+            del self._todo[0]
+
+    def _commit(self, commits: dict[Partition, int]) -> None:
+        try:
+            self._source.commit(commits)
+            for partition, offset in commits.items():
+                self._marks.save(partition, offset)
+        except TreadleError as error:
+            _log.info("%s", error)
+            for partition in commits:
+                self.tell(CommitFailed(partition))
+
+    # -- what the source says, from within poll
+
+    def placed(self, partition: Partition, committed: int | None) -> int:
+        """Read on at the group's offset, else at our own mark, else where the trigger began."""
+        offset = committed if committed is not None else self._marks.load(partition)
+        if offset is None:
+            offset = self._lineage().begin(partition)
+        self._placed.append(Assigned(partition, offset))
+        return offset
+
+    def _settle_places(self) -> None:
+        placed, self._placed = self._placed, []
+        for one in placed:
+            self._handle(one)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Wait for starts under way, as long as the machine wants to, and commit."""
+        self._settle_places()
+        self._drop(partitions)
+        self._handle(Revoked(tuple(partitions)))
+        while set(partitions) & set(self.machine.partitions):
+            try:
+                self._handle(self._inbox.get(timeout=BUSY))
+            except queue.Empty:
+                self._do(self.machine.tick(self._clock()))
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self._settle_places()
+        self._drop(partitions)
+        self._handle(Lost(tuple(partitions)))
+
+    def _drop(self, partitions: Sequence[Partition]) -> None:
+        self._unjudged = [one for one in self._unjudged if partition_of(one) not in partitions]
+        self._strays = [one for one in self._strays if one.partition not in partitions]
+
+    # -- the end
+
+    def lag(self) -> int | None:
+        """Records that no run was started for: with the broker, and in memory."""
+        there = self._source.lag()
+        return None if there is None else there + len(self._unjudged) + self.machine.held
+
+    def close(self) -> None:
+        """Hand over all partitions and leave the group."""
+        self._source.close()
+
+
+def partition_of(record: Record) -> Partition:
+    return Partition(record.topic, record.topic_id, record.partition)
+
+
+def by_partition(records: Iterable[Record]) -> Iterable[tuple[Partition, list[Record]]]:
+    """The records of each partition, in their order."""
+    found: dict[Partition, list[Record]] = {}
+    for record in records:
+        found.setdefault(partition_of(record), []).append(record)
+    return found.items()
