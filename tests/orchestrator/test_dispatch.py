@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.executors.program import Failure, Outcome, StageCount
-from treadle.orchestrator.dispatcher.dispatch import (
-    MAXIMUM_CRASHES,
-    MAXIMUM_LOSSES,
-    SAME_ERRORS,
-    Assignment,
-    Dispatch,
-)
+from treadle.orchestrator.dispatcher.dispatch import SAME_ERRORS, Assignment, Dispatch
+from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
 from treadle.orchestrator.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 
@@ -57,7 +52,7 @@ def test_everything_is_handed_out_once_and_then_it_is_over() -> None:
         task = take(core)
         for attempt in task.attempts:
             seen.append(attempt.partition)
-            assert core.done("s", outcome(attempt.partition))
+            assert core.done("s", outcome(attempt.partition), 0.0)
         core.ended("s")
     assert sorted(seen) == list(range(100))
     assert core.problem() is None
@@ -133,7 +128,7 @@ def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
     for now in range(3):
         task = take(core, now=now * 100.0)
         while task.attempts[0].partition != 0:
-            core.done("s", outcome(1))
+            core.done("s", outcome(1), 0.0)
             core.ended("s")
             task = take(core, now=now * 100.0)
         sizes.append(task.memory)
@@ -224,7 +219,7 @@ def sizes(core: Dispatch, slots: int, seconds: float) -> list[int]:
             if task is not None:
                 found.append(len(task.attempts))
                 for attempt in task.attempts:
-                    assert core.done(slot, outcome(attempt.partition, seconds=seconds))
+                    assert core.done(slot, outcome(attempt.partition, seconds=seconds), 0.0)
                 core.ended(slot)
     return found
 
@@ -248,14 +243,14 @@ def test_what_a_task_never_reported_is_handed_out_again() -> None:
     task = take(core)
     partitions = [attempt.partition for attempt in task.attempts]
     assert len(partitions) > 2
-    core.done("s", outcome(partitions[0]))
+    core.done("s", outcome(partitions[0]), 0.0)
     core.failed_attempt("s", failure(partitions[1], Class.WORKER_LOST), 0.0)
     assert core.ended("s") == partitions[2:]
 
 
 def test_a_count_of_tolerated_failures_is_judged_at_once() -> None:
     core = Dispatch(Policy(), range(100), slots=100, tolerated={"m": Tolerance(count=1)})
-    core.done("s", outcome(one(core), counts={"m": StageCount(10, 2)}))
+    core.done("s", outcome(one(core), counts={"m": StageCount(10, 2)}), 0.0)
     core.ended("s")
     assert core.over
     assert core.problem() is not None
@@ -263,10 +258,10 @@ def test_a_count_of_tolerated_failures_is_judged_at_once() -> None:
 
 def test_a_percentage_of_tolerated_failures_is_judged_at_the_end() -> None:
     core = Dispatch(Policy(), range(2), slots=2, tolerated={"m": Tolerance(percent=10)})
-    core.done("s", outcome(one(core), counts={"m": StageCount(10, 2)}))
+    core.done("s", outcome(one(core), counts={"m": StageCount(10, 2)}), 0.0)
     core.ended("s")
     assert not core.over
-    core.done("s", outcome(one(core), counts={"m": StageCount(10, 0)}))
+    core.done("s", outcome(one(core), counts={"m": StageCount(10, 0)}), 0.0)
     core.ended("s")
     assert core.problem() is None
 
@@ -274,9 +269,9 @@ def test_a_percentage_of_tolerated_failures_is_judged_at_the_end() -> None:
 def test_a_quorum_freezes_the_set() -> None:
     core = Dispatch(Policy(), range(4), slots=4, quorum=2)
     first, second, third = (one(core, slot) for slot in "abc")
-    assert core.done("a", outcome(first))
-    assert core.done("b", outcome(second))
-    assert not core.done("c", outcome(third))
+    assert core.done("a", outcome(first), 0.0)
+    assert core.done("b", outcome(second), 0.0)
+    assert not core.done("c", outcome(third), 0.0)
     assert core.next_task("d", 0.0) is None
 
 
@@ -297,7 +292,7 @@ def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
         now += 50.0
         slot = f"s{chance.randrange(slots)}"
         if slot not in under_way:
-            task = core.next_task(slot, now)
+            task = core.next_task(slot, now) or core.backup(slot, now)
             if task is not None:
                 under_way[slot] = [attempt.partition for attempt in task.attempts]
             continue
@@ -305,12 +300,14 @@ def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
         fate = chance.random()
         if todo and fate < 0.7:
             partition = todo.pop(0)
-            assert core.done(slot, outcome(partition))
-            committed[partition] += 1
+            committed[partition] += core.done(slot, outcome(partition), now)
+            for rival in core.rivals(partition) if chance.random() < 0.7 else ():
+                core.ended(rival)
+                del under_way[rival]
         elif todo and fate < 0.8:
             partition = todo.pop(0)
-            core.failed_attempt(slot, failure(partition, message=str(partition)), now)
-            errors[partition] += 1
+            verdict = core.failed_attempt(slot, failure(partition, message=str(partition)), now)
+            errors[partition] += verdict is not None and verdict.spent
         elif todo and fate < 0.9:
             core.failed_attempt(slot, failure(todo[0], Class.WORKER_LOST), now)
             core.ended(slot)
@@ -357,7 +354,7 @@ def test_refusals_back_off_longer_each_time() -> None:
 def test_partitions_share_a_call_only_once_their_time_is_known() -> None:
     core = Dispatch(Policy(), range(1000), slots=2, time_limit=900)
     assert len(take(core).attempts) == 1
-    core.done("s", outcome(0, seconds=0.01))
+    core.done("s", outcome(0, seconds=0.01), 0.0)
     core.ended("s")
     assert len(take(core).attempts) == 20
 
@@ -376,6 +373,6 @@ def test_a_task_fits_into_its_payload(sizes: list[int], room: int) -> None:
         assert len(partitions) == 1 or sum(sizes[partition] for partition in partitions) <= room
         seen += partitions
         for partition in partitions:
-            core.done("s", outcome(partition))
+            core.done("s", outcome(partition), 0.0)
         core.ended("s")
     assert seen == list(range(len(sizes)))

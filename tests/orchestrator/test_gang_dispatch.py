@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from treadle.executors.interface import Capabilities, Slot
 from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
 from treadle.executors.program import Keep as KeepTail
-from treadle.orchestrator.dispatcher.dispatch import MAXIMUM_LOSSES
 from treadle.orchestrator.dispatcher.gang import GangDispatch
 from treadle.orchestrator.dispatcher.pool import SlotPool
+from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_LOSSES
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass
 
@@ -131,6 +131,9 @@ class Client:
         self.running.add(slot)
         self.seen.append(len(self.running))
         return TASK
+
+    def backup(self, slot: str) -> Task | None:
+        return None
 
     async def ready(self) -> None:
         pass

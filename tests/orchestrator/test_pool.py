@@ -60,6 +60,9 @@ class Segment:
         self.most = max(self.most, self.core.running)
         return TASK if found else None
 
+    def backup(self, slot: str) -> Task | None:
+        return None
+
     async def ready(self) -> None:
         await asyncio.sleep(0)
 

@@ -26,6 +26,7 @@ class TaskSettings(TypedDict, total=False):
     executor: str
     exchange: Literal["auto", "storage", "direct"]
     durability: Literal["task", "segment"]
+    backups: bool
     vectorized: bool
     """As a key function: takes a whole table or array, gives an array of keys."""
     flat: bool

@@ -53,6 +53,7 @@ class StageSettings(TypedDict, total=False):
     executor: str
     exchange: Literal["auto", "storage", "direct"]
     durability: Literal["task", "segment"]
+    backups: bool
 
 
 class Body:

@@ -70,6 +70,9 @@ def _check_work(report: Report, node: Node, stage: WorkStage) -> None:
     if stage.exchange is not None and (isinstance(stage, MapStage) or getattr(stage, "per", "all") != "all"):
         hint = "set it on the shuffle, broadcast or `per: all` reduce that moves the data, or in `defaults`"
         report.add("T217", (*node.path, "exchange"), f"'{node.id}' moves no data between partitions", hint, key=True)
+    if stage.backups and isinstance(stage, MapStage) and stage.gang:
+        hint = "remove `backups`: the members of a gang run together, each once"
+        report.add("T217", (*node.path, "backups"), f"'{node.id}' is a gang", hint, key=True)
     if isinstance(stage, (MapStage, ReduceStage)) and "context" in stage.with_:
         hint = "give the argument another name"
         report.add("T217", (*node.path, "with", "context"), "`context` is given by treadle itself", hint, key=True)
@@ -80,6 +83,10 @@ def _check_idempotent(report: Report, node: Node, stage: WorkStage) -> None:
     if stage.retry is not None:
         hint = "remove `retry`, or make the function safe to repeat and remove `idempotent: false`"
         report.add("T209", (*node.path, "retry"), "a stage with `idempotent: false` gets one attempt", hint, key=True)
+    if stage.backups:
+        hint = "remove `backups`, or make the function safe to repeat and remove `idempotent: false`"
+        message = "a stage with `idempotent: false` never runs twice"
+        report.add("T209", (*node.path, "backups"), message, hint, key=True)
     if isinstance(stage, (ShuffleStage, BroadcastStage)):
         message = f"a {stage.type} may run again at any time, so it cannot be `idempotent: false`"
         report.add("T209", path, message, "act on the outside in a map, and move its result", key=True)

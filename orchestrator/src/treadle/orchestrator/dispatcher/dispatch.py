@@ -1,21 +1,10 @@
-"""Which partition of a segment runs next, and what an ended attempt means. Pure: the clock is passed in.
+"""Which partition of a segment runs next. Pure: the clock is passed in.
 
-A partition is `pending`, `delayed` (until its back-off is over), `running`, `committed` or `failed` (finally). The
-decisions by failure class:
+A partition is `pending`, `delayed` (until its back-off is over), `running`, `committed` or `failed` (finally); what an
+ended attempt means for it is decided in `verdicts`.
 
-    class            attempt spent  next
-    user error       yes            again after back-off; final at maximumAttempts or when not retryable
-    out of memory    yes            again with twice the memory, up to `memory.max`
-    timed out        yes            again after back-off
-    throttled        no             again after back-off, which grows
-    worker lost      no             again; the tenth loss of one partition is `poison`, final
-    data corrupt,    no             the segment stops and names the lost blocks: their producer runs again; without a
-    unreachable                     block to blame: corrupt, or for good, final; else again after back-off, ten times
-    internal         yes            final
-    any, and the stage is not idempotent: final; a cut-off attempt is `unknown outcome`
-
-A partition that takes far too long runs a second time in a slot that is free (see backups); whoever delivers first counts,
-and the other attempt is a rival that is to be killed.
+A partition that takes far too long runs a second time in a slot that is free (see backups); whoever delivers first
+counts, and the other attempt is a rival that is to be killed.
 
 A finally failed partition does not stop the others, so that all errors are seen; the segment stops early once the first
 ten final failures are one and the same error.
@@ -36,11 +25,9 @@ from treadle.primitives.errors import FailureClass
 
 from ..plan import Policy, Tolerance
 from .backups import Backups
+from .tolerances import FailedRecords
+from .verdicts import MAXIMUM_CRASHES, Budgets, Verdict, crashed, unknown_outcome
 
-MAXIMUM_LOSSES = 10
-"""Worker losses of one partition before it counts as poison."""
-MAXIMUM_CRASHES = 30
-"""Driver deaths during one partition before it counts as poison; more than losses, since whatever runs then is hit."""
 SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""
 TASK_SECONDS = 0.2
@@ -49,16 +36,6 @@ TASK_LEAST_SECONDS = 0.002
 """Partitions shorter than that share a task: what its message costs would be most of their time."""
 TASK_PARTITIONS = 500
 """Most partitions in one task."""
-
-_WITHOUT_ATTEMPT = {
-    FailureClass.THROTTLED,
-    FailureClass.WORKER_LOST,
-    FailureClass.CORRUPT,
-    FailureClass.UNREACHABLE,
-}
-
-_WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
-"""What the partition itself has no part in, until it happens too often."""
 
 
 class Attempt(Struct, frozen=True):
@@ -75,14 +52,6 @@ class Assignment(Struct, frozen=True):
 
     attempts: tuple[Attempt, ...]
     memory: int
-
-
-class Verdict(Struct, frozen=True):
-    """What a failure came to."""
-
-    failure: Failure
-    final: bool
-    spent: bool
 
 
 class Dispatch:
@@ -115,27 +84,23 @@ class Dispatch:
         self._policy = policy
         self._slots = max(1, slots)
         self._starts = dict(starts or {})
-        self._spent = dict(spent or {})
+        self._budgets = Budgets(policy, spent or {}, losses or {})
         self._preferred = dict(preferred or {})
-        self._tolerated = dict(tolerated or {})
+        self._records = FailedRecords(tolerated or {})
         self._pending: deque[int] = deque()
         self._for_slot: dict[str, deque[int]] = {}
         self._preferring = 0
         """Partitions in `_for_slot`."""
         self._delayed: list[tuple[float, int]] = []
         self._running: dict[str, deque[int]] = {}
-        self._losses = dict(losses or {})
-        self._throttles: dict[int, int] = {}
-        self._memory: dict[int, int] = {}
         self._seconds = 0.0
         self._committed = 0
         self._backups = Backups()
+        self._won: set[int] = set()
         self._total = 0
         self._quorum = quorum
         self._pace, self._time_limit = pace, time_limit
         self._room, self._weights = room, weights or {}
-        self._entered: dict[str, int] = {}
-        self._failed_items: dict[str, int] = {}
         self.failed: dict[int, Failure] = {}
         self.lost: set[str] = set()
         self.limit = policy.max_concurrency
@@ -143,7 +108,7 @@ class Dispatch:
         for partition in partitions:
             self._total += 1
             if (crashes or {}).get(partition, 0) >= MAXIMUM_CRASHES:
-                self._fail(_crashed(partition, self._starts.get(partition, 1)))
+                self._fail(crashed(partition, self._starts.get(partition, 1)))
             else:
                 self._queue(partition)
 
@@ -175,15 +140,9 @@ class Dispatch:
 
     def problem(self) -> tuple[FailureClass, str] | None:
         """Why the segment fails, once it is over; None: it may close."""
-        for stage, tolerance in self._tolerated.items():
-            failed, entered = self._failed_items.get(stage, 0), self._entered.get(stage, 0)
-            if 0 <= tolerance.count < failed:
-                text = f"{stage}: {failed} failed records are more than toleratedFailures: {tolerance.count}"
-                return FailureClass.USER_ERROR, text
-            if tolerance.percent >= 0 and failed * 100 > tolerance.percent * entered:
-                share = f"{tolerance.percent:g}%"
-                text = f"{stage}: {failed} of {entered} records failed, more than toleratedFailures: {share}"
-                return FailureClass.USER_ERROR, text
+        exceeded = self._records.problem()
+        if exceeded:
+            return FailureClass.USER_ERROR, exceeded
         if self.failed and not self._enough():
             first = self.failed[min(self.failed)]
             count = f"{len(self.failed)} partition{'s' * (len(self.failed) != 1)} failed"
@@ -200,7 +159,7 @@ class Dispatch:
         partition = self._take(slot)
         if partition is None:
             return None
-        memory = self._memory.get(partition, self._policy.memory_start)
+        memory = self._budgets.memory(partition)
         chosen = [partition, *self._more(slot, partition, memory)]
         return self._assign(slot, chosen, memory, now)
 
@@ -211,17 +170,17 @@ class Dispatch:
         partition = self._backups.straggler(self._total, now)
         if partition is None:
             return None
-        return self._assign(slot, [partition], self._memory.get(partition, self._policy.memory_start), now)
+        return self._assign(slot, [partition], self._budgets.memory(partition), now)
 
     def rivals(self, partition: int) -> list[str]:
         """Slots that are at a partition which was delivered; their tasks are to be killed."""
+        if not self._backups.doubled(partition):
+            return []
         return [slot for slot, running in self._running.items() if partition in running]
 
     def unknown(self, partition: int, attempt: int) -> None:
         """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
-        how = "the driver died while it ran, and the stage is not idempotent"
-        text = "its outcome is unknown; check the effect, then: treadle resume --assume done|retry"
-        self._fail(Failure(partition, attempt, FailureClass.UNKNOWN_OUTCOME, how, message=text, retryable=False))
+        self._fail(unknown_outcome(partition, attempt))
 
     def done(self, slot: str, outcome: Outcome, now: float) -> bool:
         """The slot delivered; False when the outcome is not wanted any more."""
@@ -233,41 +192,45 @@ class Dispatch:
         if outcome.partition in self._won or self._enough():
             return False
         self._won.add(outcome.partition)
-        self._committed += 1
-        self._seconds += outcome.seconds
-        self._count_items(outcome)
+        self.committed(outcome)
         return True
 
-    def committed_before(self, outcome: Outcome) -> None:
-        """A commit found in the ledger."""
+    def committed(self, outcome: Outcome) -> None:
+        """A commit, found in the ledger or made now."""
         self._committed += 1
         self._seconds += outcome.seconds
-        self._count_items(outcome)
+        self._stopping |= self._records.add(outcome)
 
-    def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict:
-        """A partition failed; it is queued again or failed finally. Partition -1: the one under way."""
+    def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict | None:
+        """A partition failed; it is queued again or failed finally. Partition -1: the one under way.
+
+        None: a rival has delivered it. While a rival runs, that one decides what the failure means.
+        """
         running = self._running.get(slot)
         if failure.partition < 0 and running:
             failure = msgspec.structs.replace(failure, partition=running[0])
         partition = failure.partition
-        if running and partition in running:
-            running.remove(partition)
+        self._backups.leaves(slot)
+        self._leave(slot, partition, now)
+        if partition in self._won:
+            return None
         self.lost.update(failure.lost)
-        spent = failure.failure not in _WITHOUT_ATTEMPT
-        if spent:
-            self._spent[partition] = self._spent.get(partition, 0) + 1
-        verdict = self._judge(failure, spent)
+        if self.rivals(partition):
+            return Verdict(failure, final=False, spent=False)
+        verdict = self._budgets.judge(failure)
         if verdict.final:
             self._fail(verdict.failure)
         elif failure.lost:
             self._pending.append(partition)
         else:
-            heapq.heappush(self._delayed, (now + self._pause(partition, failure), partition))
+            heapq.heappush(self._delayed, (now + self._budgets.pause(failure), partition))
         return verdict
 
     def ended(self, slot: str) -> list[int]:
         """The task is over; partitions it never reported are queued again and returned."""
-        rest = list(self._running.pop(slot, ()))
+        self._backups.leaves(slot)
+        ended = self._running.pop(slot, ())
+        rest = [partition for partition in ended if partition not in self._won and not self.rivals(partition)]
         for partition in reversed(rest):
             self._pending.appendleft(partition)
         return rest
@@ -278,35 +241,22 @@ class Dispatch:
 
     # -- parts of decisions
 
-    def _judge(self, failure: Failure, spent: bool) -> Verdict:
-        partition, losses = failure.partition, 0
-        if failure.failure is FailureClass.THROTTLED:
-            self._throttles[partition] = self._throttles.get(partition, 0) + 1
-        elif not spent:
-            losses = self._losses[partition] = self._losses.get(partition, 0) + 1
-        if failure.lost:
-            return Verdict(failure, final=False, spent=False)
-        if not self._policy.idempotent and failure.failure is FailureClass.WORKER_LOST:
-            unknown = _as(failure, FailureClass.UNKNOWN_OUTCOME, "cut off, and the stage is not idempotent")
-            return Verdict(unknown, final=True, spent=True)
-        if losses >= MAXIMUM_LOSSES:
-            lost = failure.failure is FailureClass.WORKER_LOST
-            worse = _as(failure, FailureClass.POISON, f"{losses} losses; the last: {failure.how}") if lost else failure
-            return Verdict(worse, final=True, spent=spent)
-        if failure.failure is FailureClass.OUT_OF_MEMORY:
-            self._grow(partition)
-        hopeless = not failure.retryable or failure.failure in (FailureClass.INTERNAL, FailureClass.CORRUPT)
-        exhausted = spent and self._spent[partition] >= self._maximum_attempts
-        return Verdict(failure, (hopeless and failure.failure not in _WITHOUT_BLAME) or exhausted, spent)
+    def _assign(self, slot: str, partitions: Sequence[int], memory: int, now: float) -> Assignment:
+        self._running[slot] = deque(partitions)
+        self._backups.begins(slot, partitions[0], now)
+        return Assignment(tuple(self._attempt(partition) for partition in partitions), memory)
 
-    @property
-    def _maximum_attempts(self) -> int:
-        return self._policy.maximum_attempts if self._policy.idempotent else 1
+    def _leave(self, slot: str, partition: int, now: float) -> None:
+        """The slot is done with the partition, and goes on to the next one of its task."""
+        running = self._running.get(slot)
+        if running and partition in running:
+            running.remove(partition)
+            if running:
+                self._backups.begins(slot, running[0], now)
 
-    def _grow(self, partition: int) -> None:
-        now = self._memory.get(partition, self._policy.memory_start)
-        if now and self._policy.memory_max > now:
-            self._memory[partition] = min(2 * now, self._policy.memory_max)
+    def _may_double(self) -> bool:
+        policy = self._policy
+        return policy.backups and policy.idempotent and not (policy.gang or self._waiting())
 
     def _fail(self, failure: Failure) -> None:
         self.failed[failure.partition] = failure
@@ -314,18 +264,9 @@ class Dispatch:
         if len(self.failed) >= SAME_ERRORS and len(errors) == 1:
             self._stopping = True
 
-    def _pause(self, partition: int, failure: Failure) -> float:
-        if failure.failure is FailureClass.WORKER_LOST:
-            return 0.0
-        policy = self._policy
-        tries = max(1, sum(counts.get(partition, 0) for counts in (self._spent, self._losses, self._throttles)))
-        factor = math.pow(policy.backoff_coefficient, min(tries - 1, 60))
-        return min(policy.initial_interval * factor, policy.maximum_interval)
-
     def _attempt(self, partition: int) -> Attempt:
         number = self._starts[partition] = self._starts.get(partition, 0) + 1
-        final = self._spent.get(partition, 0) + 1 >= self._maximum_attempts
-        return Attempt(partition, number, final)
+        return Attempt(partition, number, self._budgets.is_last(partition))
 
     def _queue(self, partition: int) -> None:
         slot = self._preferred.get(partition)
@@ -383,21 +324,3 @@ class Dispatch:
 
     def _enough(self) -> bool:
         return bool(self._quorum) and self._committed >= self._quorum
-
-    def _count_items(self, outcome: Outcome) -> None:
-        for stage, count in outcome.counts.items():
-            self._entered[stage] = self._entered.get(stage, 0) + count.entered
-            failed = self._failed_items[stage] = self._failed_items.get(stage, 0) + count.failed
-            tolerance = self._tolerated.get(stage)
-            if tolerance is not None and 0 <= tolerance.count < failed:
-                self._stopping = True
-
-
-def _crashed(partition: int, attempt: int) -> Failure:
-    how = f"the driver died {MAXIMUM_CRASHES} times while it ran"
-    text = f"{how}; see that it does not exhaust the machine, then: treadle resume"
-    return Failure(partition, attempt, FailureClass.POISON, how, message=text, retryable=False)
-
-
-def _as(failure: Failure, kind: FailureClass, how: str) -> Failure:
-    return msgspec.structs.replace(failure, failure=kind, how=how)

@@ -25,7 +25,8 @@ from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 
 from ..plan import Policy
-from .dispatch import Assignment, Dispatch, Verdict
+from .dispatch import Assignment, Dispatch
+from .verdicts import Verdict
 
 GRACE = 5.0
 """Seconds that the others may still run after a failure that follows from another one."""
@@ -107,7 +108,7 @@ class GangDispatch(Dispatch):
         self._outcomes[outcome.partition] = outcome
         if len(self._outcomes) < self.size:
             return ()
-        super().done(_ALL, msgspec.structs.replace(outcome, partition=0))
+        super().done(_ALL, msgspec.structs.replace(outcome, partition=0), 0.0)
         return tuple(self._outcomes[partition] for partition in range(self.size))
 
     def broke(self, slot: str, failure: Failure) -> bool:
@@ -132,7 +133,7 @@ class GangDispatch(Dispatch):
         if self._cause is None or self._assignment is None or set(self._members) - {slot}:
             return None
         judged = self.failed_attempt(_ALL, msgspec.structs.replace(self._cause, partition=0), now)
-        return msgspec.structs.replace(
+        return judged and msgspec.structs.replace(
             judged, failure=msgspec.structs.replace(judged.failure, partition=self._cause.partition)
         )
 

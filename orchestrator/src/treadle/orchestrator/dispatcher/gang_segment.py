@@ -12,10 +12,11 @@ from treadle.executors.program import Failure, Outcome, Task
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import UsageError
 
-from .dispatch import Assignment, Verdict
+from .dispatch import Assignment
 from .gang import GRACE, GangDispatch
 from .ledger import Failed, Lost, Started
 from .segment import SegmentRun
+from .verdicts import Verdict
 
 CHANNEL_SECONDS = 60.0
 """How long an operation of a channel may take where the stage has no `timeout`, which is the bound of any other."""
@@ -107,9 +108,9 @@ class GangRun(SegmentRun):
     def _failure(self, slot: str, failure: Failure) -> None:
         self._log.add(failure, slot)
         if self._core.broke(slot, failure):
-            self._pool.abort(self, but=slot)
+            self._kill_all(but=slot)
         elif self._ending is None:
-            self._ending = asyncio.get_running_loop().call_later(GRACE, self._pool.abort, self)
+            self._ending = asyncio.get_running_loop().call_later(GRACE, self._kill_all)
 
     def _judged(self, verdict: Verdict) -> None:
         self._let_be()
@@ -127,6 +128,9 @@ class GangRun(SegmentRun):
         if cause.lost:
             self._core.stop()
             self._note_hosts(cause)
+
+    def _kill_all(self, but: str = "") -> None:
+        self._pool.abort(self, [slot for slot in self._pool.slots_of(self) if slot != but])
 
     def _let_be(self) -> None:
         if self._ending is not None:

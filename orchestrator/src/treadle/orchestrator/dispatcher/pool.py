@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -21,6 +21,9 @@ class Client(Protocol):
 
     def offer(self, slot: str) -> Task | None:
         """A task for the free slot, or None when there is none now; a gang is offered all its slots in one go."""
+
+    def backup(self, slot: str) -> Task | None:
+        """A task that repeats one under way elsewhere, for a slot that no client has anything else for."""
 
     async def ready(self) -> None:
         """Return when a task just offered may start."""
@@ -63,18 +66,23 @@ class SlotPool:
         await asyncio.gather(*mine, return_exceptions=True)
         self.kick()
 
-    def abort(self, client: Client, *, but: str = "") -> None:
-        """Kill what runs for the client, in other slots than `but`; `ended` is called for each."""
-        for slot, (owner, run) in self._runs.items():
-            if owner is client and slot != but:
+    def abort(self, client: Client, slots: Iterable[str]) -> None:
+        """Kill what runs for the client in these slots; `ended` is called for each."""
+        for slot in slots:
+            owner, run = self._runs.get(slot, (None, None))
+            if owner is client and run is not None:
                 run.cancel()
+
+    def slots_of(self, client: Client) -> list[str]:
+        """Slots in which something runs for the client."""
+        return [slot for slot, (owner, _) in self._runs.items() if owner is client]
 
     def kick(self) -> None:
         """Offer idle slots; called whenever a client may have become hungry.
 
         A client that has nothing for one slot has nothing for another, so that a thousand idle slots cost one offer.
         """
-        while self._idle and self._serve():
+        while self._idle and (self._serve() or self._double()):
             pass
 
     def _serve(self) -> bool:
@@ -90,6 +98,18 @@ class SlotPool:
                 if task is not None:
                     self._start(slot, client, task)
             if any(task is not None for _, task in offered):
+                return True
+        return False
+
+    def _double(self) -> bool:
+        """Start a backup in the next idle slot; nobody had anything else for it."""
+        if any(client.together() > len(self._idle) for client in self._clients):
+            return False
+        for client in self._clients:
+            slot = self._idle[0]
+            task = client.backup(slot.name)
+            if task is not None:
+                self._start(slot, client, task)
                 return True
         return False
 

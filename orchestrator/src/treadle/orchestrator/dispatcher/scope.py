@@ -188,3 +188,8 @@ def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, i
 
 def _slices(inputs: Sequence[BlockInput]) -> list[Slice]:
     return [one for partition in inputs for row in partition.inputs for one in row]
+
+
+def slices_of(source: PartitionInput) -> list[Slice]:
+    """What a partition reads of blocks, in order."""
+    return _slices([source]) if isinstance(source, BlockInput) else []

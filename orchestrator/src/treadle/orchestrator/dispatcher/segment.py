@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.executors.program import BlockInput, Failure, Outcome, Partition, PartitionInput, Report, Task
+from treadle.executors.program import BlockInput, Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
-from treadle.primitives.references import Slice
 
 from ..plan import Segment
 from ..runfiles import Manifest
@@ -27,7 +26,7 @@ from .ledger import Committed, Copied, Expected, Failed, Record, Started
 from .payloads import room
 from .pool import SlotPool
 from .run import Run
-from .scope import Scope, feed_inputs
+from .scope import Scope, feed_inputs, slices_of
 from .summary import summarise
 from .writer import LedgerWriter
 
@@ -127,7 +126,7 @@ class SegmentRun:
             weights=weights,
         )
         for outcome in self._committed.values():
-            core.committed_before(outcome)
+            core.committed(outcome)
         for partition in sorted(unknown):
             core.unknown(partition, self._history.starts.get(partition, 1))
         if limit:
@@ -150,8 +149,8 @@ class SegmentRun:
         """Partitions whose input a slot has decoded already."""
         found = {}
         for partition in partitions:
-            name = _first_block(self._inputs[partition])
-            slot = self._run.reader(name) if name else None
+            first = next(iter(slices_of(self._inputs[partition])), None)
+            slot = self._run.reader(first.name) if first else None
             if slot is not None:
                 found[partition] = slot
         return found
@@ -235,13 +234,10 @@ class SegmentRun:
         return 1
 
     def offer(self, slot: str) -> Task | None:
-        assignment = self._core.next_task(slot, time.monotonic())
-        if assignment is None:
-            self._set_timer()
-            return None
-        self._tasks += 1
-        self._started(assignment)
-        return self._task(assignment)
+        return self._assigned(self._core.next_task(slot, time.monotonic()))
+
+    def backup(self, slot: str) -> Task | None:
+        return self._assigned(self._core.backup(slot, time.monotonic()))
 
     async def ready(self) -> None:
         """Attempts are on record before they start where a dead driver must be able to count them."""
@@ -268,6 +264,14 @@ class SegmentRun:
 
     # -- parts
 
+    def _assigned(self, assignment: Assignment | None) -> Task | None:
+        if assignment is None:
+            self._set_timer()
+            return None
+        self._tasks += 1
+        self._started(assignment)
+        return self._task(assignment)
+
     def _started(self, assignment: Assignment) -> None:
         self._record(Started(self.name, {attempt.partition: attempt.number for attempt in assignment.attempts}))
 
@@ -281,14 +285,15 @@ class SegmentRun:
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:
         self._log.add(outcome, slot)
-        if not self._core.done(slot, outcome):
+        if not self._core.done(slot, outcome, time.monotonic()):
             return
         self._read_by(slot, outcome.partition)
         self._commit(outcome)
+        self._pool.abort(self, self._core.rivals(outcome.partition))
 
     def _read_by(self, slot: str, partition: int) -> None:
-        for name in _blocks(self._inputs[partition]):
-            self._run.read_by(name, slot)
+        for one in slices_of(self._inputs[partition]):
+            self._run.read_by(one.name, slot)
 
     def _commit(self, *outcomes: Outcome) -> None:
         """All of them or none."""
@@ -307,6 +312,8 @@ class SegmentRun:
 
     def _failure(self, slot: str, failure: Failure) -> None:
         verdict = self._core.failed_attempt(slot, failure, time.monotonic())
+        if verdict is None:
+            return
         self._retried += not verdict.final
         self._log.add(verdict.failure, slot, verdict.final)
         known = verdict.failure
@@ -328,7 +335,7 @@ class SegmentRun:
     def _note_hosts(self, failure: Failure) -> None:
         """Hosts that took blocks with them: later plans count them."""
         hosts = self._run.site.hosts
-        slices = _slices(self._inputs[failure.partition])
+        slices = slices_of(self._inputs[failure.partition])
         places = {place for one in slices if one.name in failure.lost for place in one.locations}
         for place in places if hosts else ():
             if hosts and place.startswith("host:"):
@@ -356,7 +363,7 @@ class SegmentRun:
 
     def _lost_with_them(self) -> set[str]:
         """What else this segment reads is gone: blocks seldom get lost alone, and are made again together."""
-        return self._run.blocks.lost(one for source in self._inputs for one in _slices(source))
+        return self._run.blocks.lost(one for source in self._inputs for one in slices_of(source))
 
     def _complete(self) -> bool:
         return len(self._committed) >= (self._quorum() or len(self._inputs))
@@ -379,15 +386,3 @@ class SegmentRun:
         outcomes = tuple(self._committed[partition] for partition in sorted(self._committed))
         summary = summarise(self._segment, outcomes, len(self._inputs))
         return Manifest(self.name, len(self._inputs), outcomes, summary)
-
-
-def _first_block(source: PartitionInput) -> str | None:
-    return next(iter(_blocks(source)), None)
-
-
-def _blocks(source: PartitionInput) -> list[str]:
-    return [one.name for one in _slices(source)]
-
-
-def _slices(source: PartitionInput) -> list[Slice]:
-    return [one for row in source.inputs for one in row] if isinstance(source, BlockInput) else []

@@ -1,0 +1,66 @@
+"""Which partitions get a second attempt beside the one that runs: the backup tasks of MapReduce. Pure.
+
+Towards the end of a segment one slow attempt holds up everybody (Dean and Ghemawat, OSDI 2004, section 3.6). Once half
+of the partitions are done, an attempt that has taken three times their median is a straggler; a slot that nobody else
+wants runs its partition too, and whoever delivers first counts. Blocks are named after attempts, so the two never meet.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+LEAST_PARTITIONS = 10
+"""Fewer say little about what is usual."""
+TIMES_MEDIAN = 3.0
+LEAST_SECONDS = 0.5
+"""An attempt is no straggler before: a second one would not be faster."""
+
+
+class Backups:
+    """The clock of every slot, and which partitions run twice."""
+
+    def __init__(self) -> None:
+        self._seconds: list[float] = []
+        """Of finished partitions, ascending."""
+        self._under_way: dict[str, tuple[int, float]] = {}
+        """slot -> (partition, since when)."""
+        self._doubled: set[int] = set()
+
+    def begins(self, slot: str, partition: int, now: float) -> None:
+        self._under_way[slot] = (partition, now)
+
+    def finishes(self, slot: str, now: float) -> None:
+        """The partition under way is done."""
+        _, since = self._under_way.pop(slot)
+        insort(self._seconds, now - since)
+
+    def leaves(self, slot: str) -> None:
+        """The partition under way ended otherwise."""
+        self._under_way.pop(slot, None)
+
+    def doubled(self, partition: int) -> bool:
+        """Whether a second attempt at it was begun."""
+        return partition in self._doubled
+
+    def straggler(self, total: int, now: float) -> int | None:
+        """The partition that has run for longest, if that is too long and it runs once; None: there is no such.
+
+        It counts as doubled from now on. `total`: partitions of the segment.
+        """
+        due = self._overdue_since(total)
+        if due is None or due[0] > now:
+            return None
+        self._doubled.add(due[1])
+        return due[1]
+
+    def wakes_at(self, total: int) -> float | None:
+        """When the next partition becomes a straggler, as far as is known now."""
+        due = self._overdue_since(total)
+        return due[0] if due else None
+
+    def _overdue_since(self, total: int) -> tuple[float, int] | None:
+        if total < LEAST_PARTITIONS or 2 * len(self._seconds) < total:
+            return None
+        patience = max(LEAST_SECONDS, TIMES_MEDIAN * self._seconds[len(self._seconds) // 2])
+        single = [(since + patience, p) for p, since in self._under_way.values() if p not in self._doubled]
+        return min(single, default=None)
