@@ -23,7 +23,7 @@ from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 
 from ..program import Failure, Outcome, Report, Task
 from .book import CallBook
-from .calls import START_SECONDS, Call
+from .calls import START_SECONDS, Call, work_of
 from .endings import failure_at_end, failure_of, refuse
 from .gate import Gate
 from .invoker import Answer, Invoker, NotRun, Throttled
@@ -91,12 +91,13 @@ class FunctionAttempt:
     async def _adopt(self) -> dict[int, Outcome]:
         """Outcomes of calls on record, by partition; calls that may be under way are waited for."""
         await self._book.load()
-        wanted = {one.index for one in self._task.partitions}
+        wanted = work_of(self._task)
         found: dict[int, Outcome] = {}
-        for call in self._book.under_way.at(wanted):
-            if mine := (wanted - found.keys()).intersection(call.partitions):
+        for call in self._book.under_way.at(wanted.values()):
+            mine = {index for index, work in wanted.items() if index not in found and work in call.work}
+            if mine:
                 found |= {one.partition: one for one in await self._left_by(call) if one.partition in mine}
-                self._book.under_way.taken(call, mine)
+                self._book.under_way.taken(call, [wanted[index] for index in mine])
         self._means.usage.adopted += len(found)
         return found
 
@@ -163,8 +164,7 @@ class FunctionAttempt:
     def _on_record(self, order: Order) -> Call:
         now = time.time()
         begins = now + self._limits.queued_seconds + START_SECONDS
-        partitions = tuple(one.index for one in order.task.partitions)
-        return Call(order.reports, partitions, now, begins, begins + order.seconds)
+        return Call(order.reports, tuple(work_of(order.task).values()), now, begins, begins + order.seconds)
 
     # -- its end
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+import xxhash
 from msgspec import Struct
 
 from treadle.primitives import trust
 
-from ..program import Job, Program
+from ..program import Job, Program, Task
 
 ALIVE_AFTER, ALIVE_EVERY = 2.0, 20.0
 """Seconds after which a function first writes down that it is at work, and then between times. Most never do."""
@@ -29,12 +30,23 @@ _FOLDER = 1000
 """Objects in a page of ListObjectsV2 (Amazon S3 API reference)."""
 
 
+Work = tuple[int, int]
+"""A partition, and the hash of the program and of its input: what is adopted must have come from the same."""
+
+
+def work_of(task: Task) -> dict[int, Work]:
+    """By partition."""
+    program = msgspec.msgpack.encode(task.program)
+    inputs = {one.index: msgspec.msgpack.encode(one.input) for one in task.partitions}
+    return {index: (index, xxhash.xxh3_64_intdigest(program + data)) for index, data in inputs.items()}
+
+
 class Call(Struct, frozen=True, array_like=True):
     """One call of a function, about to be made."""
 
     reports: str
     """Name of the object its reports go to."""
-    partitions: tuple[int, ...]
+    work: tuple[Work, ...]
     made: float
     """Seconds since the epoch."""
     begins: float
@@ -82,40 +94,29 @@ def open_calls(name: str, sealed: bytes, key: bytes) -> list[Call]:
 
 
 class CallsUnderWay:
-    """Calls of one segment whose end nobody has seen, by partition.
+    """Calls of one segment whose end nobody has seen, by their work.
 
     A call leaves when its end is known. What was taken from one is not taken again: whoever asks a second time for a
     partition that has an outcome has lost its block.
     """
 
     def __init__(self) -> None:
-        self._calls: dict[str, Call] = {}
-        self._of: dict[int, set[str]] = {}
+        self._calls: dict[Work, dict[str, Call]] = {}
 
     def add(self, calls: Iterable[Call]) -> None:
         for call in calls:
-            self._calls[call.reports] = call
-            for partition in call.partitions:
-                self._of.setdefault(partition, set()).add(call.reports)
+            for work in call.work:
+                self._calls.setdefault(work, {})[call.reports] = call
 
-    def over(self, call: Call) -> None:
-        """Its end is known."""
-        if self._calls.pop(call.reports, None):
-            for partition in call.partitions:
-                self._forget(partition, call.reports)
+    def taken(self, call: Call, works: Iterable[Work]) -> None:
+        """Its outcomes of these were reported, or it is known to have none."""
+        for work in works:
+            calls = self._calls.get(work, {})
+            calls.pop(call.reports, None)
+            if not calls:
+                self._calls.pop(work, None)
 
-    def taken(self, call: Call, partitions: Iterable[int]) -> None:
-        """Its outcomes of these partitions were reported."""
-        for partition in partitions:
-            self._forget(partition, call.reports)
-
-    def at(self, partitions: Iterable[int]) -> list[Call]:
-        """Calls that may bring any of the partitions, the newest first."""
-        names = {name for partition in partitions for name in self._of.get(partition, ())}
-        return sorted((self._calls[name] for name in names), key=lambda call: -call.made)
-
-    def _forget(self, partition: int, name: str) -> None:
-        names = self._of.get(partition, set())
-        names.discard(name)
-        if not names:
-            self._of.pop(partition, None)
+    def at(self, works: Iterable[Work]) -> list[Call]:
+        """Calls that may bring any of them, the newest first."""
+        found = {name: call for work in works for name, call in self._calls.get(work, {}).items()}
+        return sorted(found.values(), key=lambda call: -call.made)

@@ -25,7 +25,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError, UsageError
 from treadle.primitives.store import Store
 
-from ..local.executor import LocalExecutor
+from ..local.executor import LocalExecutor, LocalSlot
 from ..program import Failure, Report, Task
 from .calls import ALIVE_AFTER, ALIVE_EVERY
 from .endings import failure_of
@@ -50,6 +50,10 @@ SECRET_PREFIX = "TREADLE_SECRET_"
 _CACHE_BYTES = 64 << 20
 _RESERVE = 5.0
 """Seconds kept for stacks and reports before the provider ends the function; at most a quarter of what there is."""
+_GRACE = 1.0
+"""Seconds a worker gets to write its stacks down."""
+_BRIEF = 0.2
+"""Seconds."""
 _LEAST = 0.05
 """Seconds left below which no further partition is begun."""
 _ENDS_THE_ATTEMPT = (FailureClass.TIMED_OUT, FailureClass.OUT_OF_MEMORY, FailureClass.WORKER_LOST)
@@ -103,18 +107,11 @@ class Handler:
         return await asyncio.to_thread(call.publish, reports)
 
     async def _reports(self, task: Task, deadline: float, memory: int) -> list[Report]:
-        """Of the partitions, one after the other, as far as time allows; at least of the first."""
+        """Of the partitions, as far as time allows; at least of the first."""
         reports: list[Report] = []
         try:
             slot = (await self._ready(memory)).slots[0]
-            for partition in task.partitions:
-                left = max(deadline - time.monotonic(), _LEAST)
-                if reports and left <= _LEAST:
-                    break
-                timeout = min(task.timeout or left, left)
-                await slot.run(msgspec.structs.replace(task, partitions=(partition,), timeout=timeout), reports.append)
-                if _over(task, reports, timeout):
-                    break
+            await _run(slot, task, deadline, reports)
         except UsageError as error:
             failure = failure_of(task, FailureClass.USER_ERROR, error.message)
             reports.append(msgspec.structs.replace(failure, retryable=False))
@@ -177,6 +174,24 @@ class _Call(NamedTuple):
             self.order.task, FailureClass.UNREACHABLE, f"the reports were not written: {error.message}"
         )
         return response_of(self.order, seal_reports(self.order, [failure], self.key))
+
+
+async def _run(slot: LocalSlot, task: Task, deadline: float, reports: list[Report]) -> None:
+    """Partitions in bunches that double while they are brief, so that time is looked at before it is over."""
+    bunch = 1
+    while left := task.partitions[len(reports) :]:
+        begun = time.monotonic()
+        seconds = max(deadline - begun, _LEAST)
+        if reports and seconds <= _LEAST:
+            return
+        timeout = min(task.timeout or seconds, seconds)
+        some = msgspec.structs.replace(task, partitions=left[:bunch], timeout=timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds + _GRACE):
+                await slot.run(some, reports.append)
+        if len(reports) < len(task.partitions) - len(left) + len(some.partitions) or _over(task, reports, timeout):
+            return
+        bunch = 2 * bunch if time.monotonic() - begun < _BRIEF else 1
 
 
 def _over(task: Task, reports: list[Report], timeout: float) -> bool:

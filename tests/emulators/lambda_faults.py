@@ -1,0 +1,55 @@
+"""What goes wrong at an emulated provider, as data."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal[
+    "throttle",  # 429, nothing runs
+    "service error",  # 500, nothing runs
+    "lose the answer",  # it runs, and the connection is closed instead of answering
+    "twice",  # it runs a second time after the first; the first answer counts
+    "two at once",  # it runs in two sandboxes at the same time; the first answer counts
+    "kill at start",  # the sandbox is killed before it has the event
+    "kill under way",  # the sandbox is killed `after` seconds into the call
+    "kill at the end",  # the sandbox is killed as it answers: the answer does not count
+    "out of memory",  # as `kill under way`, with all of its memory in use
+    "slow",  # the answer takes `after` seconds longer
+]
+
+
+class Fault(Struct):
+    """Strikes `share` of the calls, `times` times (-1: always)."""
+
+    kind: Kind
+    share: float = 1.0
+    times: int = -1
+    after: float = 0.0
+    """Seconds."""
+
+
+class Faults:
+    """Those of one emulator, drawn by a seed."""
+
+    def __init__(self, *faults: Fault, seed: int = 0) -> None:
+        self._faults = list(faults)
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+
+    def set(self, *faults: Fault) -> None:
+        """These from now on, instead of those before."""
+        with self._lock:
+            self._faults = list(faults)
+
+    def strikes(self, kind: Kind) -> Fault | None:
+        """The fault of this kind that strikes the call at hand."""
+        with self._lock:
+            for fault in self._faults:
+                if fault.kind == kind and fault.times and self._random.random() < fault.share:
+                    fault.times -= 1
+                    return fault
+        return None

@@ -1,0 +1,64 @@
+"""A place to deploy to in tests: the emulated Lambda with treadle's function in several sizes, and executors for it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from emulators.lambda_code import linked
+from emulators.lambda_emulator import REGION, LambdaEmulator
+
+from treadle.executors.aws.invoker import LambdaInvoker, function_name
+from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.handler import KEY_VARIABLE
+from treadle.executors.functions.rate import Rate
+from treadle.primitives import trust
+
+FUNCTION = "treadle"
+SIZES = (512, 1024, 2048)
+"""Megabytes."""
+
+
+class LambdaPlace:
+    """An emulator to which treadle is deployed with a key, and what a client needs to call it."""
+
+    def __init__(self, emulator: LambdaEmulator, folder: Path) -> None:
+        self.emulator = emulator
+        self._code = linked(folder)
+
+    def deploy(
+        self,
+        key_file: str,
+        *,
+        environment: Mapping[str, str] | None = None,
+        timeout: float = 60,
+        code: list[str] | None = None,
+    ) -> None:
+        """Each size, in place of what was deployed before; `environment` holds secrets and what the store needs."""
+        key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
+        variables = {KEY_VARIABLE: key, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
+        for size in SIZES:
+            name = function_name(FUNCTION, size)
+            self.emulator.deploy(name, code or self._code, memory=size, environment=variables, timeout=timeout)
+
+    def invoker(self, **options: Any) -> LambdaInvoker:
+        """Credentials are in the environment (see `credentials`)."""
+        options = {"region": REGION, "concurrency": 16, "seconds": 60, "endpoint": self.emulator.endpoint, **options}
+        return LambdaInvoker(FUNCTION, SIZES, **options)
+
+    def executor(self, key_file: str, *, slots: int = 2, **options: Any) -> FunctionExecutor:
+        rate = Rate(200, least=50)
+        return FunctionExecutor("lambda", self.invoker(**options), key_file=key_file, slots=slots, rate=rate)
+
+
+@contextmanager
+def lambda_place(folder: Path, *, concurrency: int = 4) -> Iterator[LambdaPlace]:
+    """Ended, with every sandbox, when the block ends."""
+    emulator = LambdaEmulator(concurrency=concurrency).start()
+    try:
+        yield LambdaPlace(emulator, folder)
+    finally:
+        emulator.stop()
