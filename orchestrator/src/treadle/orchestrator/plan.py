@@ -124,6 +124,8 @@ class Policy(Struct, frozen=True):
     """What of the segment's blocks survives the loss of a host."""
     gang: int = 0
     """So many partitions, which is all of them, run together; 0: each by itself."""
+    backups: bool = True
+    """A straggler may run a second time beside itself."""
 
 
 class Tolerance(Struct, frozen=True):

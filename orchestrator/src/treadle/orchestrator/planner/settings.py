@@ -45,6 +45,7 @@ def policy_of(
         idempotent=stage.idempotent,
         exchange=find("exchange") or "auto",
         durability=find("durability") or "",
+        backups=find("backups") is not False,
         gang=getattr(stage, "gang", None) or 0,
     )
 
