@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 from ..environment.home import Home
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
     from treadle.primitives.store import Store
 
     from ..client.client import Runs
     from ..environment.profile import Profile
     from ..planner import Site
     from ..runfiles import RunFiles
+    from ..triggers.registry.registry import Registry
 
 T = TypeVar("T")
 
@@ -47,6 +50,12 @@ class Environment:
 
         return load_or_create_key(self.home.key)
 
+    @cached_property
+    def registry(self) -> Registry:
+        from ..triggers.registry.registry import Registry
+
+        return Registry(self.store, self.key)
+
     def files(self, run: str) -> RunFiles:
         from treadle.primitives.trust import run_key
 
@@ -75,15 +84,19 @@ class Environment:
             embedded.up(self.home, self.profile)
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
-        """Connect and do `work`. An embedded server that was started only to look ends again."""
+        """Connect and do `work` with the runs of this environment."""
         from ..client.client import Runs
+
+        return self.with_client(lambda client: work(Runs(client, self.store, self.key, self.profile.queue)))
+
+    def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Connect and do `work`. An embedded server that was started only to look ends again."""
         from ..environment.profile import connect
 
         silence_core()
 
         async def connected() -> T:
-            client = await connect(self.profile, self.home)
-            return await work(Runs(client, self.store, self.key, self.profile.queue))
+            return await work(await connect(self.profile, self.home))
 
         if not self.profile.embedded:
             return asyncio.run(connected())

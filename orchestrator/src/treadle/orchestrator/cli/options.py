@@ -12,6 +12,9 @@ from typing import Annotated, Literal
 import typer
 
 FileArgument = Annotated[Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.")]
+FileOrNameArgument = Annotated[
+    Path, typer.Argument(help="A workflow file, or a deployed workflow: orders, orders@3.", metavar="FILE|NAME[@V]")
+]
 RunArgument = Annotated[
     str, typer.Argument(help="Run id, a unique beginning of one, @last, or what Temporal calls it.", metavar="RUN")
 ]

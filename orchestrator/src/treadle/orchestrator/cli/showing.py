@@ -147,6 +147,9 @@ def list_(
     since: Annotated[
         str | None, typer.Option("--since", metavar="WHEN", help="A duration back (2h) or a date (2026-01-31).")
     ] = None,
+    trigger: Annotated[
+        str | None, typer.Option("--trigger", metavar="WORKFLOW.TRIGGER", help="Only runs that this trigger started.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to show.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
@@ -154,11 +157,12 @@ def list_(
     """Runs, newest first."""
     with reported():
         env = Environment(profile)
+        prefix = _prefix(trigger) if trigger else ""
         states: Any = tuple(map(_status, status or ()))
         start = _moment(since) if since else None
 
         async def work(runs: Runs) -> list[RunView]:
-            return [view async for view in runs.list_runs(limit, states=states, since=start)]
+            return [view async for view in runs.list_runs(limit, states=states, since=start, prefix=prefix)]
 
         found = env.with_runs(work)
         if output == "json":
@@ -166,7 +170,9 @@ def list_(
         elif found:
             _print_list(found)
         else:
-            complain("no such run" if status or since else "there is no run yet. Start one: treadle run FILE")
+            complain(
+                "no such run" if status or since or trigger else "there is no run yet. Start one: treadle run FILE"
+            )
 
 
 def _listed(view: RunView) -> dict[str, Any]:
@@ -181,6 +187,18 @@ def _print_list(found: list[RunView]) -> None:
         took = "" if view.due else words.span(((view.closed or now) - view.started).total_seconds())
         rows.append([view.run, view.workflow, state, words.moment(view.due or view.started), took])
     typer.echo("\n".join(words.columns(rows)))
+
+
+def _prefix(trigger: str) -> str:
+    """What ids of the trigger's runs begin with. Raises UsageError."""
+    import re
+
+    from ..triggers.identity import run_prefix
+
+    workflow, _, name = trigger.partition(".")
+    if not re.fullmatch(r"[a-z]\w*", workflow, re.ASCII) or not re.fullmatch(r"[a-z]\w*", name, re.ASCII):
+        raise UsageError(f"--trigger {trigger}: that names no trigger", "Write WORKFLOW.TRIGGER, such as orders.live.")
+    return run_prefix(workflow, name)
 
 
 def _status(name: str) -> str:

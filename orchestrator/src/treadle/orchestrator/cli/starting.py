@@ -19,7 +19,7 @@ from .options import (
     ExecutorOption,
     ExitStatusOption,
     FailFastOption,
-    FileArgument,
+    FileOrNameArgument,
     IdOption,
     IfExistsOption,
     InputOption,
@@ -75,6 +75,35 @@ def prepare_file(
         raise _positioned(error, loaded.document) from error
 
 
+def prepare_deployed(
+    env: Environment, name: str, pairs: list[str] | None, inputs: Path | None, run: str | None, executor: str | None
+) -> Prepared:
+    """A run of a deployed workflow: its code comes from the registry, nothing is imported here.
+
+    Raises NoSuchDeployment, InvalidInputs, UsageError.
+    """
+    from msgspec.structs import replace
+
+    from ..client.submission import new_run_id, planned
+    from ..triggers.registry.registry import parse_name
+    from .documents import read_inputs
+
+    deployment = env.registry.deployment(*parse_name(name))
+    chosen = checked_id(run) if run else new_run_id(deployment.workflow)
+    submission = deployment.submission(chosen, read_inputs(pairs or [], inputs))
+    if executor:
+        defaults = {**submission.spec.get("defaults", {}), "executor": executor}
+        submission = replace(submission, spec={**submission.spec, "defaults": defaults})
+    return planned(submission, env.registry.bundle(deployment), env.plan_site())
+
+
+def _is_name(text: Path) -> bool:
+    """Whether `submit` is given a deployed workflow and not a file: a file has an ending, or is there."""
+    import re
+
+    return bool(re.fullmatch(r"[a-z][A-Za-z0-9_]*(@.*)?", str(text))) and not text.exists()
+
+
 def _positioned(error: Refused, document: Document) -> UsageError:
     """The refusal with the place in the document that is its reason, as editors and terminals make links of."""
     path = next((path for path in error.paths if path in document.places), ())
@@ -115,7 +144,7 @@ def show_dry_run(prepared: Prepared) -> None:
 
 
 def submit(
-    file: FileArgument,
+    file: FileOrNameArgument,
     input: InputOption = None,
     inputs: InputsOption = None,
     id: IdOption = None,
@@ -134,7 +163,7 @@ def submit(
 
 
 def run(
-    file: FileArgument,
+    file: FileOrNameArgument,
     input: InputOption = None,
     inputs: InputsOption = None,
     id: IdOption = None,
@@ -172,7 +201,10 @@ def _start(
 ) -> None:
     env = Environment(profile)
     delay = timedelta(seconds=duration(start_delay, "--start-delay")) if start_delay else None
-    prepared = prepare_file(env, file, pairs, inputs, id, executor)
+    if _is_name(file):
+        prepared = prepare_deployed(env, str(file), pairs, inputs, id, executor)
+    else:
+        prepared = prepare_file(env, file, pairs, inputs, id, executor)
     if dry_run:
         show_dry_run(prepared)
         return

@@ -20,7 +20,13 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -40,6 +46,8 @@ _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
+"""`<workflow>.<trigger>` of runs that a trigger started."""
 _ANSWER = timedelta(seconds=10)
 _POLLS = 70.0
 """Seconds: a driver's poll lasts up to a minute, so one that polled longer ago is gone."""
@@ -91,6 +99,21 @@ class Runs:
             raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.") from error
         return True
 
+    async def start_once(self, submission: Submission, code: bytes) -> tuple[bool, dict[str, Any]]:
+        """Start a run that an event wants, at most once, whoever asks and however often.
+
+        The first submission written under the id is the one that runs. Returns whether this call started it, and the
+        memo of the start that counts. Raises StoreError, and Unreachable when nothing can be said.
+        """
+        kept = await asyncio.to_thread(_keep, self.files(submission.run), submission, code)
+        start = RunStart(kept.run, digest(kept))
+        try:
+            await self._start(start, kept, WorkflowIDReusePolicy.REJECT_DUPLICATE)
+        except WorkflowAlreadyStartedError:
+            description = await self._describe(submission.run)
+            return False, dict(await description.memo())
+        return True, kept.memo
+
     async def _claim_id(self, prepared: Prepared, if_exists: str) -> bool:
         """Write what the run is made of. False: it is there, running or over, and shall be used."""
         run = prepared.submission.run
@@ -130,7 +153,7 @@ class Runs:
         conflict: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.FAIL,
         delay: timedelta | None = None,
     ) -> None:
-        about = {"workflow": submission.spec["name"], "resumption": start.resumption}
+        about = {**submission.memo, "workflow": submission.spec["name"], "resumption": start.resumption}
         with _translated():
             await self._client.start_workflow(
                 messages.WORKFLOW,
@@ -141,6 +164,7 @@ class Runs:
                 id_conflict_policy=conflict,
                 start_delay=delay,
                 memo=about,
+                search_attributes=search_attributes(submission),
                 static_summary=submission.spec["name"],
             )
 
@@ -171,10 +195,11 @@ class Runs:
         return await view_of(description, await self._paused(run, description))
 
     async def list_runs(
-        self, limit: int = 50, *, states: tuple[State, ...] = (), since: datetime | None = None
+        self, limit: int = 50, *, states: tuple[State, ...] = (), since: datetime | None = None, prefix: str = ""
     ) -> AsyncIterator[RunView]:
-        """Newest first, each run once, as its last resumption left it."""
+        """Newest first, each run once, as its last resumption left it; `prefix`: of their ids."""
         query = f"{_ALL} AND StartTime >= '{since.isoformat()}'" if since else _ALL
+        query += f" AND WorkflowId STARTS_WITH '{prefix}'" if prefix else ""
         seen: set[str] = set()
         async for view in self._executions(query):
             if view.run in seen or len(seen) > 100_000:
@@ -278,6 +303,22 @@ class Runs:
             return bool(await handle.query("paused", rpc_timeout=timedelta(seconds=1)))
         except (RPCError, Exception):  # noqa: BLE001  # no driver to ask: then it only counts as running
             return False
+
+
+def search_attributes(submission: Submission) -> TypedSearchAttributes:
+    """What a run is found by in Temporal's listing."""
+    trigger = submission.memo.get("trigger")
+    return TypedSearchAttributes([SearchAttributePair(TRIGGER, trigger)] if trigger else [])
+
+
+def _keep(files: RunFiles, submission: Submission, code: bytes) -> Submission:
+    """Write what the run is made of, unless somebody has; what counts."""
+    known = files.find(Submission, "spec")
+    if known is not None:
+        return known
+    if code:
+        files.create_bytes("bundle", code)
+    return submission if files.create("spec", submission) else files.load(Submission, "spec")
 
 
 def _write(files: RunFiles, prepared: Prepared) -> None:

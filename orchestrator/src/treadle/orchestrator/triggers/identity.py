@@ -47,6 +47,11 @@ def label(workflow: str, trigger: str) -> str:
     return f"{workflow}.{trigger}"
 
 
+def run_prefix(workflow: str, trigger: str) -> str:
+    """What ids of the trigger's runs begin with, and no others do."""
+    return f"{_prefix(workflow, trigger)}."
+
+
 def _prefix(workflow: str, trigger: str) -> str:
     text = label(workflow, trigger)
     if len(text) <= _PREFIX:

@@ -85,7 +85,7 @@ class Registry:
             newest = self._newest(workflow)
             before = None if newest is None or newest.removed else newest
             made = self._next(candidate, newest)
-            if before is not None and _alike(before, made):
+            if before is not None and alike(before, made):
                 return Deployed(before, before, False)
             begins(before)
             if candidate.code:
@@ -129,6 +129,15 @@ class Registry:
             text = f"the workflow {workflow!r} was undeployed (version {newest.version})"
             raise NoSuchDeployment(text, "Deploy it again: treadle deploy FILE")
         return newest
+
+    def find(self, workflow: str) -> Deployment | None:
+        """The version that counts; None: it is not deployed."""
+        newest = self._newest(workflow)
+        return None if newest is None or newest.removed else newest
+
+    def draft(self, candidate: Candidate) -> Deployment:
+        """The version that `deploy` would make now."""
+        return self._next(candidate, self._newest(str(candidate.document["name"])))
 
     def deployments(self) -> list[Deployment]:
         """The version that counts of each deployed workflow, by name. One listing, and what is new is read."""
@@ -238,7 +247,8 @@ def parse_name(text: str) -> tuple[str, int | None]:
     return workflow, int(version) if at else None
 
 
-def _alike(one: Deployment, other: Deployment) -> bool:
+def alike(one: Deployment, other: Deployment) -> bool:
+    """Whether both say the same: then there is nothing to deploy."""
     return all(getattr(one, field) == getattr(other, field) for field in _SAME)
 
 
