@@ -33,8 +33,9 @@ from ..planner import Site as PlanSite
 from ..planner import make_plan
 from ..runfiles import LoopResult, Manifest, Submission
 from ..scheduler import Problem, Summary
+from ..triggers.lifecycle.telling import Telling
 from . import messages
-from .messages import NodeOrder, NodeReport, Opened, RunStart
+from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
 _log = logging.getLogger(__name__)
@@ -43,8 +44,8 @@ _log = logging.getLogger(__name__)
 class Activities:
     """Bound to what the driver process has: store, key, slots, client."""
 
-    def __init__(self, site: Site, client: Client) -> None:
-        self._site, self._client = site, client
+    def __init__(self, site: Site, client: Client, telling: Telling) -> None:
+        self._site, self._client, self._telling = site, client, telling
         self._active = 0
         self._ended = time.monotonic()
 
@@ -64,22 +65,35 @@ class Activities:
     @activity.defn(name=messages.OPEN_RUN)
     async def open_run(self, start: RunStart, started: str) -> Opened:
         """Verify the submission, plan it the first time, and find what is done already."""
-        try:
-            with self._busy():
-                return await asyncio.to_thread(self._open, start, started)
-        except StoreError as error:
-            kind = str(FailureClass.UNREACHABLE)
-            raise ApplicationError(str(error), type=kind, non_retryable=not error.retryable) from error
-        except TreadleError as error:
-            raise ApplicationError(str(error), type=_kind(error), non_retryable=True) from error
+        with self._busy():
+            try:
+                opened = await asyncio.to_thread(self._open, start, started)
+            except StoreError as error:
+                kind = str(FailureClass.UNREACHABLE)
+                if not error.retryable:
+                    await self._telling.run_refused(start, started, Problem(kind, str(error)))
+                raise ApplicationError(str(error), type=kind, non_retryable=not error.retryable) from error
+            except TreadleError as error:
+                await self._telling.run_refused(start, started, Problem(_kind(error), str(error)))
+                raise ApplicationError(str(error), type=_kind(error), non_retryable=True) from error
+            await self._telling.run_started(start)
+            return opened
 
     @activity.defn(name=messages.RUN_NODE)
     async def run_node(self, order: NodeOrder) -> NodeReport:
         """Run a segment or a loop to its end; committed work is found in its ledger and never done again."""
         desk = Desk()
         with self._busy():
-            async with _heartbeats(order.node, desk):
-                return await self._report(order, desk)
+            async with _heartbeats(order.node, desk), self._telling.node(order) as hand_over:
+                report = await self._report(order, desk)
+                hand_over(report)
+        return report
+
+    @activity.defn(name=messages.END_RUN)
+    async def end_run(self, ending: Ending) -> None:
+        """Tell that the run is over."""
+        with self._busy():
+            await self._telling.run_ended(ending)
 
     # -- open
 
@@ -93,7 +107,8 @@ class Activities:
             files.create("plan", self._plan(submission, start.run, started))
         run = self._site.open(start.run)
         done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
-        return Opened(messages.pack(messages.slim(run.plan.graph)), _needed_env(run), run.plan.outputs, done)
+        graph = messages.pack(messages.slim(run.plan.graph))
+        return Opened(graph, _needed_env(run), run.plan.outputs, done, self._telling.on)
 
     def _plan(self, submission: Submission, run: str, started: str) -> Plan:
         spec = Spec.model_validate(submission.spec)

@@ -24,6 +24,9 @@ from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, connect, load_profile
 from ..places.places import open_places
+from ..triggers.lifecycle.announcer import Announcer
+from ..triggers.lifecycle.outlets import open_outlet
+from ..triggers.lifecycle.telling import Telling
 from ..triggers.schedules.desk import TickDesk
 from ..triggers.schedules.flow import TickWorkflow
 from .activities import Activities
@@ -52,12 +55,22 @@ def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hos
     return hosts
 
 
+def open_announcer(home: Home, profile: Profile) -> Announcer | None:
+    """Tells lifecycle events, where the profile wants it. Raises UsageError for settings that cannot be."""
+    if profile.lifecycle is None:
+        return None
+    return Announcer(open_outlet(profile.lifecycle, profile, home))
+
+
 class Driver:
     """Serves one task queue until told to stop."""
 
-    def __init__(self, client: Client, site: Site, profile: Profile, queue: str | None = None) -> None:
-        """`queue`: another one than the profile's."""
-        self.activities = Activities(site, client)
+    def __init__(
+        self, client: Client, site: Site, profile: Profile, queue: str | None = None, announcer: Announcer | None = None
+    ) -> None:
+        """`queue`: another one than the profile's. `announcer`: takes lifecycle events; closed with the driver."""
+        self.activities = Activities(site, client, Telling(site, announcer))
+        self._announcer = announcer
         ticks = TickDesk(site.store, site.key, profile.allow)
         self._site, self._client = site, client
         self._sweeping: asyncio.Task[None] | None = None
@@ -65,7 +78,7 @@ class Driver:
             client,
             task_queue=queue or profile.queue,
             workflows=[RunWorkflow, TickWorkflow],
-            activities=[self.activities.open_run, self.activities.run_node, ticks.begin],
+            activities=[self.activities.open_run, self.activities.run_node, self.activities.end_run, ticks.begin],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=500,
             max_cached_workflows=1000,
@@ -94,6 +107,8 @@ class Driver:
             await self._worker.__aexit__(None, None, None)
         finally:
             await self._site.pools.stop()
+            if self._announcer is not None:
+                await self._announcer.close()
             if self._site.hosts is not None:
                 await asyncio.to_thread(self._site.hosts.close)
 
@@ -106,7 +121,7 @@ async def serve_embedded(home: Home) -> None:
     with lease:
         profile = load_profile(home)
         client, site = await asyncio.gather(connect(profile, home), open_site(home, profile))
-        async with Driver(client, site, profile) as driver:
+        async with Driver(client, site, profile, announcer=open_announcer(home, profile)) as driver:
             lease.ready()
             await lease.until_end(driver.idle_seconds)
 
@@ -117,7 +132,7 @@ async def serve(home: Home, profile: Profile, queue: str | None = None, slots: i
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with Driver(client, site, profile, queue):
+    async with Driver(client, site, profile, queue, open_announcer(home, profile)):
         await ended.wait()
 
 

@@ -6,7 +6,7 @@ Typed structs travel as their JSON text, so that one codec (msgspec) rules them 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ WORKFLOW = "treadle.run"
 QUEUE = "treadle"
 OPEN_RUN = "treadle.open"
 RUN_NODE = "treadle.node"
+END_RUN = "treadle.end"
 PAUSE, UNPAUSE, LIMIT = "pause", "unpause", "setConcurrency"
 STOPPING = "stopping"
 
@@ -49,6 +50,8 @@ class Opened:
     outputs: dict[str, Any]
     done: dict[str, str]
     """node -> Summary of a node found closed."""
+    tells: bool = False
+    """Somebody wants to hear how the run ends."""
 
 
 @dataclass
@@ -56,6 +59,21 @@ class NodeOrder:
     run: str
     node: str
     orders: str
+    passed: list[str] = field(default_factory=list)
+    """Barriers passed since the last order, where somebody wants to hear of them."""
+
+
+@dataclass
+class Ending:
+    """How a run ended, for who wants to hear."""
+
+    run: str
+    resumption: int
+    state: Literal["completed", "failed", "cancelled"]
+    outputs: dict[str, Any] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    problem: str = ""
+    passed: list[str] = field(default_factory=list)
 
 
 @dataclass

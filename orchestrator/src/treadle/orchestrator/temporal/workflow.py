@@ -7,8 +7,9 @@ tests/orchestrator/histories; a change that would break a running run fails ther
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -21,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from treadle.dsl.templates import render
 
     from ..dispatcher.execute import Orders
-    from ..plan import Graph
+    from ..plan import Barrier, Graph
     from ..scheduler import (
         Complete,
         Event,
@@ -41,13 +42,15 @@ with workflow.unsafe.imports_passed_through():
         Unpause,
     )
     from . import messages
-    from .messages import NodeOrder, NodeReport, Opened, RunStart
+    from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
 """A driver silent for so long is taken for dead; two dispatchers at once are harmless (see ledger)."""
 LONGEST = timedelta(days=365)
 _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
 """Only a lost driver or a store that does not answer gets here: waiting longer each time would only lose time."""
+_TELLING = timedelta(minutes=5)
+"""A run that is over waits at most twice as long for a driver that tells so."""
 _OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 
 
@@ -65,6 +68,9 @@ class RunWorkflow:
         self._limits: dict[str, int] = {}
         self._stages: set[str] = set()
         self._stopping = "cancel"
+        self._points: set[str] = set()
+        """Barriers, where somebody wants to hear of them; else none."""
+        self._passed: set[str] = set()
 
     @workflow.run
     async def run(self, start: RunStart) -> dict[str, Any]:
@@ -72,12 +78,12 @@ class RunWorkflow:
         opened = await self._open(start)
         graph = messages.unpack(opened.graph, Graph)
         self._stages = {stage for node in graph.nodes for stage in node.stages}
+        self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, Barrier)}
         done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
         self._scheduler = Scheduler(graph, opened.env, done)
         self._inbox[:0] = [Limit(stage, count) for stage, count in self._limits.items()]
         self._inbox[:0] = [Pause()] if self._paused else []
-        await self._drive(self._scheduler)
-        return self._outputs(opened)
+        return await (self._told(opened) if opened.tells else self._finish(opened))
 
     # -- what people ask for
 
@@ -127,6 +133,47 @@ class RunWorkflow:
 
     # -- carrying out
 
+    async def _finish(self, opened: Opened) -> dict[str, Any]:
+        assert self._scheduler is not None
+        await self._drive(self._scheduler)
+        return self._outputs(opened)
+
+    async def _told(self, opened: Opened) -> dict[str, Any]:
+        """As _finish; then whoever wants to hear is told, which can neither change the end nor hold it up for long."""
+        try:
+            result = await self._finish(opened)
+        except ApplicationError as error:
+            problem = Problem(error.type or "internal", error.message, *_node_of(error))
+            await self._tell("failed", problem=messages.pack(problem))
+            raise
+        except asyncio.CancelledError:
+            await self._tell("cancelled")
+            raise
+        await self._tell("completed", outputs=result["outputs"])
+        return result
+
+    async def _tell(self, state: Literal["completed", "failed", "cancelled"], **more: Any) -> None:
+        assert self._start is not None
+        assert self._scheduler is not None
+        ending = Ending(self._start.run, self._start.resumption, state, skipped=list(self._scheduler.skipped), **more)
+        ending.passed = self._newly_passed()
+        with contextlib.suppress(ActivityError, asyncio.CancelledError):
+            await workflow.execute_activity(
+                messages.END_RUN,
+                ending,
+                start_to_close_timeout=_TELLING,
+                schedule_to_close_timeout=2 * _TELLING,
+                retry_policy=_RETRY,
+                cancellation_type=workflow.ActivityCancellationType.ABANDON,
+            )
+
+    def _newly_passed(self) -> list[str]:
+        """Barriers that nobody was told of."""
+        assert self._scheduler is not None
+        passed = [node for node in self._scheduler.summaries if node in self._points and node not in self._passed]
+        self._passed.update(passed)
+        return passed
+
     async def _open(self, start: RunStart) -> Opened:
         try:
             opened: Opened = await workflow.execute_activity(
@@ -175,7 +222,7 @@ class RunWorkflow:
         orders = Orders(run.bindings, run.repair, run.limit, self._start.resumption, self._assume())
         handle = workflow.start_activity(
             messages.RUN_NODE,
-            NodeOrder(self._start.run, run.node, messages.pack(orders)),
+            NodeOrder(self._start.run, run.node, messages.pack(orders), self._newly_passed()),
             result_type=NodeReport,
             summary=run.node,
             start_to_close_timeout=LONGEST,
@@ -237,6 +284,12 @@ def _event(node: str, report: NodeReport) -> Event:
     if report.lost:
         return NodeLost(node, tuple(report.lost))
     return NodeStopped(node)
+
+
+def _node_of(error: ApplicationError) -> tuple[str, ...]:
+    """Of a failed run: see _obey."""
+    known = error.details[0] if error.details else {}
+    return (str(known.get("node", "")),) if isinstance(known, dict) else ()
 
 
 def _unexpected(node: str, error: ActivityError) -> Problem:

@@ -20,7 +20,7 @@ from ..dispatcher.run import Site
 from ..environment.home import Home
 from ..environment.profile import connect, load_profile
 from ..temporal.activities import plan_site
-from ..temporal.driver import Driver, open_site
+from ..temporal.driver import Driver, open_announcer, open_site
 
 
 @dataclass
@@ -57,7 +57,7 @@ async def service(home: Home, slots: int = 2) -> AsyncIterator[Service]:
         await asyncio.to_thread(embedded.attach, home)
         await asyncio.to_thread(embedded.ensure_server, home)
         client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, slots))
-        async with Driver(client, site, profile):
+        async with Driver(client, site, profile, announcer=open_announcer(home, profile)):
             yield Service(client, site, Runs(client, site.store, site.key, profile.queue))
     finally:
         await asyncio.to_thread(embedded.down, home)

@@ -1,0 +1,109 @@
+"""The two places that take lifecycle events: a topic of Kafka, and a webhook. Their libraries are imported late."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from treadle.primitives.errors import UsageError
+
+from ...environment.connections import kafka_settings
+from ...environment.home import Home
+from ...environment.profile import LifecycleSettings, Profile
+from ..events import Event
+from ..webhook.signatures import sign_standard, standard_keys
+from .announcer import ANSWER, Outlet, Untellable
+from .news import CONTENT_TYPE, to_json
+
+_EXTRA = "pip install 'treadle-orchestrator[triggers]'"
+_RETRIED = (408, 425, 429)
+"""Answers of HTTP below 500 that ask for another try."""
+
+
+def open_outlet(settings: LifecycleSettings, profile: Profile, home: Home) -> Outlet:
+    """Raises UsageError for a connection, a secret or a library that is missing."""
+    if settings.kafka is not None:
+        connection = kafka_settings(profile.kafka, settings.kafka.connection, home.secret)
+        return TopicOutlet(connection, settings.kafka.topic)
+    assert settings.webhook is not None
+    return WebhookOutlet(settings.webhook.url, home.secret(settings.webhook.secret))
+
+
+class TopicOutlet:
+    """Records in the structured mode of CloudEvents, with the run as key: what is told of one run stays in order.
+
+    https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md#33-structured-content-mode
+    """
+
+    def __init__(self, connection: Mapping[str, Any], topic: str) -> None:
+        try:
+            from confluent_kafka import KafkaException, Producer
+        except ModuleNotFoundError:
+            raise UsageError("lifecycle events in a topic need confluent-kafka", _EXTRA) from None
+        self._topic = topic
+        self._foreign = (KafkaException, BufferError)
+        limits = {"message.timeout.ms": int(ANSWER * 1000), "enable.idempotence": True, "linger.ms": 0}
+        try:
+            self._producer = Producer({"allow.auto.create.topics": False, **connection, **limits})
+        except KafkaException as error:
+            raise UsageError(f"the Kafka connection is refused: {error}", "Mend the profile.") from error
+
+    async def send(self, event: Event) -> None:
+        loop = asyncio.get_running_loop()
+        taken: asyncio.Future[Any] = loop.create_future()
+
+        def delivered(error: Any, _: Any) -> None:
+            loop.call_soon_threadsafe(taken.set_result, error)
+
+        await asyncio.to_thread(self._produce, event, delivered)
+        if error := await asyncio.shield(taken):
+            raise Untellable(f"topic {self._topic}: {error.str()}", away=error.retriable() or not error.fatal())
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._producer.flush, ANSWER)
+
+    def _produce(self, event: Event, delivered: Any) -> None:
+        """Blocks until the broker has it or gave up, since delivery is only reported while somebody polls."""
+        headers: list[tuple[str, str | bytes | None]] = [("content-type", CONTENT_TYPE)]
+        key = (event.subject or "").encode()
+        try:
+            self._producer.produce(self._topic, to_json(event), key, on_delivery=delivered, headers=headers)
+        except self._foreign as error:
+            raise Untellable(f"topic {self._topic}: {error}") from error
+        self._producer.flush(ANSWER + 1)
+
+
+class WebhookOutlet:
+    """POST requests, each one event, signed as Standard Webhooks says; any 2xx means that it was taken."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        try:
+            import httpx
+        except ModuleNotFoundError:
+            raise UsageError("lifecycle events to a webhook need httpx", _EXTRA) from None
+        standard_keys(secret)  # a wrong one is refused now
+        self._url, self._secret = url, secret
+        self._foreign = httpx.HTTPError
+        self._client = httpx.AsyncClient(timeout=ANSWER, follow_redirects=False, trust_env=False)
+
+    async def send(self, event: Event) -> None:
+        body = to_json(event)
+        headers = sign_standard(self._secret, message_id(event), time.time(), body)
+        try:
+            answer = await self._client.post(self._url, content=body, headers={**headers, "content-type": CONTENT_TYPE})
+        except self._foreign as error:
+            raise Untellable(f"the receiver does not answer: {type(error).__name__}") from error
+        if not answer.is_success:
+            away = answer.status_code >= 500 or answer.status_code in _RETRIED
+            raise Untellable(f"the receiver answers {answer.status_code}", away=away)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def message_id(event: Event) -> str:
+    """`webhook-id`: the same at each try; without what the event's own id may hold (see signatures)."""
+    return "msg_" + hashlib.sha256(f"{event.source}\n{event.id}".encode()).hexdigest()[:40]

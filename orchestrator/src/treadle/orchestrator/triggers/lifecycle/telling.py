@@ -1,0 +1,178 @@
+"""What the activities of a run tell. Without `lifecycle` in the profile nothing of this happens.
+
+Nothing here can fail a run. What nobody took is written down in the run's record (`untold/` in its folder of the
+store), and told once more when the run ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.primitives import trust
+from treadle.primitives.errors import TreadleError
+
+from ...dispatcher.execute import Orders
+from ...dispatcher.run import Run, Site
+from ...runfiles import RunFiles, Submission
+from ...scheduler import Problem, Summary
+from ...temporal import messages
+from ...temporal.messages import Ending, NodeOrder, NodeReport, RunStart
+from ..events import Event
+from .announcer import Announcer, Untold
+from .news import About, ended, failure, run_news, stage_done, stage_news
+from .stages import begun_with, ended_with
+
+_log = logging.getLogger("treadle.lifecycle")
+
+
+class Telling:
+    """Bound to the driver's site; `announcer` is None where nobody wants to hear."""
+
+    def __init__(self, site: Site, announcer: Announcer | None, clock: Callable[[], float] = time.time) -> None:
+        self._site, self._announcer, self._now = site, announcer, clock
+
+    @property
+    def on(self) -> bool:
+        return self._announcer is not None
+
+    async def run_started(self, start: RunStart) -> None:
+        """The run is planned."""
+        if self.on:
+            await _harmless(self._run_started(start))
+
+    async def run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
+        """The run cannot be planned, and ends before it began."""
+        if self.on:
+            await _harmless(self._run_refused(start, started, problem))
+
+    async def run_ended(self, ending: Ending) -> None:
+        """The run is over; what could not be told before is told once more."""
+        if self.on:
+            await _harmless(self._run_ended(ending))
+
+    @contextlib.asynccontextmanager
+    async def node(self, order: NodeOrder) -> AsyncIterator[Callable[[NodeReport], None]]:
+        """Around the work of a node; its report is handed over before the end. Work does not wait for the telling."""
+        if not self.on:
+            yield lambda _: None
+            return
+        reports: list[NodeReport] = []
+        beginning = asyncio.ensure_future(_harmless(self._node_begins(order)))
+        try:
+            yield reports.append
+        except BaseException:
+            beginning.cancel()
+            raise
+        await beginning
+        for report in reports:
+            await _harmless(self._node_ends(order, report))
+
+    # -- parts
+
+    async def _run_started(self, start: RunStart) -> None:
+        about = self._about(await self._run(start.run), start.resumption)
+        await self._tell(about.run, [run_news(about, "started", self._now())])
+
+    async def _run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
+        about = About(start.run, await asyncio.to_thread(self._workflow, start.run), start.resumption, started)
+        await self._tell(start.run, [run_news(about, "failed", self._now(), **ended(None, (), problem))])
+
+    async def _run_ended(self, ending: Ending) -> None:
+        run = await self._run(ending.run)
+        about = self._about(run, ending.resumption)
+        problem = messages.unpack(ending.problem, Problem) if ending.problem else None
+        outputs = ending.outputs if ending.state == "completed" else None
+        more = ended(outputs, tuple(ending.skipped), problem)
+        news = [*self._points(run, about, ending.passed), run_news(about, ending.state, self._now(), **more)]
+        kept = [one.event for one in await asyncio.to_thread(untold_of, run.files)]
+        await self._tell(run.id, [*kept, *news], kept)
+
+    async def _node_begins(self, order: NodeOrder) -> None:
+        run = await self._run(order.run)
+        about = self._about(run, messages.unpack(order.orders, Orders).resumption)
+        stages = begun_with(run.plan.graph, order.node)
+        begun = [stage_news(about, "started", stage, self._now()) for stage in stages]
+        await self._tell(run.id, [*self._points(run, about, order.passed), *begun])
+
+    async def _node_ends(self, order: NodeOrder, report: NodeReport) -> None:
+        run = await self._run(order.run)
+        about = self._about(run, messages.unpack(order.orders, Orders).resumption)
+        await self._tell(run.id, self._ends(run, about, order.node, report))
+
+    def _ends(self, run: Run, about: About, node: str, report: NodeReport) -> list[Event]:
+        """A node that was stopped, or lost its input, has neither ended nor failed."""
+        stages = run.plan.graph.node(node).stages
+        if report.summary:
+            summary, over = messages.unpack(report.summary, Summary), ended_with(run.plan.graph, node)
+            done = ((stage, stage_done(stage, summary, stage == stages[-1])) for stage in over)
+            return [stage_news(about, "completed", stage, self._now(), **more) for stage, more in done]
+        if report.problem:
+            why = failure(messages.unpack(report.problem, Problem))
+            return [stage_news(about, "failed", stage, self._now(), failure=why) for stage in stages]
+        return []
+
+    def _points(self, run: Run, about: About, nodes: Iterable[str]) -> list[Event]:
+        """Barriers begin and end at once, without an activity of their own."""
+        stages = [stage for node in nodes for stage in run.plan.graph.node(node).stages]
+        return [stage_news(about, what, stage, self._now()) for stage in stages for what in ("started", "completed")]
+
+    async def _run(self, run: str) -> Run:
+        return await asyncio.to_thread(self._site.open, run)
+
+    def _about(self, run: Run, resumption: int) -> About:
+        return About(run.id, str(run.submission.spec["name"]), resumption, run.plan.started)
+
+    def _workflow(self, run: str) -> str:
+        try:
+            return str(self._site.files(run).load(Submission, "spec").spec["name"])
+        except TreadleError:
+            return "unknown"
+
+    async def _tell(self, run: str, news: Sequence[Event], kept: Sequence[Event] = ()) -> None:
+        """`kept`: those that are on record as untold already."""
+        assert self._announcer is not None
+        untold = await self._announcer.tell(news) if news else []
+        await asyncio.to_thread(_settle, self._site.files(run), untold, kept)
+
+
+async def _harmless(telling: Coroutine[Any, Any, None]) -> None:
+    """The one place where a failure to tell ends: it is the listener's loss and never the run's."""
+    try:
+        await telling
+    except Exception:  # noqa: BLE001  # a defect here, too
+        _log.exception("events are untold, and that is not on record")
+
+
+def untold_of(files: RunFiles) -> list[Untold]:
+    """Events of a run that nobody took, oldest first. Raises StoreError, CorruptError."""
+    names = [f"{files.prefix}/untold/{info.name.rsplit('/', 1)[1]}" for info in files.store.list(_folder(files))]
+    found = [_decode(files, name) for name in names]
+    return sorted(found, key=lambda one: one.event.time or "")
+
+
+def _settle(files: RunFiles, untold: Sequence[Untold], kept: Sequence[Event]) -> None:
+    """Keep what nobody took; forget what was kept and is told now."""
+    lost = {one.event.id for one in untold}
+    for one in untold:
+        files.create_bytes(f"untold/{_name(one.event)}", msgspec.json.encode(one))
+    files.store.delete(f"{_folder(files)}{_name(event)}" for event in kept if event.id not in lost)
+
+
+def _decode(files: RunFiles, name: str) -> Untold:
+    return msgspec.json.decode(trust.unseal(files.key, name, files.store.get(name)), type=Untold)
+
+
+def _folder(files: RunFiles) -> str:
+    return f"{files.prefix}/untold/"
+
+
+def _name(event: Event) -> str:
+    return hashlib.sha256(event.id.encode()).hexdigest()[:32]
