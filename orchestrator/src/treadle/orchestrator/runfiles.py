@@ -42,6 +42,8 @@ class Submission(Struct, frozen=True):
     """Folder that relative URIs start from."""
     executor: str = ""
     """Where stages run that name none; empty: where the driver says."""
+    memo: dict[str, Any] = {}
+    """What the start of a triggered run says of itself: `trigger`, `version`, and of a batch `end` and `count`."""
 
 
 class Manifest(Struct, frozen=True):

@@ -1,0 +1,99 @@
+"""Starts runs of deployed workflows, at most one for each id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from treadle.primitives.errors import StoreError, UsageError
+
+from ..client.client import TRIGGER, NoSuchRun, Runs
+from ..environment.errors import Unreachable
+from ..runfiles import Submission
+from .allowed import check_allowed
+from .identity import label
+from .registry.registry import Registry
+from .starting import Started, StartOrder
+
+
+class RunStarter:
+    """The Starter of an environment. What an event asks for is checked before anything is written."""
+
+    def __init__(self, client: Client, runs: Runs, registry: Registry, allow: Sequence[str] | None) -> None:
+        """`allow`: URI prefixes that triggered runs may touch (see `allowed`)."""
+        self._client, self._runs, self._registry, self._allow = client, runs, registry, allow
+        self._codes: dict[str, bytes] = {}
+
+    async def start(self, order: StartOrder) -> Started:
+        """See Starter.start."""
+        try:
+            submission, code = await asyncio.to_thread(self._prepare, order)
+            new, memo = await self._runs.start_once(submission, code)
+        except NoSuchRun as error:
+            raise Unreachable(f"run {order.run} was there and is gone", "It is asked for again.") from error
+        except StoreError as error:
+            raise Unreachable(error.message, error.hint) from error
+        return Started(order.run, new, memo)
+
+    def _prepare(self, order: StartOrder) -> tuple[Submission, bytes]:
+        deployment = self._registry.deployment(order.workflow, order.version)
+        facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
+        try:
+            submission = deployment.submission(order.run, order.inputs)
+            check_allowed(self._allow, submission)
+        except UsageError:
+            # Another owner of the partition may have cut a batch that does, under the same id.
+            known = self._known(order.run)
+            if known is None:
+                raise
+            submission = known
+        else:
+            submission = replace(submission, memo={**order.memo, **facts})
+        if deployment.bundle not in self._codes:
+            self._codes = {deployment.bundle: self._registry.bundle(deployment)}
+        return submission, self._codes[deployment.bundle]
+
+    def _known(self, run: str) -> Submission | None:
+        return self._runs.files(run).find(Submission, "spec")
+
+    async def active(self, workflow: str, trigger: str) -> int:
+        """See Starter.active."""
+        query = f"{TRIGGER.name} = '{label(workflow, trigger)}' AND ExecutionStatus = 'Running'"
+        try:
+            return (await self._client.count_workflows(query)).count
+        except RPCError as error:
+            raise Unreachable(f"Temporal does not count: {error.message}", "See: treadle doctor") from error
+
+    async def wait(self, run: str) -> None:
+        """See Starter.wait."""
+        try:
+            await self._runs.end(run)
+        except NoSuchRun:
+            return
+
+
+async def ensure_search_attribute(client: Client) -> None:
+    """Make `TreadleTrigger` known to the namespace. Raises Unreachable where this client may not, and it is not."""
+    try:
+        listed = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace)
+        )
+        if TRIGGER.name in listed.custom_attributes:
+            return
+        kinds = {TRIGGER.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
+        request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
+        await client.operator_service.add_search_attributes(request)
+    except RPCError as error:
+        if error.status == RPCStatusCode.ALREADY_EXISTS:
+            return
+        raise Unreachable(
+            f"the namespace {client.namespace} has no search attribute {TRIGGER.name}: {error.message}",
+            f"Make it: temporal operator search-attribute create -n {client.namespace} --name {TRIGGER.name} "
+            "--type Keyword",
+        ) from error
