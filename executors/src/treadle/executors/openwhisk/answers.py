@@ -1,0 +1,171 @@
+"""What a reply of OpenWhisk's API means for the call. Pure: status and bytes in, an Answer or an error out.
+
+Sources, of apache/openwhisk: docs/rest_api.md, docs/actions.md ("Understanding the activation record", "Action
+execution"), and where these say less than one must know, Actions.scala (statuses of an invocation),
+ActivationResult.scala (who is to blame) and ErrorResponse.scala (the words).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, NoReturn
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from treadle.primitives.errors import StoreError, UsageError
+
+from ..functions.invoker import Answer, NotRun, Throttled
+
+_SUCCESS, _APPLICATION, _DEVELOPER, _PLATFORM = range(4)
+"""`response.statusCode` of an activation record; the words for it differ between versions of the API."""
+
+_SHOWN = 300
+"""Characters of a foreign text that an error quotes."""
+
+
+class Response(Struct):
+    statusCode: int = -1
+    status: str = ""
+    result: Raw = field(default_factory=lambda: Raw(b"{}"))
+
+    def code(self) -> int:
+        """Blocking replies have carried the words only, with spaces or with underscores."""
+        words = ("success", "application error", "action developer error", "whisk internal error")
+        known = dict(zip(words, range(4), strict=True))
+        return self.statusCode if self.statusCode >= 0 else known.get(self.status.replace("_", " "), _PLATFORM)
+
+
+class Annotation(Struct):
+    key: str
+    value: Any = None
+
+
+class Activation(Struct):
+    """An activation record, of which this is what treadle reads."""
+
+    activationId: str
+    response: Response
+    logs: list[str] = []
+    annotations: list[Annotation] = []
+    duration: int = 0
+    """Milliseconds, initialisation included."""
+
+
+class Pending(Struct, frozen=True):
+    """The call was taken and has not ended (HTTP 202): its record will be found under this id."""
+
+    activation: str
+
+
+class _Error(Struct):
+    error: Any = ""
+
+
+_activation = msgspec.json.Decoder(Activation)
+_accepted = msgspec.json.Decoder(dict[str, Any])
+_error = msgspec.json.Decoder(_Error)
+
+
+def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str) -> Activation | Pending:
+    """Of POST .../actions/NAME?blocking=true. A record is returned whatever became of the call.
+
+    Raises Throttled for both kinds of 429; NotRun when the call was not begun; UsageError when who deployed must act;
+    StoreError when nobody can tell whether it runs.
+    """
+    if status == 202:
+        return Pending(str(_accepted.decode(body)["activationId"]))
+    if (record := read_record(body)) is not None:
+        return record
+    said = f"{status}: {error_of(body)}"
+    match status:
+        case 429:
+            raise Throttled(said, _seconds_to_next_minute(headers) if "last minute" in said else 0.0)
+        case 401 | 403:
+            raise UsageError(f"OpenWhisk refuses the key ({said})", "Mend the secret with the namespace's key.")
+        case 404:
+            raise UsageError(f"there is no action {action} ({said})", "Run `treadle deploy openwhisk`.")
+        case 400 | 413:
+            raise UsageError(
+                f"OpenWhisk refuses the call of {action} ({said})", "Compare its limits with the profile's."
+            )
+        case 503:  # LoadBalancerException: the activation could not be handed on (Actions.scala)
+            raise NotRun(
+                f"OpenWhisk cannot take calls ({said})", "It may recover; see its controller's log.", retryable=True
+            )
+        case _:
+            raise lost(said)
+
+
+def answer_of(record: Activation) -> Answer:
+    """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (docs/actions.md)."""
+    code = record.response.code()
+    seconds = record.duration / 1000
+    cold = any(annotation.key == "initTime" for annotation in record.annotations)
+    if code == _SUCCESS:
+        return Answer("answered", bytes(record.response.result), billed_seconds=seconds, cold=cold)
+    said = error_of(bytes(record.response.result))
+    if code == _PLATFORM:
+        raise lost(f"activation {record.activationId}: {said}")
+    return Answer(_ended(said), how=said, log=text_of(record.logs), billed_seconds=seconds, cold=cold)
+
+
+def lost(said: str) -> StoreError:
+    """Nobody can tell whether the call runs."""
+    return StoreError(f"OpenWhisk lost a call ({said})", "What it did is looked up in the store.", retryable=True)
+
+
+def _ended(said: str) -> Literal["crashed", "out of memory", "timed out"]:
+    """By the words of ErrorResponse.scala: `timedoutActivation`, `memoryExhausted`; all else is a container gone."""
+    if "exceeded its time limits" in said:
+        return "timed out"
+    return "out of memory" if "exhausted its memory" in said else "crashed"
+
+
+def read_record(body: bytes) -> Activation | None:
+    """A failed call's record comes with 502, or 500; other errors have no record."""
+    try:
+        return _activation.decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def error_of(body: bytes) -> str:
+    """The field `error`, which may hold any JSON value; of other bodies their beginning."""
+    try:
+        said = _error.decode(body).error
+    except msgspec.DecodeError:
+        said = body[:_SHOWN].decode(errors="replace")
+    return (said if isinstance(said, str) else msgspec.json.encode(said).decode())[:_SHOWN]
+
+
+def _seconds_to_next_minute(headers: Mapping[str, str]) -> float:
+    """Calls per minute are counted by the minute of the server's clock (RateThrottler.scala)."""
+    try:
+        return 60.0 - parsedate_to_datetime(headers["date"]).second
+    except (KeyError, ValueError):
+        return 0.0
+
+
+_LINE = re.compile(r"\S+\s+std(?:out|err): ?(.*)", re.DOTALL)
+
+
+def text_of(lines: list[str]) -> bytes:
+    """What was printed: lines of a log are `TIMESTAMP STREAM: LINE` (docs/actions.md)."""
+    printed = (found[1] if (found := _LINE.fullmatch(line)) else line for line in lines)
+    return "".join(f"{line}\n" for line in printed).encode()
+
+
+def pause(waited: float) -> float:
+    """Seconds until a record is asked for again after so many: a tenth of the time, 0.05 to 2."""
+    return min(2.0, max(0.05, waited / 10))
+
+
+def refuse(status: int, body: bytes, what: str) -> NoReturn:
+    """For requests other than calls: whatever is no success. Raises UsageError, or StoreError when it may pass."""
+    said = f"{what}: {status}: {error_of(body)}"
+    if status in (408, 429) or status >= 500:
+        raise StoreError(f"OpenWhisk does not do it now ({said})", "Try again later.", retryable=True)
+    raise UsageError(f"OpenWhisk refuses ({said})", "Check the endpoint, the namespace and its key.")

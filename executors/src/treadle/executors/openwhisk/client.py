@@ -1,0 +1,99 @@
+"""HTTP to OpenWhisk: where it is, who calls, and what of httpx becomes an error of treadle's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from urllib.parse import urlsplit
+
+from treadle.primitives.errors import StoreError, UsageError
+
+from ..functions.invoker import NotRun
+
+if TYPE_CHECKING:
+    import httpx
+
+BLOCKING_SECONDS = 60.0
+"""A blocking call is answered within that (docs/actions.md, "Blocking invocations and timeouts")."""
+_CONNECT_SECONDS = 10.0
+_GRACE = 15.0
+_NOT_LOOPBACK = "the key of the namespace would travel in clear"
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+    """Names in lower case."""
+
+
+class Client:
+    """Requests of one namespace. An async context manager; may be entered again."""
+
+    def __init__(self, endpoint: str, key: str, *, namespace: str = "_", connections: int = 100) -> None:
+        """`endpoint`: such as `https://openwhisk.example.com`; `key`: `UUID:KEY`, as in `~/.wskprops`.
+
+        Raises UsageError for a key of another shape, an endpoint that is no URL, or plain HTTP to another host.
+        """
+        user, colon, password = key.strip().partition(":")
+        if not (user and colon and password):
+            raise UsageError("the key of OpenWhisk is not of the form UUID:KEY", "Copy AUTH from ~/.wskprops.")
+        self.url = f"{_checked(endpoint)}/api/v1/namespaces/{namespace}"
+        self._auth = (user, password)
+        self._connections = connections
+        self._http: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def open(self) -> httpx.AsyncClient:
+        """Raises UsageError when httpx is not installed."""
+        if self._http is None:
+            try:
+                import httpx
+            except ImportError as error:
+                raise UsageError(
+                    "OpenWhisk needs httpx, which is not installed", "pip install 'treadle-executors[openwhisk]'"
+                ) from error
+            self._http = httpx.AsyncClient(
+                auth=self._auth,
+                timeout=httpx.Timeout(BLOCKING_SECONDS + _GRACE, connect=_CONNECT_SECONDS, pool=None),
+                limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+                trust_env=False,
+            )
+        return self._http
+
+    async def close(self) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    async def request(self, method: str, path: str, **options: Any) -> Reply:
+        """`path` below the namespace. Raises NotRun when nothing was sent, StoreError when the reply was lost."""
+        http = self.open()
+        import httpx
+
+        try:
+            response = await http.request(method, f"{self.url}/{path}", **options)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise NotRun(f"OpenWhisk cannot be reached: {error}", "Check the endpoint.", retryable=True) from error
+        except httpx.TransportError as error:
+            said = str(error) or type(error).__name__
+            raise StoreError(f"a reply of OpenWhisk was lost: {said}", "It may pass.", retryable=True) from error
+        return Reply(response.status_code, response.content, response.headers)
+
+
+def _checked(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{endpoint!r} is no endpoint of OpenWhisk", "Give one such as https://openwhisk.example.com.")
+    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(f"{endpoint} is plain HTTP to another host: {_NOT_LOOPBACK}", "Use https.")
+    return endpoint.rstrip("/")

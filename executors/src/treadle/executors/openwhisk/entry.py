@@ -1,0 +1,38 @@
+"""What runs in the action: the package's `__main__.py` has `main = ready()`, which is called for each activation.
+
+The runtime starts the action with those of its parameters that are marked `init` as its whole environment
+(docs/actions-new.md, `env`), and sets `__OW_DEADLINE` before each call (docs/actions.md, "Accessing action metadata").
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ..functions.handler import Handler, hide_memory
+from ..functions.payload import Request
+
+MEMORY_VARIABLE = "TREADLE_FUNCTION_MEMORY"
+"""Megabytes of this action: OpenWhisk does not tell, so deployment does."""
+_DEADLINE_VARIABLE = "__OW_DEADLINE"
+"""Milliseconds since the epoch."""
+
+
+def ready() -> Callable[[dict[str, Any]], Any]:
+    """The action's function, with a worker process ready: initialisation is not part of a call's time."""
+    hide_memory()
+    memory = int(os.environ.get(MEMORY_VARIABLE, "0")) << 20
+    handler = Handler()
+    handler.start(memory)
+
+    def main(params: dict[str, Any]) -> Any:
+        """One call. The runtime decodes the parameters from JSON and encodes the result."""
+        request = msgspec.convert(params, Request)
+        left = int(os.environ[_DEADLINE_VARIABLE]) / 1000 - time.time()
+        return msgspec.to_builtins(handler.handle(request, left, memory))
+
+    return main

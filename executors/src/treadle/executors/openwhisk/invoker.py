@@ -1,0 +1,104 @@
+"""Calls of the deployed actions, one for each size. OpenWhisk tries a call at most once; attempts do the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from treadle.primitives.errors import StoreError, UsageError
+
+from ..functions.invoker import Answer, Limits
+from .answers import Activation, Pending, answer_of, pause, read_record, read_reply
+from .client import Client
+
+MEGABYTE = 1 << 20
+CURRIED = 32 << 10
+"""Bytes of a payload left for the parameters bound to the action, which count with the call's own."""
+SIZES = (256, 512)
+"""Megabytes of memory: the default, and the most of an unchanged installation (docs/reference.md)."""
+SECONDS = 300.0
+"""The longest an action of an unchanged installation may take (docs/reference.md)."""
+_STARTING = 30.0
+"""Seconds granted for a container to be found and begun, beyond what the call itself may take."""
+_QUEUED = 60.0
+_LOG_TRIES = 4
+
+
+class OpenWhiskInvoker:
+    """See `Invoker`. A call that was begun cannot be stopped; its reports then go to the store and are passed over."""
+
+    def __init__(
+        self, client: Client, action: str = "treadle", sizes: Sequence[int] = SIZES, *, seconds: float = SECONDS
+    ) -> None:
+        """`sizes`: megabytes of the deployed actions; `seconds`: the time limit they were deployed with."""
+        if not sizes:
+            raise UsageError("an OpenWhisk executor needs at least one size", f"Give sizes, such as {list(SIZES)}.")
+        self._client = client
+        self._actions = {size * MEGABYTE: action_name(action, size) for size in sorted(sizes)}
+        self.limits = Limits(
+            request=MEGABYTE - CURRIED,
+            response=MEGABYTE - CURRIED,
+            seconds=seconds,
+            memory=tuple(self._actions),
+            queued_seconds=_QUEUED,
+        )
+
+    async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
+        """See `Invoker.invoke`. `request` is a JSON object: it is the parameters of the call."""
+        action = self._action(memory)
+        reply = await self._client.request(
+            "POST",
+            f"actions/{action}",
+            params={"blocking": "true", "result": "false"},
+            content=request,
+            headers={"content-type": "application/json"},
+        )
+        found = read_reply(reply.status, reply.body, reply.headers, action)
+        if isinstance(found, Pending):
+            return answer_of(
+                await self._record(found.activation, min(seconds or self.limits.seconds, self.limits.seconds))
+            )
+        answer = answer_of(found)
+        return answer if answer.ended == "answered" or answer.log else await self._with_log(found)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _action(self, memory: int) -> str:
+        """The smallest that is large enough, else the largest."""
+        sizes = [size for size in self._actions if size >= memory]
+        return self._actions[sizes[0] if sizes else max(self._actions)]
+
+    async def _record(self, activation: str, seconds: float) -> Activation:
+        """Wait for the record of a call that outlives the blocking wait. Raises StoreError when it does not come."""
+        begun = time.monotonic()
+        while (waited := time.monotonic() - begun) < seconds + _STARTING:
+            await asyncio.sleep(pause(waited))
+            if (found := await self._look(activation)) is not None:
+                return found
+        raise StoreError(
+            f"activation {activation} has no record after {waited:.0f} s", "See OpenWhisk's own logs.", retryable=True
+        )
+
+    async def _with_log(self, record: Activation) -> Answer:
+        """Logs are collected after a blocking reply is sent; they are worth a moment when the call failed."""
+        for number in range(_LOG_TRIES):
+            await asyncio.sleep(pause(number))
+            found = await self._look(record.activationId)
+            if found is not None and found.logs:
+                return answer_of(found)
+        return answer_of(record)
+
+    async def _look(self, activation: str) -> Activation | None:
+        """The record, once there is one and it can be read."""
+        try:
+            reply = await self._client.request("GET", f"activations/{activation}")
+        except StoreError:
+            return None
+        return read_record(reply.body) if reply.status == 200 else None
+
+
+def action_name(action: str, size: int) -> str:
+    """Of the action with `size` megabytes."""
+    return f"{action}-{size}"

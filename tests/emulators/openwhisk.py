@@ -1,0 +1,76 @@
+"""The emulated OpenWhisk with treadle's actions on it, and an executor that calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import httpx
+from emulators.openwhisk_actions import SystemLimits
+from emulators.openwhisk_server import OpenWhiskEmulator
+
+from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.handler import KEY_VARIABLE, SECRET_PREFIX
+from treadle.executors.functions.rate import Rate
+from treadle.executors.openwhisk.action import ENTRY, action_document, code_of
+from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.invoker import OpenWhiskInvoker, action_name
+from treadle.executors.package.build import Package, build_package
+from treadle.executors.package.target import this_machine
+from treadle.primitives import trust
+
+SIZES = (256, 1024)
+"""Megabytes."""
+GENEROUS = SystemLimits(per_minute=1_000_000, concurrent=1000, memory=(128, 2048))
+"""An installation whose operator raised what can be raised (docs/reference.md, "configurable")."""
+
+
+@cache
+def action_package() -> Package:
+    """What `treadle deploy openwhisk` would upload, for this machine."""
+    return build_package(this_machine(), extra=ENTRY)
+
+
+@contextmanager
+def openwhisk(folder: Path, limits: SystemLimits = GENEROUS) -> Iterator[OpenWhiskEmulator]:
+    """An installation without actions; `folder` is its own."""
+    with OpenWhiskEmulator(folder, limits) as emulator:
+        yield emulator
+
+
+def deploy(
+    emulator: OpenWhiskEmulator, key_file: str, secrets: Mapping[str, str] | None = None, *, seconds: float = 60.0
+) -> None:
+    """Put the actions of every size. `secrets`: name -> value."""
+    key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
+    environment = {f"{SECRET_PREFIX}{name.upper()}": value for name, value in (secrets or {}).items()}
+    package = action_package()
+    with httpx.Client(auth=tuple(emulator.key.split(":")), timeout=60, trust_env=False) as http:  # type: ignore[arg-type]
+        for size in SIZES:
+            document = action_document(
+                code_of(package),
+                package.digest,
+                "",
+                size=size,
+                seconds=seconds,
+                environment={KEY_VARIABLE: key} | environment,
+            )
+            url = f"{emulator.endpoint}/api/v1/namespaces/_/actions/{action_name('treadle', size)}?overwrite=true"
+            http.put(url, json=document).raise_for_status()
+
+
+class EmulatedExecutor(FunctionExecutor):
+    """When it stops, the platform takes its containers back."""
+
+    def __init__(self, emulator: OpenWhiskEmulator, key_file: str, slots: int, rate: Rate | None = None) -> None:
+        client = Client(emulator.endpoint, emulator.key, connections=2 * slots)
+        super().__init__("openwhisk", OpenWhiskInvoker(client, sizes=SIZES), key_file=key_file, slots=slots, rate=rate)
+        self._emulator = emulator
+
+    async def stop(self) -> None:
+        await super().stop()
+        await asyncio.to_thread(self._emulator.reclaim)

@@ -1,0 +1,39 @@
+"""Actions of an emulated OpenWhisk keep every promise of the executor interface."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from emulators.openwhisk import EmulatedExecutor, deploy, openwhisk
+from emulators.openwhisk_server import OpenWhiskEmulator
+
+from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing.workbench import SECRET
+
+
+@pytest.fixture(scope="module")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("deployment") / "key")
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory: pytest.TempPathFactory, key_file: str) -> Iterator[OpenWhiskEmulator]:
+    with openwhisk(tmp_path_factory.mktemp("openwhisk")) as emulator:
+        deploy(emulator, key_file, dict([SECRET]))
+        yield emulator
+
+
+class TestOpenWhisk(ExecutorTests):
+    @pytest.fixture
+    def place(self, tmp_path: Path, key_file: str) -> Place:
+        return Place(f"file://{tmp_path}/store", key_file, str(tmp_path / "host"))
+
+    @pytest.fixture
+    async def executor(self, emulator: OpenWhiskEmulator, key_file: str) -> AsyncIterator[EmulatedExecutor]:
+        """Containers stay warm for the next test, unless the test itself stops it."""
+        executor = EmulatedExecutor(emulator, key_file, slots=2)
+        yield executor
+        await FunctionExecutor.stop(executor)
