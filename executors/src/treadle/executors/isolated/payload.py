@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 from collections.abc import Mapping
 
@@ -89,7 +90,7 @@ def decode_response(task: Task, response: bytes, key: bytes) -> list[Report]:
 
 def secrets_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
     """Secrets of the task by name; what the environment lacks is left out."""
-    variables = {name: SECRET_PREFIX + name.upper() for name in task.program.secrets}
+    variables = {name: SECRET_PREFIX + re.sub("[-.]", "_", name).upper() for name in task.program.secrets}
     return {name: environment[variable] for name, variable in variables.items() if variable in environment}
 
 

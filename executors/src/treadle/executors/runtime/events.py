@@ -112,7 +112,8 @@ def _messages(consumer: Consumer, split: EventSplit) -> Iterator[Message]:
     silent_since = time.monotonic()
     last: KafkaError | None = None
     while time.monotonic() < silent_since + _SILENCE:
-        for message in consumer.consume(_BATCH, timeout=1.0):
+        first = consumer.poll(1.0)  # `consume` alone would wait for all it may give
+        for message in (first, *consumer.consume(_BATCH, timeout=0.0)) if first else ():
             error = message.error()
             if error is None:
                 silent_since = time.monotonic()
@@ -150,8 +151,9 @@ def _check_topic(settings: Mapping[str, Any], split: EventSplit) -> None:
         raise UsageError(
             "reading events of a Kafka topic needs confluent-kafka", "pip install 'treadle-executors[kafka]'"
         ) from error
+    admin = AdminClient(dict(settings))  # forgets what it was asked when it is forgotten itself
     try:
-        asked = AdminClient(dict(settings)).describe_topics(TopicCollection([split.topic]), request_timeout=_SILENCE)
+        asked = admin.describe_topics(TopicCollection([split.topic]), request_timeout=_SILENCE)
         found = topic_uuid(asked[split.topic].result().topic_id)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

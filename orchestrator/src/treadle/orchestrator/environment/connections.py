@@ -12,11 +12,13 @@ https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from treadle.executors.program import connection_secret
 from treadle.primitives.errors import UsageError
 
 SECRET = (
@@ -84,3 +86,15 @@ def kafka_settings(
         )
     found = connections[name]
     return found.settings | {setting: secret(held) for setting, held in found.secrets.items()}
+
+
+def with_connections(connections: Mapping[str, KafkaConnection], secret: Callable[[str], str]) -> Callable[[str], str]:
+    """Secrets by name, each connection among them: its settings as JSON, for tasks that read a range of events."""
+    prefix = connection_secret("")
+
+    def find(name: str) -> str:
+        if not name.startswith(prefix):
+            return secret(name)
+        return json.dumps(kafka_settings(connections, name.removeprefix(prefix), secret))
+
+    return find

@@ -11,6 +11,7 @@ from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.place import ENTRY_POINTS, Kind, Place
 from treadle.primitives.errors import TreadleError, UsageError
 
+from ..environment.connections import with_connections
 from ..environment.home import Home
 from ..environment.profile import Profile
 from .kinds import KINDS
@@ -68,7 +69,8 @@ class Abilities(Mapping[str, Capabilities]):
 
 def open_places(home: Home, profile: Profile, slots: int | None = None) -> Places:
     """The executors of a profile. `slots` are those of `local`, where the profile's own do not count."""
-    place = Place(profile.store_url(home), str(home.key), str(home.host_root), home.secret)
+    secret = with_connections(profile.kafka, home.secret)
+    place = Place(profile.store_url(home), str(home.key), str(home.host_root), secret)
     return Places({LOCAL: _local(profile, slots), **profile.executors}, place)
 
 

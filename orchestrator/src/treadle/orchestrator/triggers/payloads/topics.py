@@ -21,8 +21,9 @@ def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
     from confluent_kafka.admin._resource import ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient(dict(settings))  # forgets what it was asked when it is forgotten itself
     try:
-        asked = AdminClient(dict(settings)).describe_configs([resource], request_timeout=_TIMEOUT)
+        asked = admin.describe_configs([resource], request_timeout=_TIMEOUT)
         found = {name: entry.value for name, entry in asked[resource].result(_TIMEOUT).items()}
     except (KafkaException, TimeoutError):
         return None
