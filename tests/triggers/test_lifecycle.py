@@ -1,0 +1,207 @@
+"""Whoever wants to hear of runs hears of each, whatever becomes of it; a listener that is away costs a run nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http.server
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
+from orchestrator.test_history_size import bound, events
+
+from treadle.orchestrator.client.views import RunEnd
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.triggers.lifecycle import announcer
+from treadle.orchestrator.triggers.lifecycle.telling import untold_of
+from treadle.orchestrator.triggers.webhook.signatures import verify_standard
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SECRET = "whsec_" + base64.b64encode(b"a secret of at least 16 bytes").decode()
+
+
+class Receiver(http.server.ThreadingHTTPServer):
+    """Takes what it is told to take, and remembers it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.status = 204
+        self.requests: list[tuple[dict[str, str], bytes]] = []
+
+    def of(self, run: str) -> list[dict[str, Any]]:
+        """Events told of a run, in the order they came; each came with a signature that fits."""
+        found = []
+        for headers, body in self.requests:
+            verify_standard(SECRET, headers, body, time.time())
+            event = json.loads(body)
+            if event["subject"] == run:
+                found.append(event)
+        return found
+
+    def words(self, run: str) -> list[str]:
+        """`run.started`, `parse.completed`, ..."""
+        return [_words(event) for event in self.of(run)]
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.server.status == 204:
+            self.server.requests.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _words(event: dict[str, Any]) -> str:
+    kind: str = event["type"].removeprefix("dev.treadle.").removesuffix(".v1")
+    return kind.replace("stage", str(event["data"].get("stage", "stage")))
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> AsyncIterator[Service]:
+    home = Home(tmp_path_factory.mktemp("home"))
+    url = f"http://127.0.0.1:{receiver.server_address[1]}/news"
+    home.profiles.write_text(f'[told]\nlifecycle = {{ webhook = {{ url = "{url}", secret = "news" }} }}\n')
+    (home.secrets / "news").touch(0o600)
+    (home.secrets / "news").write_text(SECRET)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TREADLE_PROFILE", "told")
+        patch.setattr(announcer, "PAUSES", (0.01, 0.01))
+        async with service(home) as found:
+            yield found
+
+
+async def run(here: Service, name: str, document: dict[str, Any], folder: Path) -> RunEnd:
+    await here.submit(document, name, folder, TESTS)
+    return await here.runs.end(name)
+
+
+async def test_a_run_tells_what_it_does_and_its_history_stays_small(
+    here: Service, receiver: Receiver, tmp_path: Path
+) -> None:
+    document = spec(
+        pairs=mapped(ITEMS, "pair"),
+        groups={"type": "shuffle", "input": "pairs", "by": "key"},
+        counts={"type": "reduce", "input": "groups", "per": "key", "combine": f"{M}:add"},
+        collected={"type": "barrier", "input": "counts"},
+        sum=mapped("collected"),
+        never=mapped("sum", when="1 > 2"),
+    ) | {"outputs": {"answer": 42}}
+    assert (await run(here, "whole", document, tmp_path)).failure is None
+    told = receiver.words("whole")
+    assert told[0] == "run.started"
+    assert told[-1] == "run.completed"
+    stages = ("pairs", "groups", "counts", "collected", "sum")
+    wanted = {f"{stage}.{what}" for stage in stages for what in ("started", "completed")}
+    assert sorted(told[1:-1]) == sorted(wanted), "each once, and nothing of a stage that is skipped"
+    for stage in stages:
+        assert told.index(f"{stage}.started") < told.index(f"{stage}.completed")
+    assert told.index("counts.completed") < told.index("collected.started") < told.index("sum.completed")
+    events_of = receiver.of("whole")
+    assert len({event["id"] for event in events_of}) == len(events_of)
+    assert events_of[-1]["data"]["outputs"] == {"answer": 42}
+    assert events_of[-1]["data"]["skipped"] == ["never"]
+    found = await events(here, "whole")
+    assert sum(found.values()) <= bound(found, segments=4)
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] <= 2 + 4, "of all telling, one activity at the end"
+
+
+async def test_a_run_that_fails_and_is_resumed_tells_both(here: Service, receiver: Receiver, tmp_path: Path) -> None:
+    flag = tmp_path / "mended"
+    document = spec(
+        first=mapped(ITEMS), gate=mapped("first", "needs_flag", needs=["first"], **{"with": {"flag": str(flag)}})
+    )
+    assert (await run(here, "mended", document, tmp_path)).state == "failed"
+    told = receiver.of("mended")
+    assert [_words(event) for event in told][-2:] == ["gate.failed", "run.failed"]
+    assert told[-1]["data"]["failure"]["class"] == "user error"
+    assert "there is no flag" in told[-1]["data"]["failure"]["message"]
+    flag.touch()
+    await here.runs.resume("mended")
+    assert (await here.runs.end("mended")).failure is None
+    again = receiver.of("mended")[len(told) :]
+    assert [_words(event) for event in again] == ["run.started", "gate.started", "gate.completed", "run.completed"]
+    assert {event["data"]["resumption"] for event in again} == {2}
+    assert not {event["id"] for event in again} & {event["id"] for event in told}
+
+
+async def test_a_run_that_is_cancelled_says_so(here: Service, receiver: Receiver, tmp_path: Path) -> None:
+    gate = mapped(ITEMS, "slowly", **{"with": {"flag": str(tmp_path / "never")}})
+    await here.submit(spec(gate=gate), "stopped", tmp_path, TESTS)
+    while "gate.started" not in receiver.words("stopped"):  # noqa: ASYNC110  # another thread hears it
+        await asyncio.sleep(0.05)
+    await here.runs.cancel("stopped")
+    assert (await here.runs.end("stopped")).state == "cancelled"
+    assert receiver.words("stopped") == ["run.started", "gate.started", "run.cancelled"]
+
+
+async def test_a_run_that_cannot_be_planned_fails_aloud(here: Service, receiver: Receiver, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("x")
+    document = spec(each=mapped({"uri": "in.txt", "format": "text"}))
+    with pytest.MonkeyPatch.context() as patch:  # the file goes between the submission and the start
+        start = here.runs._start
+        patch.setattr(here.runs, "_start", lambda *given: _without(tmp_path / "in.txt", start(*given)))
+        assert (await run(here, "unplanned", document, tmp_path)).state == "failed"
+    (event,) = receiver.of("unplanned")
+    assert _words(event) == "run.failed"
+    assert "no such file" in event["data"]["failure"]["message"]
+
+
+async def _without(file: Path, starting: Awaitable[None]) -> None:
+    await asyncio.to_thread(file.unlink)
+    await starting
+
+
+async def test_a_listener_that_is_away_costs_the_run_nothing_and_is_told_later(
+    here: Service, receiver: Receiver, tmp_path: Path
+) -> None:
+    flag = tmp_path / "go"
+    document = spec(first=mapped(ITEMS), gate=mapped(ITEMS, "slowly", needs=["first"], **{"with": {"flag": str(flag)}}))
+    receiver.status = 503
+    await here.submit(document, "deaf", tmp_path, TESTS)
+    while len(await asyncio.to_thread(untold_of, here.runs.files("deaf"))) < 4:  # noqa: ASYNC110  # nobody tells us
+        await asyncio.sleep(0.05)
+    receiver.status = 204
+    flag.touch()
+    assert (await here.runs.end("deaf")).failure is None
+    told = receiver.words("deaf")
+    assert sorted(told) == sorted(set(told)), "each once"
+    assert set(told) == {f"{who}.{what}" for who in ("run", "first", "gate") for what in ("started", "completed")}
+    assert await asyncio.to_thread(untold_of, here.runs.files("deaf")) == []
+
+
+async def test_what_nobody_ever_took_is_in_the_record_of_the_run(
+    here: Service, receiver: Receiver, tmp_path: Path
+) -> None:
+    receiver.status = 410
+    try:
+        assert (await run(here, "unheard", spec(each=mapped(ITEMS)), tmp_path)).failure is None
+    finally:
+        receiver.status = 204
+    untold = await asyncio.to_thread(untold_of, here.runs.files("unheard"))
+    assert [one.event.type for one in untold][-1] == "dev.treadle.run.completed.v1"
+    assert {one.reason for one in untold} == {"the receiver answers 410"}
+    assert len(untold) == 4

@@ -1,0 +1,177 @@
+"""Ids of lifecycle events are functions of what happened; telling tries again, gives up, and says what was given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.executors.program import Keep
+from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler import Problem
+from treadle.orchestrator.triggers.events import Event, structured
+from treadle.orchestrator.triggers.lifecycle.announcer import PAUSES, Announcer, Untellable
+from treadle.orchestrator.triggers.lifecycle.news import (
+    LARGEST_OUTPUTS,
+    About,
+    ended,
+    run_news,
+    stage_news,
+    to_json,
+)
+from treadle.orchestrator.triggers.lifecycle.stages import begun_with, ended_with
+
+ABOUT = About("orders.live.7", "orders", 1, "2026-11-21T10:00:00Z")
+NOW = 1_760_000_000.25
+
+# -- the events
+
+
+def test_an_event_is_a_cloudevent_that_a_trigger_reads() -> None:
+    event = run_news(ABOUT, "completed", NOW, **ended({"loaded": 3}, ("audit",), None))
+    document = json.loads(to_json(event))
+    assert document == {
+        "specversion": "1.0",
+        "id": "orders.live.7/2026-11-21T10:00:00Z/1/run.completed",
+        "source": "/treadle/orders",
+        "type": "dev.treadle.run.completed.v1",
+        "subject": "orders.live.7",
+        "time": "2025-10-09T08:53:20.250Z",
+        "datacontenttype": "application/json",
+        "data": {
+            "run": "orders.live.7",
+            "workflow": "orders",
+            "resumption": 1,
+            "skipped": ["audit"],
+            "outputs": {"loaded": 3},
+        },
+    }
+    assert structured(to_json(event)) == event
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.builds(About, st.sampled_from("ab"), st.just("w"), st.integers(1, 2), st.sampled_from(["t1", "t2"])),
+            st.sampled_from(["started", "completed", "failed"]),
+            st.sampled_from(["", "x", "y"]),
+        ),
+        max_size=8,
+    ),
+    st.floats(0, 1e9),
+)
+def test_the_same_happening_has_the_same_id_and_no_other_has_it(happened: list[Any], late: float) -> None:
+    def told(now: float, about: About, what: Any, stage: str) -> str:
+        return (stage_news(about, what, stage, now) if stage else run_news(about, what, now)).id
+
+    assert [told(0.0, *one) for one in happened] == [told(late, *one) for one in happened]
+    assert len({told(0.0, *one) for one in happened}) == len(set(happened))
+
+
+def test_outputs_too_large_for_a_broker_are_left_out_and_it_says_so() -> None:
+    found = ended({"all": "x" * LARGEST_OUTPUTS}, (), None)
+    assert "outputs" not in found
+    assert found["outputsOmitted"] is True
+
+
+def test_a_failure_is_told_with_its_class_and_not_at_any_length() -> None:
+    found = ended(None, (), Problem("user error", "x" * 10_000, "load"))["failure"]
+    assert (found["class"], found["node"], len(found["message"])) == ("user error", "load", 2_000)
+
+
+def segment(id_: str, *stages: str) -> Segment:
+    return Segment(id_, stages, ItemsFeed((), ()), (), Keep(), Policy())
+
+
+def test_each_stage_begins_once_and_ends_once() -> None:
+    nodes = (
+        segment("total.leaves", "parse", "total"),
+        segment("total.level1", "total"),
+        segment("total", "total", "say"),
+    )
+    graph = Graph(nodes)
+    assert [begun_with(graph, node.id) for node in nodes] == [("parse", "total"), (), ("say",)]
+    assert [ended_with(graph, node.id) for node in nodes] == [("parse",), (), ("total", "say")]
+
+
+# -- telling
+
+
+class Listener:
+    """An outlet that takes what its script says: True, "away" or "never" for each try; then everything."""
+
+    def __init__(self, script: list[Any]) -> None:
+        self.script, self.taken, self.tries = list(script), list[str](), Counter[str]()
+
+    async def send(self, event: Event) -> None:
+        self.tries[event.id] += 1
+        answer = self.script.pop(0) if self.script else True
+        if answer is not True:
+            raise Untellable("no", away=answer == "away")
+        self.taken.append(event.id)
+
+    async def close(self) -> None:
+        pass
+
+
+def news(count: int) -> list[Event]:
+    return [stage_news(ABOUT, "started", f"s{number}", 0.0) for number in range(count)]
+
+
+async def _nothing(_: float) -> None:
+    pass
+
+
+SCRIPTS = st.lists(st.sampled_from([True, True, "away", "never"]), max_size=40)
+
+
+@given(st.integers(0, 5), SCRIPTS)
+def test_every_event_is_taken_in_order_or_said_to_be_untold(count: int, script: list[Any]) -> None:
+    listener = Listener(script)
+    events = news(count)
+    untold = asyncio.run(Announcer(listener, _nothing).tell(events))
+    given_up = [one.event.id for one in untold]
+    ids = [event.id for event in events]
+    assert sorted([*listener.taken, *given_up]) == sorted(ids)
+    assert listener.taken == [one for one in ids if one in listener.taken]
+    assert max(listener.tries.values(), default=0) <= len(PAUSES) + 1
+
+
+def test_who_is_away_is_asked_once_only_until_somebody_answers() -> None:
+    listener = Listener(["away"] * (len(PAUSES) + 1) + ["away", True])
+    announcer = Announcer(listener, _nothing)
+
+    async def all_of_it() -> list[int]:
+        return [len(await announcer.tell(news(2))) for _ in range(4)]
+
+    assert asyncio.run(all_of_it()) == [2, 2, 0, 0]
+    assert listener.tries[news(1)[0].id] == len(PAUSES) + 1 + 1 + 1 + 1
+
+
+def test_an_event_that_is_refused_is_not_tried_again_and_stops_no_other() -> None:
+    listener = Listener([True, "never", True])
+    (untold,) = asyncio.run(Announcer(listener, _nothing).tell(news(3)))
+    assert untold.event.id == news(3)[1].id
+    assert max(listener.tries.values()) == 1
+
+
+def test_what_is_untold_is_kept_as_it_was() -> None:
+    (untold,) = asyncio.run(Announcer(Listener(["never"]), _nothing).tell(news(1)))
+    assert msgspec.json.decode(msgspec.json.encode(untold), type=type(untold)) == untold
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_pauses_between_tries_are_bounded(count: int) -> None:
+    waited: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+
+    asyncio.run(Announcer(Listener(["away"] * 99), pause).tell(news(count)))
+    assert sum(waited) <= 10
