@@ -1,38 +1,54 @@
-"""The kinds of executor that come with treadle, and what their tables in a profile may say.
-
-[lab.executors.big]
-kind = "local"
-slots = 2
-memory = "24GiB"
-"""
+"""The kinds of executor that come with treadle, and what their tables in a profile may say; docs/executors.md has
+examples of each."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-from msgspec import Struct
-from pydantic import Field, ValidationError
+from msgspec import Struct, structs
+from pydantic import Field, ValidationError, model_validator
 
-from treadle.dsl.quantities import Size
+from treadle.dsl.quantities import Duration, Size
 from treadle.executors.interface import Executor
 from treadle.executors.place import Place
+from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
+from treadle.primitives.files import is_local
 
 from ..environment.home import secret_variable
 from ..environment.profile import Settings, reasons
 
+if TYPE_CHECKING:
+    from treadle.executors.functions.invoker import Invoker
+
 S = TypeVar("S", bound=Settings)
+
+# -- tables ----------
 
 
 class LocalSettings(Settings):
-    """Processes on the driver's machine."""
+    """Processes on the driver's machine, or as much of a provider of functions as they can be."""
 
     slots: Annotated[int, Field(ge=1)] | None = None
     """Tasks at a time; None: the number of processors."""
     memory: Size | None = None
     """Bytes for all slots together; None: what the machine has."""
+    emulate: Literal["lambda", "openwhisk"] | None = None
+    """Keep the limits and the habits of this provider."""
+    sizes: tuple[Annotated[int, Field(ge=192)], ...] | None = None
+    """With `emulate`: megabytes of the functions, as they are deployed."""
+    secrets: tuple[str, ...] = ()
+    """With `emulate`: names of the secrets that are deployed with the functions."""
+
+    @model_validator(mode="after")
+    def _one_sort(self) -> LocalSettings:
+        if self.emulate and self.memory is not None:
+            raise ValueError("memory: with emulate, the sizes of the functions say it; give sizes")
+        if not self.emulate and (self.sizes or self.secrets):
+            raise ValueError("sizes and secrets are for emulate")
+        return self
 
 
 class IsolatedSettings(Settings):
@@ -45,9 +61,55 @@ class IsolatedSettings(Settings):
     """Names of the secrets that attempts may use."""
 
 
+class LambdaSettings(Settings):
+    """Functions on AWS Lambda, as `treadle deploy lambda` makes them. Credentials are those of the AWS tools."""
+
+    function: Annotated[str, Field(min_length=1)] = "treadle"
+    """What their names begin with."""
+    sizes: tuple[int, ...] = (1024, 2048, 4096)
+    """Megabytes; there is a function of each."""
+    concurrency: Annotated[int, Field(ge=1)] = 100
+    """Calls under way at a time."""
+    region: str = ""
+    """Empty: as the AWS tools find it."""
+    asynchronous: bool = False
+    """Calls are queued by Lambda, and their reports come through the store."""
+    timeout: Duration = 900.0
+    """Of the functions."""
+    endpoint: str = ""
+    """Of an emulator of Lambda."""
+    files: bool = False
+    """The functions see the files of this machine, since they run here."""
+
+
+class OpenWhiskSettings(Settings):
+    """Actions on Apache OpenWhisk, as `treadle deploy openwhisk` makes them."""
+
+    endpoint: str
+    """Such as `https://openwhisk.example.com`."""
+    key_secret: str = "openwhisk"
+    """Name of the secret that holds the key of the namespace, `UUID:KEY`."""
+    namespace: str = "_"
+    action: Annotated[str, Field(min_length=1)] = "treadle"
+    """What their names begin with."""
+    sizes: tuple[int, ...] = (256, 512)
+    """Megabytes; there is an action of each."""
+    concurrency: Annotated[int, Field(ge=1)] = 30
+    """Calls under way at a time; an unchanged installation takes 30 of a namespace."""
+    timeout: Duration = 300.0
+    """Of the actions."""
+    files: bool = False
+    """The actions see the files of this machine, since they run here."""
+
+
+# -- executors ----------
+
+
 def open_local(settings: LocalSettings, place: Place) -> Executor:
     from treadle.executors.local.executor import LocalExecutor
 
+    if settings.emulate:
+        return _emulated(settings.emulate, settings, place)
     share = settings.memory // (settings.slots or os.cpu_count() or 1) if settings.memory else None
     return LocalExecutor(
         run_key=place.run_key,
@@ -62,13 +124,71 @@ def open_isolated(settings: IsolatedSettings, place: Place) -> Executor:
     from treadle.executors.isolated.executor import IsolatedExecutor
     from treadle.executors.worker.environment import worker_environment
 
-    secrets = {secret_variable(name): place.secret(name) for name in settings.secrets}
     return IsolatedExecutor(
         key_file=place.key_file,
         slots=settings.slots,
         memory=settings.memory,
-        environment=worker_environment(os.environ) | secrets,
+        environment=worker_environment(os.environ) | _secrets(settings.secrets, place),
     )
+
+
+def open_lambda(settings: LambdaSettings, place: Place) -> Executor:
+    from treadle.executors.aws.invoker import LambdaInvoker
+
+    invoker = LambdaInvoker(
+        settings.function,
+        settings.sizes,
+        region=settings.region,
+        concurrency=settings.concurrency,
+        asynchronous=settings.asynchronous,
+        seconds=settings.timeout,
+        endpoint=settings.endpoint,
+    )
+    return _functions("lambda", invoker, settings.concurrency, place, files=settings.files)
+
+
+def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
+    from treadle.executors.openwhisk.client import Client
+    from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
+
+    key = place.secret(settings.key_secret)
+    client = Client(settings.endpoint, key, namespace=settings.namespace, connections=2 * settings.concurrency)
+    invoker = OpenWhiskInvoker(client, settings.action, settings.sizes, seconds=settings.timeout)
+    return _functions("openwhisk", invoker, settings.concurrency, place, files=settings.files)
+
+
+def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
+    """Files of this machine count as reachable only while the store is one of them: with a store that the provider
+    reaches too, a plan that reads local files would pass here and fail there."""
+    from treadle.executors.parity.emulations import EMULATIONS, MEGABYTE
+    from treadle.executors.parity.invoker import ParityInvoker
+
+    emulation = EMULATIONS[provider]
+    if settings.sizes:
+        limits = structs.replace(emulation.limits, memory=tuple(size * MEGABYTE for size in sorted(settings.sizes)))
+        emulation = structs.replace(emulation, limits=limits)
+    environment = {**os.environ, **_secrets(settings.secrets, place)}
+    invoker = ParityInvoker(emulation, trust.load_or_create_key(place.key_file), environment)
+    slots = settings.slots or len(os.sched_getaffinity(0))
+    return _functions(provider, invoker, slots, place, files=is_local(place.store))
+
+
+def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, files: bool) -> Executor:
+    from treadle.executors.functions.executor import FunctionExecutor
+
+    executor = FunctionExecutor(provider, invoker, key_file=place.key_file, slots=slots)
+    limits = invoker.limits
+    executor.capabilities = structs.replace(
+        executor.capabilities, files=files, temporary=limits.temporary, sizes=limits.memory
+    )
+    return executor
+
+
+def _secrets(names: Iterable[str], place: Place) -> dict[str, str]:
+    return {secret_variable(name): place.secret(name) for name in names}
+
+
+# -- kinds ----------
 
 
 class BuiltIn(Struct, Generic[S], frozen=True):
@@ -90,4 +210,6 @@ class BuiltIn(Struct, Generic[S], frozen=True):
 KINDS: Mapping[str, BuiltIn[Any]] = {
     "local": BuiltIn(LocalSettings, open_local),
     "isolated": BuiltIn(IsolatedSettings, open_isolated),
+    "lambda": BuiltIn(LambdaSettings, open_lambda),
+    "openwhisk": BuiltIn(OpenWhiskSettings, open_openwhisk),
 }

@@ -1,0 +1,24 @@
+"""User functions for sandboxes with limits."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+
+def fill(size: int) -> int:
+    """Put so many bytes into the temporary folder, and take a while."""
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        file.write(b"x" * size)
+    time.sleep(5)
+    return size
+
+
+def look(_: int) -> tuple[list[str], int]:
+    """What is in the temporary folder before, and which process this is; leaves a file."""
+    folder = Path(tempfile.gettempdir())
+    found = sorted(os.listdir(folder))
+    (folder / "left").touch()
+    return found, os.getppid()
