@@ -58,6 +58,8 @@ class TriggerSite:
     """The deployment key."""
     registry: Registry
     starter: Starter
+    instance: str
+    """Tells processes that share a trigger apart; who comes back under it is the same one to a broker."""
 
 
 class TriggerRunner(Protocol):

@@ -47,9 +47,13 @@ class Lineage(Struct, frozen=True):
         """The version that added it: a trigger that is removed and added again is another one."""
         return self.versions[-1].number
 
+    def version(self, number: int) -> Version:
+        """The version of that number."""
+        return next(one for one in self.versions if one.number == number)
+
     def batching(self, number: int) -> EventBatch | None:
         """`batch` of a version."""
-        return next(one.trigger.batch for one in self.versions if one.number == number)
+        return self.version(number).trigger.batch
 
     def begin(self, partition: Partition) -> int:
         """Where somebody begins who knows no position: where the first version does that reads the topic."""

@@ -100,6 +100,9 @@ class TriggerLoop:
         self._paused = False
         self.error = ""
         """Why nothing can be read or judged now; empty: all is well."""
+        self.known_lag: int | None = None
+        """Records that no run was started for, as of the last second; None: unknown."""
+        self._measured = 0.0
         self._source = source(self)
 
     def tell(self, happening: Happening) -> None:
@@ -138,6 +141,7 @@ class TriggerLoop:
             strays, self._strays = self._strays, []
             for one in strays:
                 self._handle(one)
+        self._measure()
 
     def _read(self) -> None:
         busy = self.machine.under_way or self._unjudged
@@ -249,10 +253,11 @@ class TriggerLoop:
 
     # -- the end
 
-    def lag(self) -> int | None:
-        """Records that no run was started for: with the broker, and in memory."""
-        there = self._source.lag()
-        return None if there is None else there + len(self._unjudged) + self.machine.held
+    def _measure(self) -> None:
+        if self._clock() >= self._measured + 1.0:
+            self._measured = self._clock()
+            there = self._source.lag()
+            self.known_lag = None if there is None else there + len(self._unjudged) + self.machine.held
 
     def close(self) -> None:
         """Hand over all partitions and leave the group."""

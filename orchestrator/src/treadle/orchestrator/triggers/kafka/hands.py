@@ -1,0 +1,93 @@
+"""What a trigger's loop has done by others: starts and watches on an event loop, dead letters by a producer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from treadle.dsl.triggers import KafkaTrigger
+from treadle.primitives.errors import TreadleError, UsageError
+
+from ..starting import Starter
+from .batch import Batch
+from .deadletters import Graveyard, Letter
+from .happenings import Bury, Happening, RunEnded, Start, StartDone, StartFailed, StartRefused
+from .judge import Lineage
+from .orders import order_for
+
+_log = logging.getLogger("treadle.triggers")
+_AGAIN = 2.0
+"""Seconds before a run is watched again whose end could not be awaited."""
+
+
+class ThreadHands:
+    """Called by the loop's thread; `tell` takes the answers. Work under way ends with `close`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        starter: Starter,
+        events: Callable[[Batch, KafkaTrigger], Any],
+        lineage: Callable[[], Lineage],
+        tell: Callable[[Happening], None],
+        graveyard: Graveyard,
+        letter: Callable[[int, str], Letter],
+    ) -> None:
+        self._loop, self._starter, self._events, self._lineage = loop, starter, events, lineage
+        self._tell, self._graveyard, self._letter = tell, graveyard, letter
+        self._watching: set[asyncio.Task[None]] = set()
+
+    def start(self, order: Start) -> None:
+        """See Hands."""
+        self._spawn(self._start(order))
+
+    def watch(self, run: str) -> None:
+        """See Hands."""
+        self._spawn(self._watch(run))
+
+    def bury(self, order: Bury) -> None:
+        """See Hands."""
+        self._graveyard.bury(order.ticket, order.record, self._letter(order.version, order.reason))
+
+    def breathe(self) -> None:
+        """See Hands."""
+        self._graveyard.poll()
+
+    def close(self) -> None:
+        """Await nothing more; a start that is under way may or may not come to be, and is asked for again."""
+        self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in self._watching])
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        def spawn() -> None:
+            task = self._loop.create_task(work)
+            self._watching.add(task)
+            task.add_done_callback(self._watching.discard)
+
+        self._loop.call_soon_threadsafe(spawn)
+
+    async def _start(self, order: Start) -> None:
+        try:
+            version = self._lineage().version(order.batch.version)
+            wanted = await asyncio.to_thread(order_for, order.batch, version, self._events)
+            started = await self._starter.start(wanted)
+        except UsageError as error:
+            self._tell(StartRefused(order.ticket, error.message))
+        except TreadleError as error:
+            self._tell(StartFailed(order.ticket, str(error)))
+        except Exception as defect:  # noqa: BLE001  # no event is lost by a defect of ours: it is tried again
+            _log.exception("the start of %s", order.batch.run)
+            self._tell(StartFailed(order.ticket, f"{type(defect).__name__}: {defect}"))
+        else:
+            self._tell(StartDone(order.ticket, started.memo))
+
+    async def _watch(self, run: str) -> None:
+        while True:
+            try:
+                await self._starter.wait(run)
+                self._tell(RunEnded(run))
+                return
+            except TreadleError as error:
+                _log.info("%s", error)
+                await asyncio.sleep(_AGAIN)

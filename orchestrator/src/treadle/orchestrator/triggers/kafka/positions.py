@@ -1,0 +1,113 @@
+"""Where triggers stand in their topics: where a version begins, what is done, and how to change that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from treadle.dsl.triggers import KafkaTrigger, Trigger
+from treadle.primitives import trust
+from treadle.primitives.errors import MissingError, UsageError
+from treadle.primitives.store import Store
+
+from ...environment.connections import kafka_settings
+from ...environment.home import Home
+from ...environment.profile import Profile
+from ..identity import label
+from ..registry.deployment import Deployment, Position
+from .happenings import Partition
+
+_INFO = b"treadle trigger marks"
+SAVE_EVERY = 30.0
+"""Seconds."""
+
+
+class KafkaPositions:
+    """The Positions of an environment, which knows its clusters. Asks them, and changes nothing there."""
+
+    def __init__(self, home: Home, profile: Profile) -> None:
+        self._home, self._profile = home, profile
+
+    def settings(self, connection: str) -> dict[str, Any]:
+        """What librdkafka needs for a connection of the profile. Raises UsageError."""
+        return dict(kafka_settings(self._profile.kafka, connection, self._home.secret))
+
+    def begins(
+        self, workflow: str, name: str, trigger: Trigger, before: Deployment | None
+    ) -> tuple[Position, ...] | None:
+        """See Positions.begins. Raises UsageError for topics that are not there, and for batches of compacted ones."""
+        if not isinstance(trigger, KafkaTrigger):
+            return None
+        older = before.spec.triggers.get(name) if before else None
+        known = older.topics if isinstance(older, KafkaTrigger) and older.connection == trigger.connection else []
+        return tuple(self._begins(f"{workflow}.{name}", trigger, known))
+
+    def _begins(self, whose: str, trigger: KafkaTrigger, known: Sequence[str]) -> list[Position]:
+        from .cluster import translated
+        from .topics import Topics
+
+        with translated():
+            topics = Topics(self.settings(trigger.connection))
+            found = topics.partitions(trigger.topics)
+            for topic in trigger.topics:
+                if topic not in found:
+                    text = f"{whose}: the topic {topic!r} does not exist in {trigger.connection!r}"
+                    raise UsageError(text, "Make it first, or mend its name.")
+                if trigger.batch and "compact" in topics.policy(topic).get("cleanup.policy", ""):
+                    text = (
+                        f"{whose}: {topic!r} is compacted, and a batch is known by its first record, which may vanish"
+                    )
+                    raise UsageError(text, "Leave `batch` out.")
+            at_end = [
+                one for topic in found for one in found[topic] if topic in known or trigger.start_from == "latest"
+            ]
+            rest = [one for topic in found for one in found[topic] if one not in at_end]
+            offsets = topics.offsets(at_end, end=True) | topics.offsets(rest, end=False)
+        return [
+            Position(one.topic, one.topic_id, one.number, offset) for one, offset in sorted(offsets.items(), key=str)
+        ]
+
+
+def group_of(key: bytes, workflow: str, trigger: str, born: int) -> str:
+    """The consumer group of a trigger: of one deployment key, so that two installations do not share the records of
+    a cluster; and of one life, so that a trigger that was removed and added again begins where it says."""
+    installation = trust.hkdf(key, salt=b"treadle consumer groups", info=b"").hex()[:8]
+    return f"treadle.{installation}.{label(workflow, trigger)}.{born}"
+
+
+class StoredMarks:
+    """Our own memory of what is done in each partition, sealed, for offsets that Kafka has forgotten.
+
+    deployments/marks/<group>/<topic UUID>/<partition>
+
+    Two owners may write in turn: each offset is one below which all is done, and starting earlier is harmless.
+    """
+
+    def __init__(self, store: Store, key: bytes, group: str) -> None:
+        self._store, self._group = store, group
+        self._key = trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+        self._saved: dict[Partition, float] = {}
+
+    def load(self, partition: Partition) -> int | None:
+        """Raises StoreError."""
+        name = self._name(partition)
+        try:
+            data = trust.unseal(self._key, name, self._store.get(name))
+        except MissingError:
+            return None
+        return msgspec.msgpack.decode(data, type=int)
+
+    def save(self, partition: Partition, offset: int, *, now: bool = False) -> None:
+        """Every half minute, or `now`. Raises StoreError."""
+        clock = time.monotonic()
+        if not now and clock < self._saved.get(partition, 0.0) + SAVE_EVERY:
+            return
+        name = self._name(partition)
+        self._store.put(name, trust.seal(self._key, name, msgspec.msgpack.encode(offset)))
+        self._saved[partition] = clock
+
+    def _name(self, partition: Partition) -> str:
+        return f"deployments/marks/{self._group}/{partition.topic_id}/{partition.number}"

@@ -1,0 +1,220 @@
+"""One Kafka trigger in this process: a thread with its loop, made anew when what it reads changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from functools import partial
+
+from treadle.dsl.triggers import KafkaTrigger
+from treadle.primitives.errors import TreadleError
+
+from ..identity import label
+from ..payloads import Payloads, ask_topic
+from ..registry.deployment import Deployment, Position
+from ..running import State, TriggerSite, TriggerStatus
+from .cluster import ClusterSource
+from .deadletters import Graveyard, Letter
+from .hands import ThreadHands
+from .happenings import Counted, Limit
+from .judge import Lineage, Unsettled, lineage
+from .loop import TriggerLoop
+from .machine import Machine
+from .positions import KafkaPositions, StoredMarks, group_of
+
+_log = logging.getLogger("treadle.triggers")
+COUNT_EVERY = 2.0
+"""Seconds between two looks at how many runs are open."""
+AGAIN = 5.0
+"""Seconds before a loop that broke down is made anew."""
+LEAVE = 5.0
+"""Seconds that dead letters under way have at the end."""
+
+
+class Gone(TreadleError):
+    """The newest version has no such trigger any more; the service ends its runner."""
+
+
+class KafkaRunner:
+    """See TriggerRunner."""
+
+    def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
+        self._site, self._workflow, self._trigger = site, workflow, trigger
+        self._positions = KafkaPositions(site.home, site.profile)
+        self._ending = threading.Event()
+        self._paused = False
+        self._version = 0
+        self._known: tuple[tuple[int, ...], Lineage] | None = None
+        self._loop: TriggerLoop | None = None
+        self._error = ""
+        self._failed = False
+        self._counts = [0, 0]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- TriggerRunner
+
+    async def start(self) -> None:
+        running = asyncio.get_running_loop()
+        name = f"trigger {label(self._workflow, self._trigger)}"
+        self._thread = threading.Thread(target=self._run, args=(running,), name=name, daemon=True)
+        self._thread.start()
+        self._tasks.append(asyncio.create_task(self._count()))
+
+    async def update(self, deployment: Deployment, paused: bool) -> None:
+        self._version, self._paused = deployment.version, paused
+        trigger = deployment.spec.triggers.get(self._trigger)
+        if self._loop is not None and isinstance(trigger, KafkaTrigger):
+            self._loop.tell(Limit(trigger.max_active))
+
+    async def stop(self) -> None:
+        self._ending.set()
+        await asyncio.to_thread(self._thread.join)
+        for task in self._tasks:
+            task.cancel()
+
+    def status(self) -> TriggerStatus:
+        loop = self._loop
+        started, dead = self._counts
+        return TriggerStatus(
+            self._workflow,
+            self._trigger,
+            "kafka",
+            self._version,
+            self._state(loop),
+            started + (loop.machine.started if loop else 0),
+            dead + (loop.machine.dead if loop else 0),
+            loop.machine.active if loop else None,
+            loop.known_lag if loop else None,
+            (loop.error or loop.machine.trouble if loop else "") or self._error,
+            time.time(),
+        )
+
+    def _state(self, loop: TriggerLoop | None) -> State:
+        if self._ending.is_set():
+            return "stopped"
+        if loop is None:
+            return "failed" if self._failed else "waiting" if self._error else "starting"
+        if self._paused:
+            return "paused"
+        return "waiting" if loop.error or loop.machine.trouble else "running"
+
+    async def _count(self) -> None:
+        while True:
+            loop, known = self._loop, self._known
+            if loop is not None and known is not None and known[1].newest.trigger.max_active is not None:
+                try:
+                    loop.tell(Counted(await self._site.starter.active(self._workflow, self._trigger)))
+                except TreadleError as error:
+                    _log.info("%s", error)
+            await asyncio.sleep(COUNT_EVERY)
+
+    # -- the thread
+
+    def _run(self, running: asyncio.AbstractEventLoop) -> None:
+        while not self._ending.is_set():
+            try:
+                self._live(running, self._look())
+                self._error, self._failed = "", False
+            except TreadleError as error:
+                self._told(str(error), failed=not isinstance(error, Unsettled | Gone))
+            except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
+                _log.exception("trigger %s", label(self._workflow, self._trigger))
+                self._told(f"{type(defect).__name__}: {defect}", failed=True)
+
+    def _told(self, error: str, *, failed: bool) -> None:
+        if error != self._error:
+            _log.warning("%s: %s", label(self._workflow, self._trigger), error)
+        self._error, self._failed = error, failed
+        self._ending.wait(AGAIN)
+
+    def _live(self, running: asyncio.AbstractEventLoop, at: Lineage) -> None:
+        """Run until the end, or until what is read changes."""
+        trigger = at.newest.trigger
+        settings = self._positions.settings(trigger.connection)
+        group = group_of(self._site.key, self._workflow, self._trigger, at.born)
+        machine = Machine(self._workflow, self._trigger, lambda number: self._at().batching(number), trigger.max_active)
+        source = partial(ClusterSource, settings, group, self._site.instance, trigger.topics)
+        answers: list[TriggerLoop] = []
+        graveyard = Graveyard(settings, letters_of(trigger), lambda answer: answers[0].tell(answer))
+        payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))
+        whose = label(self._workflow, self._trigger)
+        hands = ThreadHands(
+            running,
+            self._site.starter,
+            payloads.value,
+            self._at,
+            lambda happening: answers[0].tell(happening),
+            graveyard,
+            lambda version, reason: Letter(whose, version, group, reason),
+        )
+        loop = TriggerLoop(machine, source, self._look, hands, StoredMarks(self._site.store, self._site.key, group))
+        answers.append(loop)
+        self._loop = loop
+        try:
+            while not self._ending.is_set() and _same(self._at(), at):
+                loop.rest(self._paused)
+                loop.step()
+        finally:
+            self._loop = None
+            loop.close()
+            graveyard.close(LEAVE)
+            hands.close()
+            self._counts = [self._counts[0] + machine.started, self._counts[1] + machine.dead]
+
+    # -- versions
+
+    def _at(self) -> Lineage:
+        """As of the last look."""
+        assert self._known is not None
+        return self._known[1]
+
+    def _look(self) -> Lineage:
+        """The versions of the trigger now; settles what nobody has settled yet."""
+        history = self._site.registry.history(self._workflow)
+        numbers = tuple(one.version for one in history)
+        if self._known is None or self._known[0] != numbers:
+            if any(one.begins is None for one in history):
+                history = self._settled(history)
+            found = lineage(history, self._trigger)
+            if found is None:
+                raise Gone(f"{self._workflow} has no trigger {self._trigger} any more")
+            self._known = numbers, found
+        return self._known[1]
+
+    def _settled(self, history: list[Deployment]) -> list[Deployment]:
+        """Whoever deployed did not get to say where the version begins: it begins here."""
+        done: list[Deployment] = []
+        for one in history:
+            if one.begins is None:
+                before = done[-1] if done and not done[-1].removed else None
+                asked = {} if one.removed else begins_of(self._positions, one, before)
+                one = self._site.registry.settle(one, asked)
+            done.append(one)
+        return done
+
+
+def begins_of(
+    positions: KafkaPositions, deployment: Deployment, before: Deployment | None
+) -> dict[str, tuple[Position, ...]]:
+    """Where each Kafka trigger of a version begins, measured now. Raises BrokerUnreachable, UsageError."""
+    found = {
+        name: positions.begins(deployment.workflow, name, trigger, before)
+        for name, trigger in deployment.spec.triggers.items()
+    }
+    return {name: places for name, places in found.items() if places is not None}
+
+
+def letters_of(trigger: KafkaTrigger) -> str:
+    """The topic of its dead letters."""
+    return trigger.dead_letter.topic if trigger.dead_letter else f"{trigger.topics[0]}.dlt"
+
+
+def _same(now: Lineage, then: Lineage) -> bool:
+    """Whether the loop that was made for `then` still reads what it should."""
+    one, other = now.newest.trigger, then.newest.trigger
+    topics = sorted(one.topics) == sorted(other.topics)
+    return (
+        topics and now.born == then.born and letters_of(one) == letters_of(other) and one.connection == other.connection
+    )

@@ -1,0 +1,169 @@
+"""`treadle triggers`: runs every deployed trigger of a store until it is told to stop.
+
+Triggers are apart from each other: each has its runner, and what one waits for delays no other. The registry is looked
+at every few seconds; a trigger that is deployed, changed, paused or removed is noticed then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from treadle.primitives import trust
+from treadle.primitives.errors import MissingError, TreadleError
+from treadle.primitives.store import Store
+
+from ..embedded.process import try_lock
+from ..environment.home import Home
+from .registry.deployment import Deployment
+from .running import TriggerRunner, TriggerSite, TriggerStatus
+
+_log = logging.getLogger("treadle.triggers")
+LOOK_EVERY = 2.0
+"""Seconds between two looks at the registry."""
+TELL_EVERY = 5.0
+"""Seconds between two reports."""
+STALE = 30.0
+"""Seconds after which a report says that its service is gone."""
+_STATUS = "deployments/status"
+_INFO = b"treadle trigger status"
+KINDS = {
+    "kafka": "treadle.orchestrator.triggers.kafka.runner:KafkaRunner",
+}
+"""Type of trigger -> its runner's class, which is made with (site, workflow, trigger)."""
+
+
+@contextmanager
+def instance(home: Home) -> Iterator[str]:
+    """A name for this process: the first that no other process of this home and host has."""
+    folder = home.path / "triggers"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for number in range(1000):
+        lock = try_lock(folder / f"{number}.lock")
+        if lock is not None:
+            break
+    assert lock is not None
+    place = hashlib.sha256(os.fsencode(home.path.resolve())).hexdigest()[:8]
+    try:
+        yield f"{socket.gethostname()}-{place}-{number}"
+    finally:
+        os.close(lock)
+
+
+class TriggerService:
+    """All triggers of a site. `run` ends when it is cancelled, in order."""
+
+    def __init__(self, site: TriggerSite) -> None:
+        self._site = site
+        self._runners: dict[tuple[str, str, str], TriggerRunner] = {}
+        self._broken: dict[tuple[str, str, str], TriggerStatus] = {}
+        self._told = 0.0
+
+    async def run(self) -> None:
+        """Raises nothing but CancelledError: what fails is told by `status`, and tried again."""
+        try:
+            while True:
+                try:
+                    await self._reconcile()
+                    await self._tell()
+                except TreadleError as error:
+                    _log.warning("%s", error)
+                await asyncio.sleep(LOOK_EVERY)
+        finally:
+            await self._stop(list(self._runners))
+            self._told = 0.0
+            await self._tell()
+
+    def statuses(self) -> list[TriggerStatus]:
+        """Of every trigger that is deployed, by name."""
+        found = [runner.status() for runner in self._runners.values()]
+        return sorted([*found, *self._broken.values()], key=lambda one: (one.workflow, one.trigger))
+
+    async def _reconcile(self) -> None:
+        deployments, paused = await asyncio.to_thread(self._look)
+        wanted = {
+            (one.workflow, name, trigger.type): one
+            for one in deployments
+            for name, trigger in one.spec.triggers.items()
+            if trigger.type in KINDS
+        }
+        await self._stop([key for key in self._runners if key not in wanted])
+        self._broken = {key: status for key, status in self._broken.items() if key in wanted}
+        await asyncio.gather(
+            *(self._ensure(key, one, key[1] in paused.get(one.workflow, ())) for key, one in wanted.items())
+        )
+
+    def _look(self) -> tuple[list[Deployment], dict[str, set[str]]]:
+        deployments = self._site.registry.deployments()
+        return deployments, {one.workflow: set(self._site.registry.paused(one.workflow)) for one in deployments}
+
+    async def _ensure(self, key: tuple[str, str, str], deployment: Deployment, paused: bool) -> None:
+        """There is a runner, and it knows the newest version."""
+        workflow, trigger, kind = key
+        try:
+            runner = self._runners.get(key)
+            if runner is None:
+                runner = _make(kind, self._site, workflow, trigger)
+                await runner.update(deployment, paused)
+                await runner.start()
+                self._runners[key] = runner
+                self._broken.pop(key, None)
+            else:
+                await runner.update(deployment, paused)
+        except TreadleError as error:
+            text = str(error)
+            self._broken[key] = TriggerStatus(
+                workflow, trigger, kind, deployment.version, "failed", error=text, time=time.time()
+            )
+
+    async def _stop(self, keys: list[tuple[str, str, str]]) -> None:
+        runners = [self._runners.pop(key) for key in keys]
+        for outcome in await asyncio.gather(*(one.stop() for one in runners), return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.warning("a trigger does not end in order: %s", outcome)
+
+    async def _tell(self) -> None:
+        if time.monotonic() >= self._told + TELL_EVERY:
+            self._told = time.monotonic()
+            await asyncio.to_thread(
+                write_statuses, self._site.store, self._site.key, self._site.instance, self.statuses()
+            )
+
+
+def _make(kind: str, site: TriggerSite, workflow: str, trigger: str) -> TriggerRunner:
+    module, _, name = KINDS[kind].partition(":")
+    runner: TriggerRunner = getattr(importlib.import_module(module), name)(site, workflow, trigger)
+    return runner
+
+
+def write_statuses(store: Store, key: bytes, instance: str, statuses: list[TriggerStatus]) -> None:
+    """For `trigger list` and `trigger show`, wherever they run."""
+    name = f"{_STATUS}/{instance}"
+    store.put(name, trust.seal(_key(key), name, msgspec.msgpack.encode(statuses)))
+
+
+def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
+    """What each service that runs now said last: instance -> statuses."""
+    found: dict[str, list[TriggerStatus]] = {}
+    for info in store.list(f"{_STATUS}/"):
+        try:
+            data = trust.unseal(_key(key), info.name, store.get(info.name))
+        except MissingError:
+            continue
+        statuses = msgspec.msgpack.decode(data, type=list[TriggerStatus])
+        if any(one.time > time.time() - STALE for one in statuses):
+            found[info.name.rsplit("/", 1)[1]] = statuses
+    return found
+
+
+def _key(key: bytes) -> bytes:
+    return trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
