@@ -32,17 +32,7 @@ INPUTS = {"hour": {"type": "integer"}}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     async with service(Home(tmp_path_factory.mktemp("home"))) as found:
-        await register(found)
         yield found
-
-
-async def register(here: Service) -> None:
-    from temporalio.api.enums.v1 import IndexedValueType
-    from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-
-    kinds = {"TreadleTrigger": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
-    request = AddSearchAttributesRequest(namespace=here.client.namespace, search_attributes=kinds)
-    await here.client.operator_service.add_search_attributes(request)
 
 
 @pytest.fixture(scope="module")

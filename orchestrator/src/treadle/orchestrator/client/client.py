@@ -105,7 +105,7 @@ class Runs:
         The first submission written under the id is the one that runs. Returns whether this call started it, and the
         memo of the start that counts. Raises StoreError, and Unreachable when nothing can be said.
         """
-        kept = await asyncio.to_thread(_keep, self.files(submission.run), submission, code)
+        kept = await asyncio.to_thread(keep, self.files(submission.run), submission, code)
         start = RunStart(kept.run, digest(kept))
         try:
             await self._start(start, kept, WorkflowIDReusePolicy.REJECT_DUPLICATE)
@@ -311,8 +311,8 @@ def search_attributes(submission: Submission) -> TypedSearchAttributes:
     return TypedSearchAttributes([SearchAttributePair(TRIGGER, trigger)] if trigger else [])
 
 
-def _keep(files: RunFiles, submission: Submission, code: bytes) -> Submission:
-    """Write what the run is made of, unless somebody has; what counts."""
+def keep(files: RunFiles, submission: Submission, code: bytes) -> Submission:
+    """Write what the run is made of, unless somebody has; what counts. Raises StoreError."""
     known = files.find(Submission, "spec")
     if known is not None:
         return known

@@ -71,7 +71,7 @@ class Driver:
         """`queue`: another one than the profile's. `announcer`: takes lifecycle events; closed with the driver."""
         self.activities = Activities(site, client, Telling(site, announcer))
         self._announcer = announcer
-        ticks = TickDesk(site.store, site.key, profile.allow)
+        ticks = TickDesk(client, site.store, site.key, profile.allow)
         self._site, self._client = site, client
         self._sweeping: asyncio.Task[None] | None = None
         self._worker = Worker(

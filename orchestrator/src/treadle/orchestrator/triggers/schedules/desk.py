@@ -6,39 +6,47 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
 from temporalio import activity
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, UsageError
 from treadle.primitives.store import Store
 
-from ...runfiles import RunFiles, Submission
+from ...client.client import keep
+from ...environment.errors import Unreachable
+from ...runfiles import RunFiles
 from ...temporal.activities import digest
 from ...temporal.messages import RunStart
 from ..allowed import check_allowed
 from ..identity import label
-from ..registry.deployment import Deployment
 from ..registry.registry import NoSuchDeployment, Registry
+from ..starter import ensure_search_attribute
 from .flow import BEGIN_TICK, Begun, Tick
 from .ticks import order_for
-
-TRIGGER_ATTRIBUTE = "TreadleTrigger"
 
 
 class TickDesk:
     """Bound to what the driver process has: the store with its registry, and what triggered runs may touch."""
 
-    def __init__(self, store: Store, key: bytes, allow: Sequence[str] | None) -> None:
-        self._store, self._key, self._allow = store, key, allow
+    def __init__(self, client: Client, store: Store, key: bytes, allow: Sequence[str] | None) -> None:
+        self._client, self._store, self._key, self._allow = client, store, key, allow
         self._registry = Registry(store, key)
+        self._can_be_found = False
 
     @activity.defn(name=BEGIN_TICK)
     async def begin(self, tick: Tick, nominal: str) -> Begun:
-        """Write down what the run is made of. An unreachable store is tried again; a mapping or input that does not
-        fit fails the tick, which is where Temporal shows it."""
+        """Write down what the run is made of. A store or server that does not answer is asked again; a mapping or an
+        input that does not fit fails the tick, which is where Temporal shows it."""
         try:
+            if not self._can_be_found:
+                await ensure_search_attribute(self._client)  # else the server takes no run that has it
+                self._can_be_found = True
             return await asyncio.to_thread(self._begin, tick, datetime.fromisoformat(nominal))
+        except Unreachable as error:
+            raise ApplicationError(str(error), type=str(FailureClass.UNREACHABLE)) from error
         except StoreError as error:
             kind = str(FailureClass.UNREACHABLE)
             raise ApplicationError(str(error), type=kind, non_retryable=not error.retryable) from error
@@ -57,14 +65,7 @@ class TickDesk:
         order = order_for(deployment, tick.trigger, nominal)
         submission = deployment.submission(order.run, order.inputs)
         check_allowed(self._allow, submission)
-        kept = self._keep(deployment, submission)
-        memo = {"workflow": order.workflow, "resumption": 1, "version": order.version}
-        keywords = {TRIGGER_ATTRIBUTE: label(order.workflow, order.trigger)}
-        return Begun(RunStart(order.run, digest(kept)), memo, keywords)
-
-    def _keep(self, deployment: Deployment, submission: Submission) -> Submission:
-        """The submission that counts: the first one written under this id."""
-        files = RunFiles(self._store, submission.run, trust.run_key(self._key, submission.run))
-        if submission.bundle:
-            files.create_bytes("bundle", self._registry.bundle(deployment))
-        return submission if files.create("spec", submission) else files.load(Submission, "spec")
+        facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
+        files = RunFiles(self._store, order.run, trust.run_key(self._key, order.run))
+        kept = keep(files, replace(submission, memo=facts), self._registry.bundle(deployment))
+        return Begun(RunStart(kept.run, digest(kept)), {**kept.memo, "workflow": order.workflow, "resumption": 1})

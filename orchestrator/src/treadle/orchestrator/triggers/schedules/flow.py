@@ -37,6 +37,7 @@ TICK = "treadle.tick"
 BEGIN_TICK = "treadle.tick.begin"
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 """Set by the server on what a Schedule starts: the time without jitter, also of a backfill."""
+_TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
 _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 """For ever: a store that does not answer delays a tick and never loses it."""
 
@@ -59,8 +60,6 @@ class Begun:
 
     start: RunStart | None = None
     memo: dict[str, Any] = field(default_factory=dict)
-    keywords: dict[str, str] = field(default_factory=dict)
-    """Search attributes."""
     reason: str = ""
 
 
@@ -81,7 +80,7 @@ class TickWorkflow:
                 id=run,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 memo=begun.memo,
-                search_attributes=_attributes(begun.keywords),
+                search_attributes=TypedSearchAttributes([SearchAttributePair(_TRIGGER, begun.memo["trigger"])]),
                 static_summary=tick.workflow,
             )
         except WorkflowAlreadyStartedError:
@@ -114,9 +113,3 @@ def nominal_time() -> datetime:
     """The time that this tick stands for."""
     found = workflow.info().typed_search_attributes.get(NOMINAL)
     return found or workflow.info().start_time.replace(microsecond=0)
-
-
-def _attributes(keywords: dict[str, str]) -> TypedSearchAttributes:
-    return TypedSearchAttributes(
-        [SearchAttributePair(SearchAttributeKey.for_keyword(name), value) for name, value in keywords.items()]
-    )

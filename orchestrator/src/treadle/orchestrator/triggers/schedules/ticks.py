@@ -8,21 +8,15 @@ from zoneinfo import ZoneInfo
 from treadle.dsl.triggers import ScheduleTrigger
 from treadle.primitives.errors import UsageError
 
-from ..identity import hashed_run, label
+from ..identity import run_prefix
 from ..mapping import Rules
 from ..registry.deployment import Deployment
 from ..starting import StartOrder
 
-_LONGEST = 100
-"""Characters of `<workflow>.<trigger>` that an id shows."""
-
 
 def tick_run(workflow: str, trigger: str, nominal: datetime) -> str:
     """`orders.nightly.20261121T020000Z`: the same for every tick, backfill or person that means this time."""
-    stamp = f"{nominal.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-    if len(label(workflow, trigger)) > _LONGEST:
-        return hashed_run(workflow, trigger, stamp)
-    return f"{label(workflow, trigger)}.{stamp}"
+    return f"{run_prefix(workflow, trigger)}{nominal.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def schedule_of(deployment: Deployment, name: str) -> ScheduleTrigger:
