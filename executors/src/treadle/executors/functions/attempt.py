@@ -140,10 +140,12 @@ class FunctionAttempt:
     async def _invoke(self, order: Order, request: bytes) -> tuple[Call, Answer | StoreError]:
         """The call that was taken, and its answer, or how that was lost. However often it is refused before."""
         usage, size = self._means.usage, self._means.sizes.of(order.task)
+        call = self._on_record(order, 0.0)
         while True:
             made = await self._means.gate.wait()
-            call = self._on_record(order)
-            await self._book.record(call)
+            if (now := time.time()) > call.made + START_SECONDS / 2:
+                call = self._on_record(order, now)
+                await self._book.record(call)
             try:
                 answer = await self._means.invoker.invoke(request, size, order.seconds)
             except Throttled as refused:
@@ -161,8 +163,7 @@ class FunctionAttempt:
             _count(usage, answer, size)
             return call, answer
 
-    def _on_record(self, order: Order) -> Call:
-        now = time.time()
+    def _on_record(self, order: Order, now: float) -> Call:
         begins = now + self._limits.queued_seconds + START_SECONDS
         return Call(order.reports, tuple(work_of(order.task).values()), now, begins, begins + order.seconds)
 

@@ -24,6 +24,8 @@ ALIVE_AFTER, ALIVE_EVERY = 2.0, 20.0
 """Seconds after which a function first writes down that it is at work, and then between times. Most never do."""
 PATIENCE = 3 * ALIVE_EVERY
 """Seconds without a sign of life after which a function counts as gone."""
+RESERVE = 5.0
+"""Seconds kept for stacks and reports before the provider ends a function; at most a quarter of what it has."""
 START_SECONDS = 15.0
 """Granted on top of a task's own time: cold start, fetching the bundle, and writing the reports down."""
 _FOLDER = 1000
@@ -57,6 +59,11 @@ class Call(Struct, frozen=True, array_like=True):
     def may_last(self, alive: float | None) -> float:
         """The moment to which it may be under way, having last said that it is at `alive`; None: not yet."""
         return self.begins if alive is None else min(alive + PATIENCE, self.until)
+
+
+def usable(seconds: float) -> float:
+    """What a task may take of a call that the provider ends after so many seconds."""
+    return seconds - min(RESERVE, seconds / 4)
 
 
 class Names(Struct, frozen=True):
@@ -106,7 +113,9 @@ class CallsUnderWay:
     def add(self, calls: Iterable[Call]) -> None:
         for call in calls:
             for work in call.work:
-                self._calls.setdefault(work, {})[call.reports] = call
+                known = self._calls.setdefault(work, {})
+                if call.reports not in known or known[call.reports].made < call.made:
+                    known[call.reports] = call
 
     def taken(self, call: Call, works: Iterable[Work]) -> None:
         """Its outcomes of these were reported, or it is known to have none."""

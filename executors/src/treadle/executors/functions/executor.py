@@ -15,7 +15,7 @@ from ..interface import Capabilities
 from ..program import Report, Task
 from .attempt import FunctionAttempt, Means, Usage
 from .book import CallBook
-from .calls import Names
+from .calls import Names, usable
 from .endings import failure_of
 from .gate import Gate
 from .invoker import Invoker
@@ -46,7 +46,7 @@ class FunctionExecutor:
         self._deployment_key = trust.load_or_create_key(key_file)
         self._book = functools.lru_cache(maxsize=_BOOKS)(self._open_book)
         self.capabilities = Capabilities(
-            name, slots, shares_host=False, memory_limit=sizes.memory_limit, time_limit=invoker.limits.seconds
+            name, slots, shares_host=False, memory_limit=sizes.memory_limit, time_limit=usable(invoker.limits.seconds)
         )
         self._slots = [FunctionSlot(f"{name}-{i}", self) for i in range(slots)]
 

@@ -14,9 +14,12 @@ import contextlib
 import ctypes
 import functools
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -27,7 +30,7 @@ from treadle.primitives.store import Store
 
 from ..local.executor import LocalExecutor, LocalSlot
 from ..program import Failure, Report, Task
-from .calls import ALIVE_AFTER, ALIVE_EVERY
+from .calls import ALIVE_AFTER, ALIVE_EVERY, usable
 from .endings import failure_of
 from .payload import (
     VERSION,
@@ -48,8 +51,6 @@ SECRET_PREFIX = "TREADLE_SECRET_"
 """Before the upper-case name of a secret, set at deployment."""
 
 _CACHE_BYTES = 64 << 20
-_RESERVE = 5.0
-"""Seconds kept for stacks and reports before the provider ends the function; at most a quarter of what there is."""
 _GRACE = 1.0
 """Seconds a worker gets to write its stacks down."""
 _BRIEF = 0.2
@@ -68,7 +69,14 @@ class Handler:
         settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
         self._secrets = {name.removeprefix(SECRET_PREFIX): value for name, value in settings.items()}
         self._key = _decoded_key(settings.get(KEY_VARIABLE, ""))
-        self._environment = {**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._folder = Path(tempfile.mkdtemp(prefix="treadle-function-"))
+        self._environment = {
+            **environment,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TMPDIR": str(self._folder / "tmp"),
+            "XDG_CACHE_HOME": str(self._folder / "cache"),
+        }
+        self._empty()
         self._loop = asyncio.Runner()
         self._workers: LocalExecutor | None = None
         self._open_store = functools.lru_cache(maxsize=10)(Store.open)
@@ -96,7 +104,7 @@ class Handler:
         return self._loop.run(self._serve(_Call(order, key, self._open_store(order.task.job.store), seconds, memory)))
 
     async def _serve(self, call: _Call) -> Response:
-        deadline = time.monotonic() + min(call.seconds - min(_RESERVE, call.seconds / 4), call.order.seconds)
+        deadline = time.monotonic() + min(usable(call.seconds), call.order.seconds)
         if call.order.repeats and (earlier := await asyncio.to_thread(call.earlier)):
             return response_of(call.order, earlier)
         alive = asyncio.create_task(_say_alive(call), name="alive")
@@ -104,6 +112,7 @@ class Handler:
             reports = await self._reports(call.order.task, deadline, call.memory)
         finally:
             alive.cancel()
+            self._empty()
         return await asyncio.to_thread(call.publish, reports)
 
     async def _reports(self, task: Task, deadline: float, memory: int) -> list[Report]:
@@ -112,6 +121,8 @@ class Handler:
         try:
             slot = (await self._ready(memory)).slots[0]
             await _run(slot, task, deadline, reports)
+            if not reports:
+                reports.append(failure_of(task, FailureClass.TIMED_OUT, "the worker did not end in time"))
         except UsageError as error:
             failure = failure_of(task, FailureClass.USER_ERROR, error.message)
             reports.append(msgspec.structs.replace(failure, retryable=False))
@@ -131,6 +142,11 @@ class Handler:
             )
         await self._workers.start()
         return self._workers
+
+    def _empty(self) -> None:
+        """What one task leaves in the temporary folder is not there for the next, and does not fill it up."""
+        shutil.rmtree(self._folder / "tmp", ignore_errors=True)
+        (self._folder / "tmp").mkdir(exist_ok=True)
 
     def _secret(self, name: str) -> str:
         try:
