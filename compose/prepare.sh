@@ -14,6 +14,7 @@ word() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
 mkdir -p "$private/home"
 head -c 32 /dev/urandom > "$private/key"      # the worker's
 cp "$private/key" "$private/home/key"         # yours, for commands on this host
+cp compose/profiles.toml "$private/home/profiles.toml"
 access=$(word)
 secret=$(word)
 cat > "$private/s3.json" <<JSON

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import load_profile
+
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docker-compose.yml"
-SERVICES = {"postgres", "temporal", "temporal-ui", "s3", "s3-buckets", "worker"}
+SERVICES = {"postgres", "temporal", "temporal-ui", "s3", "s3-buckets", "kafka", "worker", "triggers"}
 SECRET = re.compile(r"PASSWORD|PWD|SECRET|KEY")
 
 
@@ -89,6 +92,17 @@ def test_secrets_are_made_once_and_kept_from_others(prepared: Path) -> None:
     again = subprocess.run([prepared / "compose" / "prepare.sh"], check=False, capture_output=True)
     assert again.returncode == 1
     assert variables(prepared) == known
+
+
+def test_profiles_lead_to_the_broker_from_inside_and_from_the_host(composition: dict[str, Any], prepared: Path) -> None:
+    environment = composition["services"]["kafka"]["environment"]
+    advertised = dict(one.split("://") for one in environment["KAFKA_ADVERTISED_LISTENERS"].split(","))
+    home = Home(prepared / "compose" / "private" / "home")
+    for profile, listener in (("compose", "INSIDE"), ("host", "OUTSIDE")):
+        known = load_profile(home, profile, {}).kafka["orders"].settings
+        assert known["bootstrap.servers"] == advertised[listener]
+    for name in ("worker", "triggers"):
+        assert composition["services"][name]["environment"]["TREADLE_PROFILE"] == "compose"
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")

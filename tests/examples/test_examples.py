@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import hashlib
 import json
 import os
 import re
 import runpy
+import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -34,7 +36,7 @@ from treadle.primitives import trust
 from treadle.primitives.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ["etl", "gang", "join", "kmeans", "logistic", "pi", "terasort", "wordcount"]
+NAMES = ["etl", "gang", "join", "kmeans", "logistic", "orders_etl", "pi", "terasort", "wordcount"]
 WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -54,14 +56,24 @@ Run = Callable[..., EngineResult]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the files are that secrets name."""
+    return tmp_path_factory.mktemp("private")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, private: Path) -> Iterator[Run]:
     """run(example, base, **inputs): on two processes that all tests share; a relative `out/` is made in `base`."""
     folder = tmp_path_factory.mktemp("examples")
     key = trust.load_or_create_key(folder / "key")
     host = folder / "host"
     with asyncio.Runner() as runner:
         executor = LocalExecutor(
-            run_key=lambda run: trust.run_key(key, run), slots=2, memory=1 << 30, host_root=str(host)
+            run_key=lambda run: trust.run_key(key, run),
+            slots=2,
+            memory=1 << 30,
+            host_root=str(host),
+            secrets=lambda name: str(private / name),
         )
         runner.run(executor.start())
         engine = Engine(Store.open(f"file://{folder}/store"), executor, key, host)
@@ -245,6 +257,22 @@ def test_etl_totals_the_good_orders_and_lists_every_bad_one(run: Run, tmp_path: 
         for line in file.read_text().splitlines()
     ]
     assert len(listed) == broken > 0
+
+
+def warehouse(file: Path) -> dict[str, int]:
+    """Cents by order."""
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        return dict(database.execute("SELECT order_id, cents FROM orders"))
+
+
+def test_orders_are_in_the_warehouse_once_however_often_they_are_loaded(
+    run: Run, tmp_path: Path, private: Path
+) -> None:
+    orders = [{"order_id": str(i), "customer": f"c{i % 7}", "cents": i} for i in range(60)]
+    for given in (orders[:40], orders[20:]):
+        done = run("orders_etl", tmp_path, orders=[*given, {"order_id": "x", "cents": 1}])
+        assert done.outputs["loaded"] == 40
+    assert warehouse(private / "warehouse") == {str(i): i for i in range(60)}
 
 
 def test_join_is_the_inner_join_of_its_two_files(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""Functions of the example: orders to rows of a warehouse."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from treadle.executors import Result
+
+Order = dict[str, Any]
+
+
+def parse(order: Order) -> Order:
+    """What the warehouse wants of an order; raises ValueError for one that is none."""
+    if not isinstance(order.get("customer"), str) or not isinstance(order.get("cents"), int):
+        raise ValueError("an order needs a customer and cents")
+    return {"order_id": str(order["order_id"]), "customer": order["customer"], "cents": order["cents"]}
+
+
+def customer(order: Order) -> str:
+    name: str = order["customer"]
+    return name
+
+
+def upsert(orders: Iterator[Order], *, warehouse: str) -> Result:
+    """Write the orders; one that is there is written over. So to repeat it does no harm, as retries and replays do."""
+    rows = list(orders)
+    with closing(sqlite3.connect(warehouse, timeout=60)) as database, database:
+        database.execute("CREATE TABLE IF NOT EXISTS orders (order_id TEXT PRIMARY KEY, customer TEXT, cents INTEGER)")
+        database.executemany(
+            "INSERT INTO orders VALUES (:order_id, :customer, :cents) ON CONFLICT (order_id) "
+            "DO UPDATE SET customer = excluded.customer, cents = excluded.cents",
+            rows,
+        )
+    return Result(len(rows), metrics={"rows": len(rows)})
