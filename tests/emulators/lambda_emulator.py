@@ -99,7 +99,11 @@ class LambdaEmulator:
         self, name: str, code: list[str], *, memory: int, environment: dict[str, str], timeout: float = 30
     ) -> None:
         """A function of ours, past the API: the folders of its path, megabytes, seconds."""
-        self.functions.known[name] = Deployed(name, code, ENTRY, memory, timeout, environment, retries=0)
+        before = self.functions.known.get(name)
+        revision = before.revision + 1 if before else 1
+        self.functions.known[name] = Deployed(
+            name, code, ENTRY, memory, timeout, environment, retries=0, revision=revision
+        )
 
     def end_sandboxes(self) -> None:
         """As Lambda does at any time with those that are idle; and with those that are busy, too."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from typing import Literal
 
 from msgspec import Struct
@@ -39,11 +40,17 @@ class Faults:
         self._faults = list(faults)
         self._random = random.Random(seed)
         self._lock = threading.Lock()
+        self._struck: Counter[str] = Counter()
 
     def set(self, *faults: Fault) -> None:
         """These from now on, instead of those before."""
         with self._lock:
             self._faults = list(faults)
+            self._struck.clear()
+
+    def struck(self, kind: Kind) -> int:
+        """How many calls it hit so far."""
+        return self._struck[kind]
 
     def strikes(self, kind: Kind) -> Fault | None:
         """The fault of this kind that strikes the call at hand."""
@@ -51,5 +58,6 @@ class Faults:
             for fault in self._faults:
                 if fault.kind == kind and fault.times and self._random.random() < fault.share:
                     fault.times -= 1
+                    self._struck[kind] += 1
                     return fault
         return None

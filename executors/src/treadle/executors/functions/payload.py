@@ -79,7 +79,7 @@ def encode_request(order: Order, key: bytes, limit: int) -> bytes:
 
 def _request(run: str, order: Order | Stored, key: bytes) -> bytes:
     sealed = trust.seal(key, _ORDER, msgspec.msgpack.encode(order))
-    return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode()))
+    return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode(), VERSION))
 
 
 def decode_order(request: Request, key: bytes) -> Order:
