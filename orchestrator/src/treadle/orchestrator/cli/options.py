@@ -7,9 +7,10 @@ have a shorter name too, such as TREADLE_PROFILE.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 FileArgument = Annotated[Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.")]
 FileOrNameArgument = Annotated[
@@ -34,6 +35,12 @@ ExecutorOption = Annotated[
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", envvar="TREADLE_PROFILE", help="Table of profiles.toml in the home folder.")
 ]
+AssumeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assume", metavar="NAME=VALUE", help="For the estimate: bytes=1TB, slots=10000, rate=50MiB, start=1s."
+    ),
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check and plan; start nothing.")]
 
 TextOrJson = Annotated[
@@ -57,3 +64,11 @@ ExitStatusOption = Annotated[
 ReasonOption = Annotated[str, typer.Option("--reason", help="Kept with the run.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 StageOption = Annotated[str | None, typer.Option("--stage", "-s", help="Only this stage.")]
+
+
+class Verbs(TyperGroup):
+    """A group whose help does not cut off what its commands do."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(300)) for name, each in self.commands.items()])

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import words
 from .environment import Environment
 from .exits import Exit, complain, reported
-from .options import ExecutorOption, FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
+from .options import AssumeOption, ExecutorOption, FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from treadle.dsl.diagnostics.diagnostics import Diagnostic
 
+    from ..cost.estimate import Assumed
     from ..plan import Plan
     from ..planner.explain import NodeView
 
@@ -67,21 +68,44 @@ def plan(
     inputs: InputsOption = None,
     graph: Annotated[Literal["mermaid", "dot"] | None, typer.Option("--graph", help="Print the graph only.")] = None,
     executor: ExecutorOption = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Also estimate tasks, waves, requests, time and cost.")] = False,
+    assume: AssumeOption = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
     """What a run would do and why: segments, partitions, where data goes. Starts nothing."""
     with reported():
         from ..planner import explain
+        from .costs import read_assumed, supposing
         from .starting import prepare_file
 
-        made = prepare_file(Environment(profile), file, input, inputs, "RUN", executor).plan
+        env = Environment(profile)
+        assumed = read_assumed(assume or [])
+        site = supposing(env.plan_site(), assumed)
+        made = prepare_file(env, file, input, inputs, "RUN", executor, site).plan
         if graph:
             typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
         elif output == "json":
-            typer.echo(json.dumps(explain.as_json(made), indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(explain.as_json(made) | _estimate(env, made, assumed), indent=2, ensure_ascii=False))
         else:
             show_plan(made)
+            if cost or assume:
+                _show_estimate(env, made, assumed)
+
+
+def _estimate(env: Environment, plan: Plan, assumed: Assumed) -> dict[str, Any]:
+    import msgspec
+
+    from .costs import estimated
+
+    made, seconds = estimated(env, plan, assumed)
+    return {"estimate": {**msgspec.to_builtins(made), "elapsed": seconds, "assumed": msgspec.to_builtins(assumed)}}
+
+
+def _show_estimate(env: Environment, plan: Plan, assumed: Assumed) -> None:
+    from .costs import estimate_lines, estimated
+
+    typer.echo("\n".join(["", *estimate_lines(*estimated(env, plan, assumed), assumed)]))
 
 
 def show_plan(plan: Plan, *, stderr: bool = False) -> None:

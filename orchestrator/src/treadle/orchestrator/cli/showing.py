@@ -32,6 +32,7 @@ def show(
         Literal["text", "wide", "json", "yaml"],
         typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="wide: with reasons and places."),
     ] = "text",
+    cost: Annotated[bool, typer.Option("--cost", help="Also what it took and costs, by segment.")] = False,
     profile: ProfileOption = None,
 ) -> None:
     """The state of a run: its stages, its failures, and where its outputs are. Needs no driver."""
@@ -39,7 +40,7 @@ def show(
         env = Environment(profile)
 
         async def work(runs: Runs) -> dict[str, Any]:
-            return await describe(env, runs, await runs.find(run))
+            return await describe(env, runs, await runs.find(run), cost=cost)
 
         about = env.with_runs(work)
         if output == "json":
@@ -52,8 +53,9 @@ def show(
             _print_run(about, env, wide=output == "wide")
 
 
-async def describe(env: Environment, runs: Runs, run: str) -> dict[str, Any]:
-    """Everything that `show` knows, as JSON. The keys are stable."""
+async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False) -> dict[str, Any]:
+    """Everything that `show` knows, as JSON. The keys are stable; `cost` is null unless it was asked for."""
+    from .costs import spent_by
     from .following import LogFollower, grouped
     from .picture import Painter
 
@@ -64,7 +66,9 @@ async def describe(env: Environment, runs: Runs, run: str) -> dict[str, Any]:
     drivers = await env.drivers(runs)
     errors = grouped(LogFollower(env.files(run)).new())
     written = painter.plan.graph.outputs if painter.plan else {}
-    return {**_about(view, end), "drivers": drivers, **_details(stages, errors, written)}
+    spent = spent_by(env, view, painter.plan) if cost and painter.plan else None
+    details = _details(stages, errors, written)
+    return {**_about(view, end), "drivers": drivers, **details, "cost": msgspec.to_builtins(spent)}
 
 
 def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
@@ -91,6 +95,8 @@ def _details(stages: list[StageView], errors: list[ErrorGroup], written: dict[st
 
 
 def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
+    from ..cost.bill import Bill
+    from .costs import spent_lines
     from .picture import StageView
 
     stages = [msgspec.convert(stage, StageView) for stage in about["stages"]]
@@ -99,6 +105,8 @@ def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
         lines += ["", *(f"{stage} writes to {uri}" for stage, uri in about["written"].items())]
     if about["outputs"]:
         lines += ["", "outputs", json.dumps(about["outputs"], indent=2, ensure_ascii=False)]
+    if about["cost"]:
+        lines += spent_lines(msgspec.convert(about["cost"], Bill))
     typer.echo("\n".join(lines))
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from ..client.client import Runs
     from ..client.submission import Prepared
+    from ..planner import Site
     from ..planner.places import Refused
 
 IfExists = Literal["fail", "use", "terminate"]
@@ -49,8 +50,12 @@ def prepare_file(
     inputs: Path | None = None,
     run: str | None = None,
     executor: str | None = None,
+    site: Site | None = None,
 ) -> Prepared:
-    """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError."""
+    """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError.
+
+    `site`: in place of what the profile has.
+    """
     from treadle.dsl.validation.inputs import resolve_inputs
 
     from ..client.submission import new_run_id, prepare
@@ -69,7 +74,7 @@ def prepare_file(
             base=loaded.base,
             roots=[loaded.base],
             captured=loaded.captured,
-            site=env.plan_site(),
+            site=site or env.plan_site(),
         )
     except Refused as error:
         raise _positioned(error, loaded.document) from error

@@ -33,7 +33,7 @@ def make_plan(
     `base`. Raises UsageError for what only shows now: a missing file, an empty glob, a number out of range.
     """
     env = {"inputs": dict(inputs), "run": dict(run)}
-    planner = Planner(spec, Sources(env, base), functions, site, base)
+    planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base)
     top = GraphPlanner(planner, spec.stages)
     top.plan()
     graph = settle(top.graph(), site)

@@ -12,8 +12,8 @@ from treadle.dsl.validation.inputs import source_of
 from treadle.executors.program import EventSplit
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import offsets
-from treadle.primitives.files import FileInfo, list_files
-from treadle.primitives.formats import ReadOptions, plan_splits
+from treadle.primitives.files import FileInfo, absolute_uri, list_files
+from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
 from treadle.primitives.partitioning import split_evenly
 
 from ..dispatcher.scope import cut_runs
@@ -30,8 +30,9 @@ EVENT_BYTES_EACH = 8 * 2**20
 class Sources:
     """Resolves sources once: globs to a listing, templates to values."""
 
-    def __init__(self, env: Mapping[str, Any], base: Path) -> None:
-        self._env, self._base = env, base
+    def __init__(self, env: Mapping[str, Any], base: Path, assumed_bytes: int = 0) -> None:
+        """`assumed_bytes`: what each source of files is taken to have, without a look; 0: files are listed."""
+        self._env, self._base, self._assumed_bytes = env, base, assumed_bytes
         self._listings: dict[str, list[FileInfo]] = {}
 
     def count(self, value: Any) -> int:
@@ -69,6 +70,8 @@ class Sources:
 
     def _files(self, source: Source) -> tuple[Feed, int, int]:
         uri = self.text(source.uri)
+        if self._assumed_bytes:
+            return self._assumed(source, absolute_uri(uri, self._base))
         if uri not in self._listings:
             self._listings[uri] = list_files(uri, self._base)
         splits = tuple(
@@ -77,6 +80,17 @@ class Sources:
             for split in plan_splits(info, self._options(source, info), source.split)
         )
         return FilesFeed(splits), len(splits), sum(info.size for info in self._listings[uri])
+
+    def _assumed(self, source: Source, uri: str) -> tuple[Feed, int, int]:
+        """Splits as long as they may be, of one file that nobody has."""
+        info = FileInfo(uri, self._assumed_bytes, "assumed")
+        options = self._options(source, info)
+        step = source.split // (options.record_bytes or 1) * (options.record_bytes or 1) or options.record_bytes
+        starts = range(0, info.size, step)
+        splits = tuple(
+            FileSplit(uri, start, min(start + step, info.size), info.size, info.version, options) for start in starts
+        )
+        return FilesFeed(splits), len(splits), info.size
 
     def _options(self, source: Source, info: FileInfo) -> ReadOptions:
         packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))

@@ -54,6 +54,8 @@ class Site(Struct, frozen=True):
     """Known where there are peers."""
     default: str = "local"
     """The executor of stages that name none."""
+    assumed_bytes: int = 0
+    """That each source of files has, which are then not looked for; 0: they are listed."""
 
 
 class Edge(Struct, frozen=True):

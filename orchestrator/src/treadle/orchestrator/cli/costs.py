@@ -1,0 +1,136 @@
+"""Costs for people and programs: the estimate of `plan`, and what `show` says of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from treadle.primitives.errors import UsageError
+
+from . import words
+
+if TYPE_CHECKING:
+    from ..client.views import RunView
+    from ..cost.bill import Bill, Line
+    from ..cost.estimate import Assumed
+    from ..cost.usage import Usage
+    from ..plan import Plan
+    from ..planner import Site
+    from .environment import Environment
+
+
+def read_assumed(pairs: list[str]) -> Assumed:
+    """`bytes=1TB` of each source of files, `slots=10000` of each executor, `rate=50MiB` a second of each task,
+    `start=500ms` of each attempt, `STAGE=2GB` that a stage makes in all."""
+    from treadle.dsl.quantities import parse_duration
+
+    from ..cost.estimate import Assumed
+
+    readers: dict[str, Callable[[str], Any]] = {"bytes": _size, "slots": int, "rate": _size, "start": parse_duration}
+    found: dict[str, Any] = {}
+    made: dict[str, int] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            value = readers.get(name, _size)(text)
+        except ValueError as error:
+            raise UsageError(f"--assume {pair}: {error}", "Write such as bytes=1TB, slots=10000, rate=50MiB.") from None
+        if value <= 0:
+            raise UsageError(f"--assume {pair}: more than nothing is needed", "Leave it away, or give more.")
+        (found if name in readers else made)[name] = value
+    return Assumed(**found, made=made)
+
+
+def _size(text: str) -> int:
+    """Sizes of the language, and terabytes."""
+    from treadle.dsl.quantities import parse_size
+
+    return 1000 * parse_size(f"{text[:-2]}GB") if text.endswith("TB") else parse_size(text)
+
+
+def supposing(site: Site, assumed: Assumed) -> Site:
+    """The site with what is supposed in place of what is known."""
+    from msgspec.structs import replace
+
+    executors: Any = site.executors
+    if assumed.slots:
+        executors = {name: replace(site.executors[name], slots=assumed.slots) for name in site.executors}
+    return replace(site, executors=executors, assumed_bytes=assumed.bytes)
+
+
+def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, float]:
+    """The bill of a plan, and the seconds it takes at least."""
+    from ..cost.bill import bill
+    from ..cost.estimate import elapsed, estimate
+    from ..cost.prices import load_prices
+
+    lines = estimate(plan, assumed)
+    return bill(lines, load_prices(env.home), env.profile.store_url(env.home)), elapsed(plan, lines)
+
+
+def spent_by(env: Environment, view: RunView, plan: Plan) -> Bill:
+    """What a run has cost so far. Blocking."""
+    from datetime import UTC, datetime
+
+    from ..cost.bill import bill
+    from ..cost.prices import load_prices
+    from ..cost.spent import spent
+    from .following import LogFollower
+
+    files = env.files(view.run)
+    seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds()
+    lines = spent(files, plan, LogFollower(files).new(), view.history_events, seconds)
+    return bill(lines, load_prices(env.home), env.profile.store_url(env.home))
+
+
+def money(cost: float, currency: str) -> str:
+    """Two digits that count: `12.30 USD`, `0.0012 USD`."""
+    if cost >= 1:
+        return f"{cost:,.2f} {currency}"
+    return f"{cost:.2g} {currency}" if cost else f"0 {currency}"
+
+
+def estimate_lines(made: Bill, seconds: float, assumed: Assumed) -> list[str]:
+    """The estimate as a table, with what it was made from."""
+    rows = [["segment", "executor", "tasks", "waves", "time", *_USAGE, "cost"]]
+    for line in made.lines:
+        about = [words.number(line.partitions) if line.partitions else "", str(line.waves or "")]
+        time = words.span(line.elapsed) if line.elapsed else ""
+        time += " (!)" if line.late else ""
+        rows.append([line.node, line.executor, *about, time, *_cells(line.usage), money(line.cost, made.currency)])
+    rows.append(["in all", "", "", "", words.span(seconds), *_cells(made.usage), money(made.cost, made.currency)])
+    where = f"{words.size(assumed.bytes)} in each source of files, " if assumed.bytes else ""
+    slots = f"{assumed.slots:,} slots of each executor, " if assumed.slots else ""
+    stages = "".join(f"{words.size(size)} from {stage}, " for stage, size in assumed.made.items())
+    how = (
+        f"assumed: {where}{slots}{stages}{words.size(assumed.rate)}/s in each task, {assumed.start:g} s beside its data"
+    )
+    late = "(!) a task would take longer than its executor allows; --assume STAGE=SIZE tells what a stage makes"
+    warned = [late] if any(line.late for line in made.lines) else []
+    return [*words.columns(rows), "", *warned, how, f"prices: {made.prices}"]
+
+
+def spent_lines(made: Bill) -> list[str]:
+    """What a run took, node by node."""
+    rows = [["segment", "executor", "attempts", "time", *_USAGE, "read", "cost"]]
+    for line in [*made.lines, None]:
+        rows.append(_spent(made, line))
+    return ["", *words.columns(rows), "", f"prices: {made.prices}"]
+
+
+_USAGE = ("GB-seconds", "requests", "puts", "gets", "actions")
+
+
+def _spent(made: Bill, line: Line | None) -> list[str]:
+    usage = line.usage if line else made.usage
+    cost = money(line.cost if line else made.cost, made.currency)
+    name = [line.node, line.executor] if line else ["in all", ""]
+    read = ", ".join(f"{words.size(size)} {place}" for place, size in usage.moved.items())
+    attempts = words.number(usage.attempts) if usage.attempts else ""
+    return [*name, attempts, words.span(usage.seconds) if usage.seconds else "", *_cells(usage), read, cost]
+
+
+def _cells(usage: Usage) -> list[str]:
+    counts = [usage.attempts, usage.puts, usage.gets, usage.actions]
+    seconds = f"{usage.gigabyte_seconds:,.3g}" if usage.gigabyte_seconds < 1000 else f"{usage.gigabyte_seconds:,.0f}"
+    return [seconds if usage.gigabyte_seconds else "", *(words.number(count) if count else "" for count in counts)]

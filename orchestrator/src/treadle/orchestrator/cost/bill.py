@@ -1,0 +1,72 @@
+"""Usage with its price, by node of the plan. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from .prices import Prices, Rates, StoreRates
+from .usage import GIGABYTE, Usage, total
+
+
+class Line(Struct, frozen=True, rename="camel"):
+    """What one node takes."""
+
+    node: str
+    executor: str
+    """As stages name it; empty: the driver itself."""
+    kind: str
+    """Of the executor: what its prices are listed under."""
+    usage: Usage
+    partitions: int = 0
+    waves: int = 0
+    """Times that all slots are filled, when it is estimated."""
+    elapsed: float = 0.0
+    """Seconds from its first task to its last, when it is estimated."""
+    late: bool = False
+    """A task of it would take longer than its executor allows."""
+    cost: float = 0.0
+
+
+class Bill(Struct, frozen=True, rename="camel"):
+    lines: tuple[Line, ...]
+    usage: Usage
+    cost: float
+    currency: str
+    prices: str
+    """Date and source of the prices."""
+
+
+def bill(lines: Sequence[Line], prices: Prices, store: str) -> Bill:
+    """The lines with their cost, and the sum. `store`: the URL of the store."""
+    rates = prices.stores.get(store.partition("://")[0], StoreRates())
+    priced = tuple(_priced(line, prices, rates) for line in lines)
+    source = f"{prices.date}, {prices.source}"
+    cost = math.fsum(line.cost for line in priced)
+    return Bill(priced, total(line.usage for line in priced), cost, prices.currency, source)
+
+
+def _priced(line: Line, prices: Prices, store: StoreRates) -> Line:
+    from msgspec.structs import replace
+
+    rates = prices.executors.get(line.kind, Rates())
+    usage = line.usage
+    cost = [
+        usage.attempts * rates.call,
+        _billed(usage, rates) * rates.gigabyte_second,
+        usage.cpu_seconds * rates.cpu_second,
+        usage.puts * store.put,
+        usage.gets * store.get,
+        usage.moved.get("store", 0) / GIGABYTE * store.gigabyte,
+        usage.actions * prices.action,
+    ]
+    return replace(line, cost=math.fsum(cost))
+
+
+def _billed(usage: Usage, rates: Rates) -> float:
+    """GB-seconds, each attempt rounded up: half a step is what that adds on average."""
+    if not usage.seconds:
+        return usage.gigabyte_seconds
+    return usage.gigabyte_seconds * (1 + usage.attempts * rates.second_rounding / 2 / usage.seconds)

@@ -1,0 +1,179 @@
+"""What a run will take, from its plan: each step of the formula is a function here, and docs/cost.md says it in words.
+Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, structs
+
+from treadle.executors.interface import Capabilities
+from treadle.executors.program import Discard
+
+from ..plan import (
+    AllFeed,
+    BundleFeed,
+    FilesFeed,
+    Graph,
+    GroupFeed,
+    ItemsFeed,
+    Loop,
+    NarrowFeed,
+    NodeData,
+    Plan,
+    RangeFeed,
+    Segment,
+)
+from .bill import Line
+from .usage import GIGABYTE, Usage, memory_given
+
+LEDGER_SECONDS = 0.05
+"""Commits within so long share an object of the ledger."""
+HEARTBEAT_SECONDS = 1.0
+"""Between two heartbeats of an activity that the server hears of."""
+PER_CALL = 2
+"""Objects that a call of a function leaves beside its block: that it was made, and its reports."""
+RUN_ACTIONS = 3
+"""The workflow, the activity that opens the run, and its end."""
+
+
+class Assumed(Struct, frozen=True):
+    """What is supposed where nobody knows."""
+
+    bytes: int = 0
+    """That each source of files has; 0: they are listed."""
+    slots: int = 0
+    """Of every executor; 0: what it has."""
+    rate: int = 50 << 20
+    """Bytes that one task reads, works on and writes in a second."""
+    start: float = 0.5
+    """Seconds that an attempt takes beside its data: a call, a warm sandbox, the first byte from a store."""
+    made: dict[str, int] = {}
+    """Bytes that a stage makes in all, by its name; else as many as the plan guesses."""
+
+
+class Shape(Struct, frozen=True):
+    """What the formula needs to know of the segments before one."""
+
+    partitions: int
+    """Known, or taken to be as many as the slots."""
+    size: int
+    """Bytes that come out."""
+    planned: int
+    """The same by the plan alone."""
+    put: str
+
+
+def estimate(plan: Plan, assumed: Assumed) -> list[Line]:
+    """A line for each segment, loops by their most iterations, and one for the run itself."""
+    run = Line("(run)", "", "", Usage(actions=RUN_ACTIONS))
+    return [run, *_lines(plan.graph, plan.executors, assumed, 1, {})]
+
+
+def elapsed(plan: Plan, lines: list[Line]) -> float:
+    """Seconds that the run takes at least: the longest way through its nodes, each after those it waits for."""
+    took = {line.node: line.elapsed for line in lines}
+    return _longest(plan.graph, took)
+
+
+def _longest(graph: Graph, took: Mapping[str, float]) -> float:
+    ends: dict[str, float] = {}
+    for node in graph.nodes:
+        begins = max((ends.get(need, 0.0) for need in {*node.data, *node.after}), default=0.0)
+        own = _longest(node.body, took) if isinstance(node, Loop) else took.get(node.id, 0.0)
+        ends[node.id] = begins + own
+    return max(ends.values(), default=0.0)
+
+
+def _lines(
+    graph: Graph, executors: Mapping[str, Capabilities], assumed: Assumed, times: int, known: dict[str, Shape]
+) -> Iterator[Line]:
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            yield from _lines(node.body, executors, assumed, times * node.max_iterations, known)
+        elif isinstance(node, Segment):
+            can = executors[node.policy.executor]
+            slots = assumed.slots or can.slots
+            known[node.id] = _shape(node, slots, assumed, known)
+            yield _line(node, can, slots, assumed, times, known)
+
+
+def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, Shape]) -> Shape:
+    """What a stage is assumed to make changes what all those after it make, in proportion."""
+    before = [known[need] for need in segment.data if need in known]
+    planned = sum(one.planned for one in before)
+    share = sum(one.size for one in before) / planned if planned else 1.0
+    made = [assumed.made[stage] for stage in (segment.id, *segment.stages[::-1]) if stage in assumed.made]
+    size = made[0] if made else int(segment.estimate * share)
+    put = "" if isinstance(segment.tail, Discard) else segment.put
+    partitions = segment.partitions or max((one.partitions for one in before), default=slots)
+    return Shape(partitions, size, segment.estimate, put)
+
+
+def _line(
+    segment: Segment, can: Capabilities, slots: int, assumed: Assumed, times: int, known: Mapping[str, Shape]
+) -> Line:
+    own = known[segment.id]
+    inputs = [known[need] for need in segment.data if need in known]
+    read = _file_bytes(segment) if isinstance(segment.feed, FilesFeed) else sum(one.size for one in inputs)
+    limit = segment.policy.max_concurrency or own.partitions
+    waves = math.ceil(own.partitions / max(1, min(slots, limit)))
+    each = assumed.start + (read + own.size) / own.partitions / assumed.rate
+    seconds = own.partitions * each
+    memory = memory_given(can, segment.policy.memory_start)
+    usage = Usage(
+        own.partitions,
+        seconds,
+        seconds,
+        seconds * memory / GIGABYTE,
+        _puts(segment, can, own, waves * each),
+        _gets(segment, own, inputs),
+        _moved(segment, inputs),
+        1 + math.ceil(waves * each / HEARTBEAT_SECONDS),
+    )
+    if times > 1:
+        usage = _repeated(usage, times)
+    late = 0 < can.time_limit < each
+    return Line(segment.id, segment.policy.executor, can.name, usage, own.partitions, waves, times * waves * each, late)
+
+
+def _repeated(usage: Usage, times: int) -> Usage:
+    grown = {name: getattr(usage, name) * times for name in usage.__struct_fields__ if name not in ("moved", "actions")}
+    return structs.replace(usage, **grown, moved={place: size * times for place, size in usage.moved.items()})
+
+
+def _file_bytes(segment: Segment) -> int:
+    assert isinstance(segment.feed, FilesFeed)
+    return sum(split.stop - split.start for split in segment.feed.splits)
+
+
+def _puts(segment: Segment, can: Capabilities, own: Shape, seconds: float) -> int:
+    """A block and a part for each partition, the ledger, and what calls of functions leave."""
+    blocks = own.partitions * ((own.put == "store") + (segment.output is not None))
+    calls = PER_CALL * own.partitions if can.sizes else 0
+    return blocks + calls + 2 + min(own.partitions, math.ceil(seconds / LEDGER_SECONDS))
+
+
+def _gets(segment: Segment, own: Shape, inputs: list[Shape]) -> int:
+    """A range of a file, or a part of each block that a partition reads from the store."""
+    stored = [one for one in inputs if one.put == "store"]
+    match segment.feed:
+        case FilesFeed(splits):
+            return len(splits)
+        case ItemsFeed() | RangeFeed():
+            return 0
+        case NarrowFeed(NodeData(form="scattered", groups=groups)):
+            return own.partitions * sum(one.partitions for one in stored) // groups
+        case BundleFeed(_, run):
+            return own.partitions * run if stored else 0
+        case AllFeed() | GroupFeed():
+            return sum(one.partitions for one in stored)
+    return own.partitions if stored else 0
+
+
+def _moved(segment: Segment, inputs: list[Shape]) -> dict[str, int]:
+    if isinstance(segment.feed, FilesFeed):
+        return {}
+    places = sorted({one.put for one in inputs if one.put})
+    return {place: sum(one.size for one in inputs if one.put == place) for place in places}

@@ -1,0 +1,56 @@
+"""What a unit costs: treadle's own table, or the user's in its place."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+
+import msgspec
+from msgspec import Struct
+
+from treadle.primitives.errors import UsageError
+
+from ..environment.home import Home
+
+
+class Rates(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a kind of executor. One without an entry costs nothing."""
+
+    call: float = 0.0
+    gigabyte_second: float = 0.0
+    second_rounding: float = 0.0
+    """A call is billed in steps of so many seconds, rounded up; 0: as it is."""
+    cpu_second: float = 0.0
+
+
+class StoreRates(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a kind of store, by the scheme of its URL."""
+
+    put: float = 0.0
+    get: float = 0.0
+    gigabyte: float = 0.0
+    """Of 2^30 bytes that leave the store."""
+
+
+class Prices(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of prices."""
+
+    currency: str
+    date: str
+    """When they were looked up."""
+    source: str
+    """Where."""
+    executors: dict[str, Rates] = {}
+    stores: dict[str, StoreRates] = {}
+    action: float = 0.0
+    """Of the orchestrator."""
+
+
+def load_prices(home: Home) -> Prices:
+    """`prices.toml` of the home folder, else treadle's own. Raises UsageError for a table that cannot be read."""
+    file = home.path / "prices.toml"
+    text = file.read_text("utf-8") if file.exists() else files(__package__).joinpath("prices.toml").read_text("utf-8")
+    try:
+        return msgspec.convert(tomllib.loads(text), Prices)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{file}: {error}", "Mend it; docs/cost.md says what it holds.") from None
