@@ -39,6 +39,8 @@ class ObjectInfo(Struct, frozen=True):
     size: int
     version: str
     """ETag, or modification time and size: differs when the content was replaced."""
+    modified: float = 0.0
+    """When it was written, as the store says: seconds since the epoch."""
 
 
 class Store(ABC):
@@ -321,11 +323,12 @@ def _joined(data: Data) -> bytes:
 
 
 def _info(name: str, status: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(name, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}")
+    return ObjectInfo(name, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}", status.st_mtime)
 
 
 def _object_info(meta: Any) -> ObjectInfo:
-    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"] or meta["last_modified"].isoformat())
+    modified = meta["last_modified"]
+    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"] or modified.isoformat(), modified.timestamp())
 
 
 def _by_name(info: ObjectInfo) -> bytes:
