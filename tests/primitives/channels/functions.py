@@ -6,6 +6,8 @@ import operator
 import socket
 import threading
 import time
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from treadle.primitives.channels import (
     current_member,
 )
 from treadle.primitives.channels.io import roads
+from treadle.primitives.channels.io.segments import Segments
+from treadle.primitives.host import HostFolder
 
 BIG = 50_000
 """Floats of an array that travels as a block."""
@@ -279,3 +283,10 @@ def uses_nothing() -> bool:
     from treadle.primitives.channels import gang
 
     return gang._place is not None and gang._place._member is None and "asyncio" in sys.modules
+
+
+def looks_at_a_segment(host: Path, size: int, pipe: Connection) -> None:
+    """A process that has a view of the block `a`, until it is killed."""
+    view = Segments(HostFolder(host)).read("a", 0, size)
+    pipe.send(view is not None)
+    pipe.recv()

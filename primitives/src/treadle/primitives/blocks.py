@@ -54,8 +54,8 @@ class Blocks:
     ) -> None:
         """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach."""
         self._store = store
-        self._run = run
-        self._host = host
+        self.run = run
+        self.host = host
         self._open_peers = peers
         self.read: Counter[str] = Counter()
         """Bytes got so far from each kind of place: inline, host, peer, store."""
@@ -73,12 +73,14 @@ class Blocks:
         place: Literal["host", "store"],
         inline_limit: int = 0,
         durability: Durability = "",
+        write: Callable[[str, Sequence[Buffer]], None] | None = None,
     ) -> BlockRef:
         """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
 
         A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
         when there is no host folder or shared memory is full; with durability `task` it goes to both, with `segment`
-        it has what `copy_to_store` needs. Raises DataError (see `encode`) and StoreError.
+        it has what `copy_to_store` needs. `write`: puts it on the host, as `HostFolder.put` does. Raises DataError (see
+        `encode`) and StoreError.
         """
         name = f"{name}.{self._nonce}{next(self._numbers):x}"
         encoded = [encode(kind, part) for part in parts]
@@ -88,7 +90,7 @@ class Blocks:
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
             return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))
-        on_host = self._put_host(name, buffers) if place == "host" else ""
+        on_host = self._put_host(name, buffers, write) if place == "host" else ""
         if on_host and durability != "task":
             return BlockRef(name, kind, size, _index(encoded, counts, digests=durability != ""), (on_host,))
         self._store.put(self._object(name), buffers)
@@ -124,7 +126,7 @@ class Blocks:
         return found.union(*(self._peers.gone(host, list(names)) for host, names in far.items()))
 
     def _is_gone(self, name: str) -> bool:
-        return self._host is None or not self._host.path(f"{self._run}/{name}").exists()
+        return self.host is None or not self.host.path(f"{self.run}/{name}").exists()
 
     def copy_to_store(self, ref: BlockRef) -> None:
         """Give a block that was put with a durability a second location.
@@ -135,8 +137,8 @@ class Blocks:
 
     def _whole(self, ref: BlockRef) -> list[Buffer]:
         """The bytes of a block. Its readers check them; what comes from a peer is checked here too."""
-        if self._host is not None and f"host:{self._host.host_id}" in ref.locations:
-            return [self._host.map(f"{self._run}/{ref.name}")]
+        if self.host is not None and f"host:{self.host.host_id}" in ref.locations:
+            return [self.host.map(f"{self.run}/{ref.name}")]
         parts = [ref.slice(index) for index in range(len(ref.parts))]
         return [self._read(part, location, shared=False) for part in parts for location in [*self._locations(part)][:1]]
 
@@ -157,9 +159,9 @@ class Blocks:
 
     def delete_run(self) -> None:
         """Remove every block of the run from the store and this host."""
-        if self._host is not None:
-            self._host.delete_run(self._run)
-        self._store.delete_prefix(f"runs/{self._run}/blocks")
+        if self.host is not None:
+            self.host.delete_run(self.run)
+        self._store.delete_prefix(f"runs/{self.run}/blocks")
 
     def close(self) -> None:
         """Hang up on other hosts; a later `get` connects again."""
@@ -172,24 +174,26 @@ class Blocks:
         return self._open_peers()
 
     def _object(self, name: str) -> str:
-        return f"runs/{self._run}/blocks/{name}"
+        return f"runs/{self.run}/blocks/{name}"
 
-    def _put_host(self, name: str, buffers: Sequence[Buffer]) -> str:
+    def _put_host(
+        self, name: str, buffers: Sequence[Buffer], write: Callable[[str, Sequence[Buffer]], None] | None
+    ) -> str:
         """The location, or "" when the host cannot take the block."""
-        if self._host is None:
+        if self.host is None:
             return ""
         try:
-            self._host.put(f"{self._run}/{name}", buffers)
+            (write or self.host.put)(f"{self.run}/{name}", buffers)
         except StoreError as error:
             if error.retryable:
                 return ""
             raise
-        return f"host:{self._host.host_id}"
+        return f"host:{self.host.host_id}"
 
     def _locations(self, slice: Slice) -> Iterator[str]:
         if slice.inline:
             yield "inline"
-        ours = f"host:{self._host.host_id}" if self._host is not None else ""
+        ours = f"host:{self.host.host_id}" if self.host is not None else ""
         if ours in slice.locations:
             yield "host"
         if self._open_peers is not None:

@@ -86,7 +86,7 @@ class _Channel(Generic[M]):
     def _discard(self) -> None:
         """Give back the memory of blocks that everybody has mapped."""
         while self._machine.discards:
-            self._member.values.discard(self._machine.discards.pop())
+            self._member.values.take_back(self._machine.discards.pop())
 
     def _act(self, poll: Callable[[], Any], deadline: float, what: str) -> Any:
         self.join()
@@ -254,7 +254,7 @@ class ReduceChannel(_Channel[Reduce]):
     def _drop_passed(self) -> None:
         """The round is over, or begins again: whoever read the block has."""
         if self._passed is not None:
-            self._member.values.discard(self._passed)
+            self._member.values.take_back(self._passed)
             self._passed = None
 
 

@@ -82,7 +82,7 @@ class Member:
         self.values = Values(blocks, f"channels/{self.name}", lambda: self._roads.relaying)
         self.counts: Counter[str] = Counter()
         """Messages sent to members: `data` and `control`."""
-        self._host = blocks._host.host_id if blocks._host is not None else host_id(SHARED_MEMORY)
+        self._host = blocks.host.host_id if blocks.host is not None else host_id(SHARED_MEMORY)
         self._channels: dict[str, Joined] = {}
         self._barriers: dict[str, Arrival] = {}
         self._counted: dict[str, Counted] = {}
@@ -353,3 +353,4 @@ class Member:
         if self._listener is not None:
             self._loop.unregister(self._listener.fileno())
             self._listener.close()
+        self.values.close()

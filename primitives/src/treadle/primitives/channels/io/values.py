@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from ...blocks import Blocks
 from ...codec import decode
-from ...errors import MissingError, TreadleError
-from ...references import Kind, Slice
+from ...references import BlockRef, Kind, Slice
+from ...whole_files import Buffer
 from ..messages import Payload
+from .segments import Segments
 
 INLINE = 8 << 10
 """Bytes of an encoded value up to which it travels in the message."""
 _PLAIN = {bytes: INLINE - 64, str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
 """Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
-_MAPPED = 64 << 10
-"""Bytes from which a block of this host is mapped."""
 _INLINE_ALL = 32 << 10
 """The same for the pieces of one round of a shuffle together."""
 
@@ -30,10 +28,13 @@ class Values:
     def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool]) -> None:
         """`is_far`: whether some receiver cannot be reached directly, so that blocks go to the store."""
         self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
+        self._segments = Segments(blocks.host) if blocks.host is not None else None
 
-    @property
-    def _place(self) -> Literal["host", "store"]:
-        return "store" if self._is_far() else "host"
+    def _put(self, kind: Kind, parts: Sequence[Any], limit: int) -> BlockRef:
+        write = self._segments.write if self._segments is not None else None
+        return self._blocks.put(
+            self._prefix, kind, parts, "store" if self._is_far() else "host", inline_limit=limit, write=write
+        )
 
     def encode(self, value: Any) -> Payload:
         """One value. Raises DataError and StoreError."""
@@ -41,13 +42,13 @@ class Values:
             return Payload("plain", pickle.dumps(value, 5))
         kind = kind_of(value)
         part = [value] if kind == "objects" else value
-        ref = self._blocks.put(self._prefix, kind, [part], self._place, INLINE)
+        ref = self._put(kind, [part], INLINE)
         return Payload(kind, ref.inline) if ref.inline else Payload(kind, b"", ref.slice(0))
 
     def encode_pieces(self, kind: Kind, pieces: Sequence[Any]) -> list[Payload]:
         """The pieces of a round, as one block when they are not small."""
         limit = min(INLINE * len(pieces), _INLINE_ALL)
-        ref = self._blocks.put(self._prefix, kind, pieces, self._place, limit)
+        ref = self._put(kind, pieces, limit)
         slices = [ref.slice(index) for index in range(len(pieces))]
         if ref.inline:
             return [Payload(kind, slice.inline) for slice in slices]
@@ -64,31 +65,25 @@ class Values:
         """A piece `encode_pieces` was given."""
         if payload.slice is None:
             return decode(payload.data)
-        found = self._map(payload.slice)
+        found = self._read(payload.slice)
         return self._blocks.get(payload.slice, shared=True) if found is None else decode(found)
 
-    def _map(self, slice: Slice) -> memoryview | None:
-        """The bytes of a large block of this host, or None.
-
-        They are not read to check them: a member of the run put them there whole, and said so over an authenticated
-        connection. Reading 100 MB in each of many members would cost more than all else a broadcast does.
-        """
-        host, part = self._blocks._host, slice.part
-        if host is None or part.length < _MAPPED or f"host:{host.host_id}" not in slice.locations:
+    def _read(self, slice: Slice) -> Buffer | None:
+        """What another member of this host put there, or None."""
+        host = self._blocks.host
+        if self._segments is None or host is None or f"host:{host.host_id}" not in slice.locations:
             return None
-        try:
-            found = host.map(f"{self._blocks._run}/{slice.name}")
-        except MissingError:
-            return None
-        return found[part.offset : part.offset + part.length]
+        return self._segments.read(f"{self._blocks.run}/{slice.name}", slice.part.offset, slice.part.length)
 
-    def discard(self, payload: Payload) -> None:
-        """Give back the shared memory of a block that everybody has mapped. Best effort: the run's end does it too."""
-        host, slice = self._blocks._host, payload.slice
-        if host is None or slice is None or f"host:{host.host_id}" not in slice.locations:
-            return
-        with contextlib.suppress(OSError, TreadleError):
-            host.path(f"{self._blocks._run}/{slice.name}").unlink(missing_ok=True)
+    def take_back(self, payload: Payload) -> None:
+        """Everybody has it: its shared memory may be used again."""
+        if self._segments is not None and payload.slice is not None:
+            self._segments.take_back(f"{self._blocks.run}/{payload.slice.name}")
+
+    def close(self) -> None:
+        """Give back the shared memory that is kept. Values that others have still to get stay."""
+        if self._segments is not None:
+            self._segments.close()
 
 
 def kind_of(value: Any) -> Kind:

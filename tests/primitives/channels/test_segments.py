@@ -1,0 +1,184 @@
+"""Shared memory that is written again: never while anybody looks, and no view ever changes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import rmtree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from primitives.channels import functions
+
+from treadle.primitives.channels.io.segments import Segments
+from treadle.primitives.errors import StoreError
+from treadle.primitives.host import SHARED_MEMORY, HostFolder
+
+SIZE = 100_000
+_context = multiprocessing.get_context("forkserver")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostFolder:
+    return HostFolder(tmp_path / "private" / "host")
+
+
+@pytest.fixture
+def writer(host: HostFolder) -> Iterator[Segments]:
+    segments = Segments(host)
+    yield segments
+    segments.close()
+
+
+@pytest.fixture
+def reader(host: HostFolder) -> Iterator[Segments]:
+    segments = Segments(host)
+    yield segments
+    segments.close()
+
+
+def put(writer: Segments, name: str, byte: int, size: int = SIZE) -> None:
+    writer.write(name, [bytes([byte]) * (size // 2), bytearray([byte]) * (size - size // 2)])
+
+
+def inode(host: HostFolder, name: str) -> int:
+    return os.stat(host.path(name)).st_ino
+
+
+def test_memory_is_written_again_when_the_last_view_of_it_has_ended(
+    host: HostFolder, writer: Segments, reader: Segments
+) -> None:
+    put(writer, "a", 1)
+    view = reader.read("a", 0, SIZE)
+    assert view is not None
+    array = np.frombuffer(view, np.uint8)[10:-10].reshape(2, -1)
+    del view
+    first = inode(host, "a")
+    writer.take_back("a")
+    put(writer, "b", 2)
+    assert inode(host, "b") != first
+    assert (array == 1).all()
+    del array
+    put(writer, "c", 3)
+    assert inode(host, "c") == first
+
+
+def test_a_name_means_the_same_bytes_for_ever(host: HostFolder, writer: Segments, reader: Segments) -> None:
+    put(writer, "a", 1)
+    writer.take_back("a")
+    put(writer, "b", 2)
+    assert reader.read("a", 0, SIZE) is None
+    assert bytes(reader.read("b", 5, SIZE - 5) or b"") == bytes([2]) * (SIZE - 5)
+    assert bytes(reader.read("b", 5, 10) or b"") == bytes([2]) * 10
+    assert not host.path("a").exists()
+
+
+def test_views_cannot_be_written(writer: Segments, reader: Segments) -> None:
+    put(writer, "a", 1)
+    view = reader.read("a", 0, SIZE)
+    assert isinstance(view, memoryview)
+    assert view.readonly
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        np.frombuffer(view, np.uint8).flags.writeable = True
+
+
+def test_a_process_that_dies_looks_no_more(host: HostFolder, writer: Segments) -> None:
+    put(writer, "a", 1)
+    pipe, theirs = _context.Pipe()
+    process = _context.Process(target=functions.looks_at_a_segment, args=(host.root, SIZE, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    assert pipe.poll(60)
+    assert pipe.recv() is True
+    first = inode(host, "a")
+    writer.take_back("a")
+    put(writer, "b", 2)
+    assert inode(host, "b") != first
+    process.kill()
+    process.join()
+    put(writer, "c", 3)
+    assert inode(host, "c") == first
+
+
+def test_what_is_kept_is_bounded_and_given_back_when_memory_is_full(
+    host: HostFolder, writer: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"n{number}" for number in range(8)]
+    for name in names:
+        put(writer, name, 1)
+    for name in names:
+        writer.take_back(name)
+    assert len(list(host.root.iterdir())) == 3
+    original, full = host.put, [StoreError("full", retryable=True)]
+
+    def once_full(name: str, buffers: list[bytes]) -> None:
+        if full:
+            raise full.pop()
+        original(name, buffers)
+
+    monkeypatch.setattr(host, "put", once_full)
+    put(writer, "larger", 2, 2 * SIZE)
+    assert [path.name for path in host.root.iterdir()] == ["larger"]
+
+
+def test_what_others_have_still_to_get_stays_when_its_writer_ends(host: HostFolder, reader: Segments) -> None:
+    writer, descriptors = Segments(host), len(os.listdir("/proc/self/fd"))
+    put(writer, "a", 1)
+    writer.take_back("a")
+    put(writer, "b", 2)  # into the same memory
+    put(writer, "c", 3)
+    writer.take_back("c")
+    writer.close()
+    assert [path.name for path in host.root.iterdir()] == ["b"]
+    assert reader.read("b", 0, SIZE) == bytes([2]) * SIZE
+    reader.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_removed_run_is_no_obstacle(host: HostFolder, writer: Segments, reader: Segments) -> None:
+    put(writer, "run/a", 1)
+    writer.take_back("run/a")
+    host.delete_run("run")
+    writer.take_back("run/b")
+    put(writer, "run/c", 3)
+    assert reader.read("run/c", 0, SIZE) == bytes([3]) * SIZE
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["write", "take back", "look", "look away"]), st.integers(0, 9), st.integers(1, 3))
+)
+
+
+@given(steps)
+def test_whatever_is_written_and_looked_at_no_view_changes(steps: list[tuple[str, int, int]]) -> None:
+    root = SHARED_MEMORY / f"treadle-test-{os.urandom(6).hex()}"
+    host = HostFolder(root / "host")
+    writer, reader = Segments(host), Segments(host)
+    out: dict[str, int] = {}
+    views: list[tuple[int, object]] = []
+    try:
+        for number, (what, choice, size) in enumerate(steps):
+            if what == "write":
+                put(writer, f"n{number}", number % 251, size * 70_000)
+                out[f"n{number}"] = number % 251
+            elif what == "take back" and out:
+                name = sorted(out)[choice % len(out)]
+                del out[name]
+                writer.take_back(name)
+            elif what == "look" and out:
+                name = sorted(out)[choice % len(out)]
+                views.append((out[name], np.frombuffer(reader.read(name, 64, 65_536) or b"", np.uint8)))
+            elif what == "look away" and views:
+                del views[choice % len(views)]
+            for byte, view in views:
+                assert isinstance(view, np.ndarray)
+                assert len(view) == 65_536
+                assert (view == byte).all()
+    finally:
+        writer.close()
+        reader.close()
+        rmtree(root)
