@@ -86,7 +86,7 @@ class Package(NamedTuple):
                 raise UsageError(
                     f"the package has {_mib(has)} {what}, {limits.provider} takes {_mib(may)}; the largest parts: "
                     f"{largest}",
-                    "Leave Arrow out, or deploy an image (--image).",
+                    "Leave Arrow out, or make an image of it: treadle deploy ... --dockerfile FOLDER.",
                 )
 
 

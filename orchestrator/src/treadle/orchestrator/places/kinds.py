@@ -17,6 +17,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
+from ..deployment.settings import LambdaDeploySettings, OpenWhiskDeploySettings
 from ..environment.home import secret_variable
 from ..environment.profile import Settings, reasons
 
@@ -80,6 +81,7 @@ class LambdaSettings(Settings):
     """Of an emulator of Lambda."""
     files: bool = False
     """The functions see the files of this machine, since they run here."""
+    deploy: LambdaDeploySettings = LambdaDeploySettings()
 
 
 class OpenWhiskSettings(Settings):
@@ -100,6 +102,7 @@ class OpenWhiskSettings(Settings):
     """Of the actions."""
     files: bool = False
     """The actions see the files of this machine, since they run here."""
+    deploy: OpenWhiskDeploySettings = OpenWhiskDeploySettings()
 
 
 # -- executors ----------

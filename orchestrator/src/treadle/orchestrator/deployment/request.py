@@ -1,0 +1,100 @@
+"""What a command asks for, with the package, the key and the secrets that go along."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.executors.functions.handler import KEY_VARIABLE
+from treadle.executors.package.build import Package, build_package
+from treadle.executors.package.image import dockerfile
+from treadle.executors.package.own import version
+from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
+from treadle.primitives.errors import UsageError
+from treadle.primitives.files import is_local
+
+from ..environment.home import secret_variable
+from .settings import DeploySettings, LambdaDeploySettings
+
+Provider = Literal["lambda", "openwhisk"]
+
+
+class Request(Struct, frozen=True):
+    """Everything but the provider's own settings."""
+
+    prefix: str
+    """What names of functions begin with."""
+    sizes: tuple[int, ...]
+    """Megabytes."""
+    seconds: float
+    store: str
+    """URL."""
+    variables: Mapping[str, str]
+    """Secret, most of them."""
+    package: Package | None
+    """None: there is an image."""
+    image: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Of the code."""
+        return self.package.digest if self.package else self.image
+
+    @property
+    def description(self) -> str:
+        return f"treadle {version()}, code {self.digest[:64]}"
+
+
+def variables_of(settings: DeploySettings, key: bytes, secret: Callable[[str], str]) -> dict[str, str]:
+    """The environment of a function. Raises UsageError when a secret is not there."""
+    found = {secret_variable(name): secret(name) for name in settings.secrets}
+    for variable, name in getattr(settings, "environment_secrets", {}).items():
+        found[variable] = secret(name)
+    return {**settings.environment, **found, KEY_VARIABLE: base64.b64encode(key).decode()}
+
+
+def target_of(provider: Provider, settings: DeploySettings, here: bool) -> Target:
+    """Python is the driver's own, since functions taken by value run in no other. `here`: an emulator of this machine.
+
+    Raises UsageError where the provider has no such runtime.
+    """
+    if here:
+        return this_machine()
+    if provider == "openwhisk":
+        return openwhisk_target()
+    machine = settings.machine if isinstance(settings, LambdaDeploySettings) else "x86_64"
+    return lambda_target(machine=machine)
+
+
+def code_for(provider: Provider, settings: DeploySettings, here: bool, extra: Mapping[str, bytes]) -> Package | None:
+    """The package; None where there is an image. Raises UsageError when there are no wheels for the target."""
+    if settings.image:
+        return None
+    return build_package(target_of(provider, settings, here), arrow=settings.arrow, extra=extra)
+
+
+def check_store(url: str, files: bool) -> None:
+    """Functions share nothing with the driver but the store. Raises UsageError for one they cannot reach."""
+    if is_local(url) and not files:
+        raise UsageError(
+            f"the store {url} is a folder of this machine, which functions cannot see",
+            "Give the profile a store such as s3://bucket/treadle.",
+        )
+
+
+def write_image(provider: Provider, target: Target, arrow: bool, extra: Mapping[str, bytes], folder: Path) -> Package:
+    """Write the recipe of an image and what it copies. Raises UsageError when the folder is not empty."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty", "Name a new folder.")
+    package = build_package(target, arrow=arrow, extra=extra)
+    folder.mkdir(parents=True, exist_ok=True)
+    package.unpack(folder / "package")
+    (folder / "Dockerfile").write_text(dockerfile(provider, target), "utf-8")
+    about = {"digest": package.digest, "python": target.python, "machine": target.machine}
+    (folder / "package.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+    return package
