@@ -116,6 +116,7 @@ class GangRun(SegmentRun):
         self._let_be()
         self._retried += not verdict.final
         cause = verdict.failure
+        self._run.tell_failed(self._segment, cause, final=verdict.final)
         kind, size = str(cause.failure), self._core.size
         told = f"ended with partition {cause.partition} of its gang: {cause.message}"
         messages = [cause.message if partition == cause.partition else told for partition in range(size)]

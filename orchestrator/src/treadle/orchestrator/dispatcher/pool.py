@@ -53,6 +53,11 @@ class SlotPool:
     def slots(self) -> Sequence[Slot]:
         return self.executor.slots
 
+    @property
+    def busy(self) -> int:
+        """Slots in which something runs."""
+        return len(self._runs)
+
     def join(self, client: Client) -> None:
         self._clients.append(client)
         self.kick()
@@ -147,6 +152,11 @@ class Pools:
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = self._pools[name] = asyncio.get_running_loop().create_task(self._start(name), name=f"start {name}")
         return await asyncio.shield(task)
+
+    def open(self) -> list[tuple[str, SlotPool]]:
+        """The pools that were made, by the names of their executors."""
+        done = {name: task for name, task in self._pools.items() if task.done() and not task.cancelled()}
+        return [(name, task.result()) for name, task in done.items() if task.exception() is None]
 
     async def _start(self, name: str) -> SlotPool:
         executor = self.executors.get(name)

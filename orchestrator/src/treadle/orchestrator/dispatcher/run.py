@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.executors.operations.apply import check_single, check_size
-from treadle.executors.program import Job
+from treadle.executors.program import Failure, Job, Outcome
 from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.errors import InternalError
@@ -17,8 +17,9 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Slice
 from treadle.primitives.store import Store
 
-from ..plan import Plan, Shipped
+from ..plan import Plan, Segment, Shipped
 from ..runfiles import LoopResult, Manifest, RunFiles, Submission
+from ..telemetry.instruments import Telemetry
 from .hosts import Hosts
 from .meeting import Meeting
 from .pool import Pools
@@ -41,12 +42,13 @@ class Site:
         one_host: bool = True,
         hosts: Hosts | None = None,
         default: str = "local",
+        telemetry: Telemetry | None = None,
     ) -> None:
         """`one_host`: no driver of another host takes part, so that all workers map each other's blocks.
 
         `hosts`: serves this host's blocks to the workers of others. `default`: the executor of stages that name none.
         """
-        self.default = default
+        self.default, self.telemetry = default, telemetry or Telemetry()
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts
@@ -141,6 +143,14 @@ class Run:
             return block.slice(0)
 
         return find
+
+    # -- what operators see
+
+    def tell_committed(self, segment: Segment, outcome: Outcome) -> None:
+        self.site.telemetry.committed(self.id, self.job.workflow, segment, outcome)
+
+    def tell_failed(self, segment: Segment, failure: Failure, *, final: bool) -> None:
+        self.site.telemetry.failed(self.id, self.job.workflow, segment, failure, final=final)
 
     # -- which slot has decoded which block
 

@@ -300,8 +300,9 @@ class SegmentRun:
         kept = [msgspec.structs.replace(outcome, log=b"") for outcome in outcomes]
         self._committed |= {outcome.partition: outcome for outcome in kept}
         self._record(*(Committed(self.name, outcome) for outcome in kept))
-        if self._copies:
-            for outcome in kept:
+        for outcome in kept:
+            self._run.tell_committed(self._segment, outcome)
+            if self._copies:
                 self._copies.add(outcome)
 
     def _record(self, *records: Record) -> None:
@@ -317,6 +318,7 @@ class SegmentRun:
         self._retried += not verdict.final
         self._log.add(verdict.failure, slot, verdict.final)
         known = verdict.failure
+        self._run.tell_failed(self._segment, known, final=verdict.final)
         self._record(
             Failed(
                 self.name,

@@ -83,7 +83,7 @@ class Activities:
     async def run_node(self, order: NodeOrder) -> NodeReport:
         """Run a segment or a loop to its end; committed work is found in its ledger and never done again."""
         desk = Desk()
-        with self._busy():
+        with self._busy(), self._site.telemetry.node(order.run, order.node, activity.info().attempt):
             async with _heartbeats(order.node, desk), self._telling.node(order) as hand_over:
                 report = await self._report(order, desk)
                 hand_over(report)

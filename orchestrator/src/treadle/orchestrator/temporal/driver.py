@@ -24,6 +24,7 @@ from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, connect, load_profile
 from ..places.places import open_places
+from ..telemetry.instruments import Telemetry
 from ..triggers.lifecycle.announcer import Announcer
 from ..triggers.lifecycle.outlets import open_outlet
 from ..triggers.lifecycle.telling import Telling
@@ -43,7 +44,18 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
     pools = Pools(open_places(home, profile, slots))
     await pools.ready(profile.executor)
     hosts = await asyncio.to_thread(_serve_blocks, home, profile, store, key)
-    return Site(store, key, home.host_root, pools, one_host=profile.embedded, hosts=hosts, default=profile.executor)
+    telemetry = Telemetry()
+    telemetry.watch_slots(pools)
+    return Site(
+        store,
+        key,
+        home.host_root,
+        pools,
+        one_host=profile.embedded,
+        hosts=hosts,
+        default=profile.executor,
+        telemetry=telemetry,
+    )
 
 
 def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hosts | None:

@@ -1,0 +1,119 @@
+"""Counts and traces through OpenTelemetry's API. Unless the process has its SDK set up, all of this does nothing.
+
+Attributes are few, since every combination is a time series: workflow, stage, executor, place; never a run. Runs are in
+traces: one trace for each run, whoever drives it, its id made from the run's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from treadle.executors.program import Failure, Outcome
+
+from ..plan import Segment
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.trace import Span
+
+    from ..dispatcher.pool import Pools
+
+_log = logging.getLogger(__name__)
+
+
+class Telemetry:
+    """The instruments of one driver."""
+
+    def __init__(self) -> None:
+        from opentelemetry import metrics, trace
+
+        self._tracer = trace.get_tracer("treadle")
+        self._meter = meter = metrics.get_meter("treadle")
+        self._partitions = meter.create_counter(
+            "treadle.partitions", "{partition}", "Attempts that ended, by what came of them"
+        )
+        self._seconds = meter.create_histogram(
+            "treadle.partition.duration", "s", "Committed attempts, as workers saw them"
+        )
+        self._bytes = meter.create_counter("treadle.data", "By", "Blocks and parts written, and blocks read by place")
+
+    def watch_slots(self, pools: Pools) -> None:
+        """Show how many slots are busy, executor by executor."""
+
+        def look(_: CallbackOptions) -> Iterator[Observation]:
+            from opentelemetry.metrics import Observation
+
+            for name, pool in pools.open():
+                yield Observation(pool.busy, {"executor": name, "state": "busy"})
+                yield Observation(len(pool.slots) - pool.busy, {"executor": name, "state": "idle"})
+
+        self._meter.create_observable_gauge(
+            "treadle.slots", [look], "{slot}", "Places where one task at a time can run"
+        )
+
+    # -- attempts
+
+    def committed(self, run: str, workflow: str, segment: Segment, outcome: Outcome) -> None:
+        """A partition is done."""
+        where = _where(workflow, segment)
+        self._partitions.add(1, where | {"result": "committed"})
+        self._seconds.record(outcome.seconds, where)
+        for place, count in outcome.read.items():
+            self._bytes.add(count, where | {"direction": "read", "place": place})
+        self._bytes.add(_written(outcome), where | {"direction": "written", "place": segment.put})
+        _log.debug("committed", extra=_about(run, segment, outcome) | {"seconds": round(outcome.seconds, 3)})
+
+    def failed(self, run: str, workflow: str, segment: Segment, failure: Failure, *, final: bool) -> None:
+        """An attempt failed."""
+        result = {"result": "failed" if final else "retried", "failure": str(failure.failure)}
+        self._partitions.add(1, _where(workflow, segment) | result)
+        _log.warning(
+            "attempt failed%s: %s: %s",
+            " finally" if final else "",
+            failure.failure,
+            failure.message[:500],
+            extra=_about(run, segment, failure) | {"failure": str(failure.failure), "final": final},
+        )
+
+    # -- nodes
+
+    @contextmanager
+    def node(self, run: str, node: str, attempt: int) -> Iterator[Span]:
+        """A node under way: a span of the run's trace, and two lines of the log."""
+        about = {"run": run, "stage": node}
+        _log.info("node begins", extra=about | {"attempt": attempt})
+        span = self._tracer.start_span(
+            f"node {node}",
+            context=_trace(run),
+            attributes={"treadle.run": run, "treadle.node": node, "treadle.attempt": attempt},
+        )
+        with span:
+            yield span
+        _log.info("node ends", extra=about)
+
+
+def _where(workflow: str, segment: Segment) -> dict[str, str]:
+    return {"workflow": workflow, "stage": segment.id, "executor": segment.policy.executor}
+
+
+def _about(run: str, segment: Segment, report: Outcome | Failure) -> dict[str, Any]:
+    return {"run": run, "stage": segment.id, "partition": report.partition, "attempt": report.attempt}
+
+
+def _written(outcome: Outcome) -> int:
+    return (outcome.block.size if outcome.block else 0) + (outcome.part.size if outcome.part else 0)
+
+
+def _trace(run: str) -> Any:
+    """A context in which every span of a run has the same parent, on every host and after every crash."""
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+    name = hashlib.sha256(run.encode()).digest()
+    parent = SpanContext(
+        int.from_bytes(name[:16], "big"), int.from_bytes(name[16:24], "big"), True, TraceFlags(TraceFlags.SAMPLED)
+    )
+    return set_span_in_context(NonRecordingSpan(parent))

@@ -1,0 +1,50 @@
+"""Logs of a long-running process: lines for people, or JSON objects for collectors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Literal
+
+FIELDS = ("run", "workflow", "stage", "partition", "attempt", "failure", "final", "seconds", "trigger")
+"""What records may carry beside their message, always under these names."""
+
+
+def set_up(format: Literal["text", "json"], level: str) -> None:
+    """Send treadle's records of at least `level`, and warnings of everybody else, to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if format == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("treadle").setLevel(level.upper())
+
+
+class JsonLines(logging.Formatter):
+    """One object for each record; the time is RFC 3339 in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line: dict[str, object] = {"time": time, "level": record.levelname.lower()}
+        line |= {"logger": record.name, "message": record.getMessage()}
+        line |= _fields(record)
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+class TextLines(logging.Formatter):
+    """`10:04:12 WARNING message run=... stage=...`"""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # the name is logging's
+        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        return super().formatMessage(record) + fields
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
