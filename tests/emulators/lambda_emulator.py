@@ -68,7 +68,7 @@ class LambdaEmulator:
         self.taken: list[float] = []
         """When a call was taken."""
         self.functions = Functions(REGION)
-        self._concurrency, self._retry_seconds, self._freeze = concurrency, retry_seconds, freeze
+        self.concurrency, self._retry_seconds, self._freeze = concurrency, retry_seconds, freeze
         self._folder = Path(tempfile.mkdtemp(prefix="lambda-emulator-"))
         self._numbers = itertools.count()
         self._idle: dict[str, list[Sandbox]] = {}
@@ -159,7 +159,7 @@ class LambdaEmulator:
             raise Refused("RequestTooLargeException", text, 413)
         if self.faults.strikes("service error"):
             raise Refused("ServiceException", "An internal error occurred.", 500)
-        if self.faults.strikes("throttle") or (not asynchronous and self._running >= self._concurrency):
+        if self.faults.strikes("throttle") or (not asynchronous and self._running >= self.concurrency):
             self.throttled.append(time.time())
             raise Refused(
                 "TooManyRequestsException", "Rate Exceeded.", 429, "ReservedFunctionConcurrentInvocationLimitExceeded"
@@ -206,7 +206,7 @@ class LambdaEmulator:
             await asyncio.sleep(self._retry_seconds)
 
     async def _queued(self, function: Deployed, name: str, event: bytes, run: int) -> tuple[Ended, bytes]:
-        while self._running >= self._concurrency:  # noqa: ASYNC110 (a queue that looks again, as Lambda's does)
+        while self._running >= self.concurrency:  # noqa: ASYNC110 (a queue that looks again, as Lambda's does)
             await asyncio.sleep(0.02)
         return await self._run(function, name, event, run)
 

@@ -18,7 +18,7 @@ class Rate:
         self,
         start: float = 100.0,
         *,
-        add: float = 20.0,
+        add: float = 50.0,
         factor: float = 0.5,
         least: float = 1.0,
         most: float = 2000.0,
