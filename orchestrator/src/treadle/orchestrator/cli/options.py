@@ -61,6 +61,13 @@ LogsOption = Annotated[bool, typer.Option("--logs", help="Also show what attempt
 ExitStatusOption = Annotated[
     bool, typer.Option("--exit-status/--no-exit-status", help="End with the run's own exit code.")
 ]
+LogOption = Annotated[
+    Literal["text", "json"], typer.Option("--log", envvar="TREADLE_LOG", help="Log lines for people, or JSON objects.")
+]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option("--log-level", envvar="TREADLE_LOG_LEVEL", help="Least level of treadle's own log lines."),
+]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Kept with the run.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 StageOption = Annotated[str | None, typer.Option("--stage", "-s", help="Only this stage.")]
