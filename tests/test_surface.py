@@ -27,9 +27,10 @@ NAMES = {
     "treadle.orchestrator": "",
 }
 VERBS = (
-    "cancel dev doctor init limit lint list logs pause plan result resume run schema show submit terminate unpause "
-    "validate watch worker"
+    "cancel deploy dev doctor init limit lint list logs pause plan report result resume run schema show submit "
+    "terminate trigger triggers undeploy unpause validate watch worker"
 )
+TRIGGER_VERBS = "backfill fire list pause show test unpause"
 DEV_VERBS = "down status up"
 
 
@@ -82,6 +83,7 @@ def test_command_line_has_these_verbs() -> None:
     commands: dict[str, Any] = root.commands  # type: ignore[attr-defined]
     assert sorted(commands) == VERBS.split()
     assert sorted(commands["dev"].commands) == DEV_VERBS.split()
+    assert sorted(commands["trigger"].commands) == TRIGGER_VERBS.split()
 
 
 def test_namespace_has_no_init() -> None:

@@ -2,8 +2,9 @@
 
 General layout: `options` and `exits` (what commands share), `environment` and `documents` (what they work with), and a
 module for each family of commands: `planning`, `starting`, `watching` (with `screens`), `showing`, `reading`,
-`resuming`, `steering`, `serving`, `making`, `doctor`. `picture` and `following` read a run from its store. Modules of
-commands import nothing heavy at their top, since every command pays for all of them.
+`resuming`, `steering`, `deploying`, `triggering` (with `trying`), `serving`, `making`, `doctor`. `picture` and
+`following` read a run from its store. Modules of commands import nothing heavy at their top, since every command pays
+for all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from . import doctor, making, planning, reading, reporting, resuming, serving, showing, starting, steering, watching
+from . import (
+    deploying,
+    doctor,
+    making,
+    planning,
+    reading,
+    reporting,
+    resuming,
+    serving,
+    showing,
+    starting,
+    steering,
+    triggering,
+    trying,
+    watching,
+)
 from .exits import finish
 
 SECTIONS = {
@@ -21,7 +37,8 @@ SECTIONS = {
     "Start and go on": ("run", "submit", "resume"),
     "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
-    "Serve": ("dev", "worker", "doctor"),
+    "Events": ("deploy", "undeploy", "trigger"),
+    "Serve": ("dev", "worker", "triggers", "doctor"),
 }
 
 
@@ -63,12 +80,19 @@ for command in (
     steering.limit,
     steering.cancel,
     steering.terminate,
+    deploying.deploy,
+    deploying.undeploy,
     serving.worker,
+    serving.triggers,
     doctor.doctor,
 ):
     app.command()(command)
 app.command("list")(showing.list_)
 app.command("lint", hidden=True)(planning.validate)
+triggering.trigger.command("test")(trying.try_)
+triggering.trigger.command()(trying.fire)
+triggering.trigger.command()(trying.backfill)
+app.add_typer(triggering.trigger, name="trigger")
 app.add_typer(serving.dev, name="dev")
 
 

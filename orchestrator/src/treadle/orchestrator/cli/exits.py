@@ -41,6 +41,7 @@ class CommandFailed(TreadleError):
 _BY_NAME = {
     "InvalidDocument": Exit.INVALID_DOCUMENT,
     "NoSuchRun": Exit.NOT_FOUND,
+    "NoSuchDeployment": Exit.NOT_FOUND,
     "RunConflict": Exit.CONFLICT,
     "Unreachable": Exit.UNREACHABLE,
     "DriverFailed": Exit.UNREACHABLE,

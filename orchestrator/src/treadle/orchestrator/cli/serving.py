@@ -1,8 +1,9 @@
-"""worker and dev: long-running processes."""
+"""worker, triggers and dev: long-running processes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +11,11 @@ import typer
 
 from .environment import Environment
 from .exits import complain, reported
-from .options import ProfileOption, TextOrJson
+from .options import LogLevelOption, LogOption, ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
+    from temporalio.client import Client
+
     from ..embedded import Status
 
 
@@ -21,19 +24,98 @@ def worker(
     max_tasks: Annotated[
         int | None, typer.Option(envvar="TREADLE_MAX_TASKS", min=1, help="Tasks at a time; default: the cores.")
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(envvar="TREADLE_METRICS", metavar="HOST:PORT", help="Serve metrics there, for Prometheus."),
+    ] = None,
+    log: LogOption = "text",
+    log_level: LogLevelOption = "warning",
     profile: ProfileOption = None,
 ) -> None:
     """Interpret runs and run their tasks until told to stop."""
+    from ..telemetry.logs import set_up
+    from ..telemetry.serving import metrics_page
     from ..temporal.driver import serve
 
-    with reported():
+    with reported(), contextlib.ExitStack() as stack:
+        set_up(log, log_level)
         env = Environment(profile)
         if env.profile.embedded:
             from .. import embedded
 
             embedded.attach(env.home)
-        complain(f"serving the queue {queue or env.profile.queue}; end with Ctrl-C")
+        page = f"; metrics at {stack.enter_context(metrics_page(metrics))}" if metrics else ""
+        complain(f"serving the queue {queue or env.profile.queue}{page}; end with Ctrl-C")
         asyncio.run(serve(env.home, env.profile, queue, max_tasks))
+
+
+def triggers(profile: ProfileOption = None) -> None:
+    """Start runs for events of deployed workflows until told to stop. Several may run; deploys are noticed."""
+    with reported():
+        from ..triggers.service import instance
+
+        env = Environment(profile)
+        if env.profile.embedded:
+            from .. import embedded
+
+            embedded.attach(env.home)
+        env.ensure_driver()
+        _log_to_stderr()
+        with instance(env.home) as name:
+            complain(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
+            env.with_client(lambda client: _serve_triggers(env, client, name))
+        complain("ended")
+
+
+async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
+    """Until SIGTERM or SIGINT; then in order."""
+    import signal
+
+    from ..client.client import Runs
+    from ..triggers.running import TriggerSite
+    from ..triggers.schedules.reconcile import Schedules
+    from ..triggers.service import TriggerService
+    from ..triggers.starter import RunStarter, ensure_search_attribute
+
+    await ensure_search_attribute(client)
+    await Schedules(client, env.profile.queue, env.key).reconcile(env.registry)
+    runs = Runs(client, env.store, env.key, env.profile.queue)
+    starter = RunStarter(client, runs, env.registry, env.profile.allow)
+    site = TriggerSite(env.home, env.profile, client, runs, env.store, env.key, env.registry, starter, name)
+    serving = [asyncio.create_task(TriggerService(site).run()), asyncio.create_task(_keep_driver(env))]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: [one.cancel() for one in serving])
+    for ended in await asyncio.gather(*serving, return_exceptions=True):
+        if isinstance(ended, Exception):
+            raise ended
+
+
+async def _keep_driver(env: Environment) -> None:
+    """On the embedded default runs need the one driver of the home: a new one when it is gone."""
+    from treadle.primitives.errors import TreadleError
+
+    while True:
+        await asyncio.sleep(_LOOK)
+        if env.profile.embedded and not env.driver_lives():
+            try:
+                await asyncio.to_thread(env.ensure_driver)
+            except TreadleError as error:
+                complain(f"treadle: {error}")
+
+
+_LOOK = 10.0
+"""Seconds between two looks at the driver."""
+
+
+def _log_to_stderr() -> None:
+    """What triggers report, one line each."""
+    import logging
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("treadle.triggers")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 dev = typer.Typer(

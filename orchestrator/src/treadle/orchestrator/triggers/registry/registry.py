@@ -248,8 +248,10 @@ def parse_name(text: str) -> tuple[str, int | None]:
 
 
 def alike(one: Deployment, other: Deployment) -> bool:
-    """Whether both say the same: then there is nothing to deploy."""
-    return all(getattr(one, field) == getattr(other, field) for field in _SAME)
+    """Whether both say the same: then there is nothing to deploy. Compared as stored, where a tuple is a list."""
+    return all(
+        msgspec.msgpack.encode(getattr(one, field)) == msgspec.msgpack.encode(getattr(other, field)) for field in _SAME
+    )
 
 
 def _nonce() -> str:

@@ -1,0 +1,229 @@
+"""deploy and undeploy: from files to workflows that events can start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from treadle.primitives.errors import TreadleError, UsageError
+
+from . import words
+from .environment import Environment
+from .exits import complain, reported
+from .options import ProfileOption, TextOrJson
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from ..triggers.registry.changes import TriggerChange
+    from ..triggers.registry.deployment import Deployment, Position
+    from ..triggers.registry.registry import Candidate
+    from ..triggers.schedules.wanted import Change
+
+
+class Outcome(Struct):
+    """What a deploy did, or would do, to one workflow."""
+
+    workflow: str
+    version: int
+    did: str
+    """`new`, `changed`, `unchanged` or `undeployed`."""
+    triggers: list[TriggerChange]
+    paused: list[str]
+    """Triggers that rest."""
+
+
+def deploy(
+    files: Annotated[list[Path], typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE...")],
+    diff: Annotated[bool, typer.Option("--diff", help="Show what differs from the version that counts now.")] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Undeploy workflows of the same folders that no FILE holds.")
+    ] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="New triggers begin paused.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Let events start a workflow: keep it with its code, as a new version if anything changed, and its triggers."""
+    with reported():
+        env = Environment(profile)
+        candidates = [candidate(env, file) for file in files]
+        _check_names(candidates, files)
+        if diff:
+            _show_differences(env, candidates)
+        known = {one.workflow: one for one in env.registry.deployments()}
+        done = [_deploy(env, one, known, paused=paused, dry_run=dry_run) for one in candidates]
+        if prune:
+            done += [_undeploy(env, one, dry_run) for one in _orphans(known, candidates)]
+        schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
+        _print(done, schedules, output, dry_run=dry_run)
+
+
+def undeploy(
+    workflow: Annotated[str, typer.Argument(help="Name of a deployed workflow.", metavar="NAME")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Let nothing start a workflow any more. Its runs go on; its versions stay, for runs of them."""
+    with reported():
+        env = Environment(profile)
+        done = [_undeploy(env, env.registry.deployment(workflow), dry_run)]
+        schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
+        _print(done, schedules, output, dry_run=dry_run)
+
+
+# -- what is to be deployed ----------------------------------------------------------------------------------------
+
+
+def candidate(env: Environment, file: Path) -> Candidate:
+    from treadle.dsl.diagnostics.formats import render
+    from treadle.dsl.normalise import normalise
+
+    from ..client.submission import package
+    from ..triggers.registry.registry import Candidate
+    from .documents import load_checked
+
+    loaded = load_checked(file)
+    if loaded.warnings:
+        complain(render(loaded.warnings, loaded.document.source).rstrip("\n"))
+    code = package(loaded.spec, [loaded.base], loaded.captured)
+    base = str(loaded.base.absolute())
+    return Candidate(normalise(loaded.spec), code.functions, code.digest, code.bundle, base, env.profile.executor)
+
+
+def _check_names(candidates: Sequence[Candidate], files: Sequence[Path]) -> None:
+    seen: dict[str, Path] = {}
+    for one, file in zip(candidates, files, strict=True):
+        name = one.document["name"]
+        if name in seen:
+            raise UsageError(f"{file} and {seen[name]} both hold the workflow {name!r}", "Give one another `name`.")
+        seen[name] = file
+
+
+def _show_differences(env: Environment, candidates: Sequence[Candidate]) -> None:
+    from ..triggers.registry.changes import differences
+
+    for one in candidates:
+        before = env.registry.find(str(one.document["name"]))
+        for line in differences(before, env.registry.draft(one)):
+            complain(line)
+
+
+def _orphans(known: dict[str, Deployment], candidates: Sequence[Candidate]) -> list[Deployment]:
+    folders = {one.base for one in candidates}
+    names = {one.document["name"] for one in candidates}
+    return [one for one in known.values() if one.base in folders and one.workflow not in names]
+
+
+# -- doing it ------------------------------------------------------------------------------------------------------
+
+
+def _deploy(
+    env: Environment, candidate: Candidate, known: dict[str, Deployment], *, paused: bool, dry_run: bool
+) -> Outcome:
+    from ..triggers.registry.changes import trigger_changes
+    from ..triggers.registry.registry import alike
+
+    before = known.get(str(candidate.document["name"]))
+    draft = env.registry.draft(candidate)
+    changes = trigger_changes(before.spec.triggers if before else {}, draft.spec.triggers)
+    resting = set(env.registry.paused(draft.workflow)) & draft.spec.triggers.keys()
+    if paused:
+        resting |= {one.trigger for one in changes if one.did == "new"}
+    same = before is not None and alike(before, draft)
+    did = "unchanged" if same else "changed" if before else "new"
+    if dry_run:
+        version = before.version if before and same else draft.version
+        return Outcome(draft.workflow, version, did, changes, sorted(resting))
+    _rest(env, draft, resting, changes)
+    deployed = env.registry.deploy(candidate, lambda older: _begins(env, draft, older))
+    return Outcome(draft.workflow, deployed.deployment.version, did, changes, sorted(resting))
+
+
+def _rest(env: Environment, draft: Deployment, resting: set[str], changes: Sequence[TriggerChange]) -> None:
+    """Pauses are there before the version is, so that nothing starts in between."""
+    for trigger in resting:
+        env.registry.pause(draft.workflow, trigger, "deployed with --paused")
+    for one in changes:
+        if one.did == "removed":
+            env.registry.unpause(draft.workflow, one.trigger)
+
+
+def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
+    """Where each trigger of a new version begins in its topics. Raises Unreachable, UsageError."""
+    from ..triggers.kafka.positions import KafkaPositions
+
+    positions = KafkaPositions(env.home, env.profile)
+    asked = {
+        name: positions.begins(draft.workflow, name, one, before) for name, one in sorted(draft.spec.triggers.items())
+    }
+    return {name: found for name, found in asked.items() if found is not None}
+
+
+def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcome:
+    from ..triggers.registry.changes import trigger_changes
+
+    changes = trigger_changes(deployment.spec.triggers, {})
+    if not dry_run:
+        env.registry.undeploy(deployment.workflow)
+    return Outcome(deployment.workflow, deployment.version, "undeployed", changes, [])
+
+
+def _has_schedules(done: Sequence[Outcome]) -> bool:
+    return any(trigger.type == "schedule" for one in done for trigger in one.triggers)
+
+
+def reconcile(env: Environment) -> list[Change]:
+    """Make Temporal's Schedules those of the deployed triggers. What is deployed stays so when Temporal is away."""
+    from ..triggers.schedules.reconcile import Schedules
+
+    async def work(client: Client) -> list[Change]:
+        return await Schedules(client, env.profile.queue, env.key).reconcile(env.registry)
+
+    try:
+        return env.with_client(work)
+    except TreadleError as error:
+        complain("The workflow is deployed. Its Schedules are made by the next deploy, or by treadle triggers:")
+        raise error
+
+
+# -- telling -------------------------------------------------------------------------------------------------------
+
+
+def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *, dry_run: bool) -> None:
+    if output == "json":
+        about: dict[str, Any] = {"dryRun": dry_run, "workflows": msgspec.to_builtins(list(done))}
+        about["schedules"] = msgspec.to_builtins(list(schedules))
+        typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        return
+    for one in done:
+        typer.echo("\n".join(_lines(one, dry_run=dry_run)))
+    for change in schedules:
+        typer.echo(f"Schedule {change.schedule} {change.did}")
+    if dry_run:
+        complain("nothing was changed")
+    elif any(one.triggers and one.did in ("new", "changed") for one in done):
+        complain("Events are served while this runs: treadle triggers")
+
+
+def _lines(one: Outcome, *, dry_run: bool) -> list[str]:
+    said = {"new": "deployed", "changed": "deployed, changed", "unchanged": "unchanged", "undeployed": "undeployed"}
+    head = f"{one.workflow}@{one.version} {'would be ' if dry_run and one.did != 'unchanged' else ''}{said[one.did]}"
+    if not one.triggers:
+        return [f"{head}, without triggers: start it with treadle submit {one.workflow}"]
+    rows = [
+        [f"  {each.trigger}", each.type, each.about, ", ".join([each.did, *_resting(one, each)])]
+        for each in one.triggers
+    ]
+    return [head, *words.columns([[""] * 4, *rows])[1:]]
+
+
+def _resting(one: Outcome, change: TriggerChange) -> list[str]:
+    return ["paused"] if change.trigger in one.paused and change.did != "removed" else []

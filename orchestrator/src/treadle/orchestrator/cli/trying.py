@@ -1,0 +1,218 @@
+"""trigger test, fire, backfill, seek: what a trigger would do, and starts that no event asks for."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from datetime import datetime
+from pathlib import Path
+from time import time as now
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from .environment import Environment
+from .exits import Exit, complain, reported
+from .options import ProfileOption, TextOrJson
+from .triggering import TargetArgument, found
+from .watching import Watching, watch_run
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from ..triggers.registry.deployment import Deployment
+    from ..triggers.starting import StartOrder
+    from ..triggers.trying import Sample, Trial
+
+EventOption = Annotated[
+    Path | None,
+    typer.Option("--event", "-e", metavar="FILE", help="A sample as its producer would send it; - reads stdin."),
+]
+HeaderOption = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of the sample; repeatable.")
+]
+KeyOption = Annotated[str | None, typer.Option("--key", help="Of the sample, as in Kafka.")]
+TimeOption = Annotated[
+    str | None, typer.Option("--time", metavar="WHEN", help="Of a schedule: 2026-01-31T02:00, in its own timezone.")
+]
+
+
+# -- try -----------------------------------------------------------------------------------------------------------
+
+
+def try_(
+    target: TargetArgument,
+    event: EventOption = None,
+    time: TimeOption = None,
+    header: HeaderOption = None,
+    key: KeyOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Of this workflow file, instead of what is deployed.")
+    ] = None,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """What a sample event or time would do: filter, mapped inputs, run id. Starts nothing, needs no broker."""
+    with reported():
+        env = Environment(profile)
+        deployment, name = _drafted(env, file, target) if file else found(env, target)
+        trial = _tried(env, deployment, name, event, time, header, key)
+        if output == "json":
+            typer.echo(json.dumps(msgspec.to_builtins(trial), indent=2, ensure_ascii=False))
+        else:
+            _print_trial(deployment, name, trial)
+        raise typer.Exit(int(Exit.USAGE if trial.verdict == "dead letter" else Exit.SUCCESS))
+
+
+def _tried(
+    env: Environment,
+    deployment: Deployment,
+    name: str,
+    event: Path | None,
+    time: str | None,
+    header: list[str] | None,
+    key: str | None,
+) -> Trial:
+    from ..triggers.trying import try_event, try_tick
+
+    if (event is None) == (time is None):
+        raise UsageError("give a sample or a time", "--event FILE for events; --time 2026-01-31T02:00 for schedules.")
+    if time is not None:
+        return try_tick(deployment, name, nominal(deployment, name, time), env.profile.allow)
+    assert event is not None
+    return try_event(deployment, name, sample(event, header or [], key), env.profile.allow)
+
+
+def _print_trial(deployment: Deployment, name: str, trial: Trial) -> None:
+    settings = deployment.document["triggers"][name]
+    rows = [["trigger", f"{trial.trigger}, version {trial.version}"]]
+    if trial.event is not None:
+        event = trial.event
+        rows.append(["event", f"{event['type']} {event['id']} of {event['source']}"])
+    if "filter" in settings and trial.event is not None and not trial.reason:
+        rows.append(["filter", f"{'true' if trial.verdict == 'starts' else 'false'}: {settings['filter']}"])
+    rows.append(["verdict", f"{trial.verdict}{': ' if trial.reason else ''}{trial.reason}"])
+    if trial.inputs is not None:
+        shown = json.dumps(trial.inputs, indent=2, ensure_ascii=False).splitlines()
+        rows += [["inputs" if index == 0 else "", line] for index, line in enumerate(shown)]
+        rows.append(["run", trial.run])
+    typer.echo("\n".join(f"{head:8} {text}" for head, text in rows))
+    complain("nothing was started")
+
+
+# -- fill ----------------------------------------------------------------------------------------------------------
+
+
+def fire(
+    target: TargetArgument,
+    event: EventOption = None,
+    time: TimeOption = None,
+    header: HeaderOption = None,
+    key: KeyOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Then watch it, as `treadle watch` does.")] = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Start the run of a sample event or of a schedule's time, and print its id. Pauses and limits do not count."""
+    with reported():
+        from ..triggers.trying import fired
+
+        env = Environment(profile)
+        deployment, name = found(env, target)
+        trial = _tried(env, deployment, name, event, time, header, key)
+        if trial.verdict != "starts":
+            raise UsageError(
+                f"{target} starts nothing: {trial.reason or 'the filter passes the event over'}",
+                f"Look at it: treadle trigger test {target} ...",
+            )
+        order = fired(deployment, name, trial, now(), secrets.token_hex(3))
+        env.ensure_driver()
+        raise typer.Exit(int(env.with_client(lambda client: _start(env, client, order, watch))))
+
+
+async def _start(env: Environment, client: Client, order: StartOrder, watch: bool) -> Exit:
+    from ..client.client import Runs
+    from ..triggers.starter import RunStarter, ensure_search_attribute
+
+    runs = Runs(client, env.store, env.key, env.profile.queue)
+    await ensure_search_attribute(client)
+    started = await RunStarter(client, runs, env.registry, env.profile.allow).start(order)
+    if not started.new:
+        complain(f"run {started.run} was there already")
+    typer.echo(started.run)
+    return await watch_run(env, runs, started.run, Watching()) if watch else Exit.SUCCESS
+
+
+def backfill(
+    target: TargetArgument,
+    begin: Annotated[str, typer.Option("--from", metavar="WHEN", help="First time, in the schedule's timezone.")],
+    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Last time, included.")],
+    overlap: Annotated[
+        Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"],
+        typer.Option("--overlap", help="bufferAll: one after the other; allowAll: all at once."),
+    ] = "bufferAll",
+    profile: ProfileOption = None,
+) -> None:
+    """Start what a schedule would have started between two times. A time that has a run gets no second one."""
+    with reported():
+        from ..triggers.schedules.reconcile import Schedules
+
+        env = Environment(profile)
+        deployment, name = found(env, target)
+        first, last = nominal(deployment, name, begin), nominal(deployment, name, end)
+        if last < first:
+            raise UsageError("--to is before --from", "Turn them around.")
+        env.ensure_driver()
+
+        async def work(client: Client) -> None:
+            schedules = Schedules(client, env.profile.queue, env.key)
+            await schedules.reconcile(env.registry)
+            await schedules.backfill(deployment.workflow, name, first, last, overlap)
+
+        env.with_client(work)
+        complain(f"asked for {target} from {first.isoformat()} to {last.isoformat()}")
+        complain(f"  treadle list --trigger {target}")
+
+
+# -- parts ---------------------------------------------------------------------------------------------------------
+
+
+def _drafted(env: Environment, file: Path, target: str) -> tuple[Deployment, str]:
+    from .deploying import candidate
+
+    name = target.rpartition(".")[2]
+    return env.registry.draft(candidate(env, file)), name
+
+
+def nominal(deployment: Deployment, name: str, text: str) -> datetime:
+    """A time of a schedule, in its timezone unless the text says another. Raises UsageError."""
+    from zoneinfo import ZoneInfo
+
+    from ..triggers.schedules.ticks import schedule_of
+
+    zone = ZoneInfo(schedule_of(deployment, name).timezone)
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time", "Write 2026-01-31T02:00, or with an offset: ...+01:00.") from None
+    return when.replace(tzinfo=zone) if when.tzinfo is None else when
+
+
+def sample(file: Path, headers: list[str], key: str | None) -> Sample:
+    """The event of `--event`. Raises UsageError."""
+    from ..triggers.trying import Sample
+
+    pairs = []
+    for header in headers:
+        name, equals, value = header.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--header {header} gives no value", "Write --header name=value.")
+        pairs.append((name, value.encode()))
+    try:
+        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"--event {file}: {error.strerror}", "Check the name.") from error
+    return Sample(body, None if key is None else key.encode(), tuple(pairs))
