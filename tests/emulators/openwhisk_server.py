@@ -141,7 +141,12 @@ class OpenWhiskEmulator:
         return JSONResponse(_shown(action, with_code=True))
 
     async def _list_actions(self, request: Request) -> Response:
-        return JSONResponse([_shown(action, with_code=False) for action in self.actions.values()])
+        """apiv1swagger.json: 30 unless `limit` says otherwise, 200 at most."""
+        skip, limit = (int(request.query_params.get(name, known)) for name, known in (("skip", 0), ("limit", 30)))
+        if limit > 200:
+            raise Rejected(400, f"The value '{limit}' is not in the range of 0 to 200 for actions.")
+        page = list(self.actions.values())[skip : skip + (limit or 200)]
+        return JSONResponse([_shown(action, with_code=False) for action in page])
 
     async def _get_action(self, request: Request) -> Response:
         return JSONResponse(_shown(self._named(request), request.query_params.get("code") != "false"))
