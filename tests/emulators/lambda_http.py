@@ -20,6 +20,8 @@ class Request(Struct, frozen=True):
     path: str
     """Decoded, without the query."""
     query: dict[str, str]
+    target: str
+    """Path and query as they were sent."""
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
@@ -79,7 +81,9 @@ async def _converse(answer: Answering, reader: asyncio.StreamReader, writer: asy
     protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     while (request := await _receive(protocol, reader, writer)) is not None:
         reply = await answer(request)
-        headers = [*reply.headers.items(), ("Content-Length", str(len(reply.body)))]
+        headers = list(reply.headers.items())
+        if "Content-Length" not in reply.headers:
+            headers.append(("Content-Length", str(len(reply.body))))
         head = protocol.send(h11.Response(status_code=reply.status, headers=headers))
         body = protocol.send(h11.Data(data=reply.body))
         writer.write((head or b"") + (body or b"") + (protocol.send(h11.EndOfMessage()) or b""))
@@ -113,4 +117,6 @@ async def _receive(
 def _request(head: h11.Request, body: bytes) -> Request:
     url = urlsplit(head.target.decode())
     headers = {name.decode().lower(): value.decode() for name, value in head.headers}
-    return Request(head.method.decode(), unquote(url.path), dict(parse_qsl(url.query)), headers, body)
+    return Request(
+        head.method.decode(), unquote(url.path), dict(parse_qsl(url.query)), head.target.decode(), headers, body
+    )

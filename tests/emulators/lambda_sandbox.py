@@ -81,6 +81,7 @@ class Sandbox:
         self._at = 0
         """Where the log of the invocation begins."""
         self._request = ""
+        self._init_error = b""
         self.init_seconds = 0.0
         self.kill_at_the_end = False
 
@@ -209,6 +210,8 @@ class Sandbox:
 
     def _exited(self) -> Ended:
         code = self.process.wait()
+        if self._init_error:
+            return Ended(self._init_error, "Unhandled", lost=True)
         how = f"exit status {code}" if code >= 0 else f"signal: {_SIGNALS.get(-code, -code)}"
         text = f"RequestId: {self._request} Error: Runtime exited with error: {how}"
         return Ended(_error("Runtime.ExitError", text), "Unhandled", lost=True)
@@ -223,7 +226,7 @@ class Sandbox:
             return Reply(200, event, self._headers(name, deadline))
         if path == "init/error":
             self._ready.set()
-            self.init_error = request.body
+            self._init_error = request.body
             return Reply.json({"status": "OK"}, 202)
         return self._over(path, request.body)
 
