@@ -87,9 +87,10 @@ class TriggerLoop:
         hands: Hands,
         marks: Marks,
         clock: Callable[[], float] = time.monotonic,
+        inbox: queue.SimpleQueue[Happening] | None = None,
     ) -> None:
         self.machine, self._lineage, self._hands, self._marks, self._clock = machine, lineage, hands, marks, clock
-        self._inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        self._inbox = inbox or queue.SimpleQueue()
         self._placed: list[Assigned] = []
         self._unjudged: list[Record] = []
         self._strays: list[OutOfRange] = []

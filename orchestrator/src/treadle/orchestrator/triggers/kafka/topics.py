@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from treadle.executors.runtime.events import topic_uuid
 
 from .happenings import Partition
 
+_log = logging.getLogger("treadle.triggers")
 ANSWER = 10.0
 """Seconds that the cluster has for an answer."""
 
@@ -26,7 +28,7 @@ class Topics:
     """Every method raises KafkaException."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._admin = AdminClient(dict(settings))
+        self._admin = AdminClient(dict(settings), logger=_log)
 
     def ids(self, topics: Collection[str]) -> dict[str, str]:
         """Topic -> its UUID; a topic that does not exist is left out."""
