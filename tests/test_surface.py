@@ -27,8 +27,8 @@ NAMES = {
     "treadle.orchestrator": "",
 }
 VERBS = (
-    "cancel deploy dev doctor init limit lint list logs pause plan report result resume run schema show submit "
-    "terminate trigger triggers undeploy unpause validate watch worker"
+    "cancel deploy deploy-lambda deploy-openwhisk dev doctor init limit lint list logs pause plan report result resume "
+    "run schema show submit terminate trigger triggers undeploy unpause validate watch worker"
 )
 TRIGGER_VERBS = "backfill fire list pause show test unpause"
 DEV_VERBS = "down status up"

@@ -2,13 +2,14 @@
 
 General layout: `options` and `exits` (what commands share), `environment` and `documents` (what they work with), and a
 module for each family of commands: `planning`, `starting`, `watching` (with `screens`), `showing`, `reading`,
-`resuming`, `steering`, `deploying`, `triggering` (with `trying`), `serving`, `making`, `doctor`. `picture` and
-`following` read a run from its store. Modules of commands import nothing heavy at their top, since every command pays
-for all of them.
+`resuming`, `steering`, `deploying`, `triggering` (with `trying`), `providers`, `serving`, `making`, `doctor`. `picture`
+and `following` read a run from its store. Modules of commands import nothing heavy at their top, since every command
+pays for all of them.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,7 @@ from . import (
     doctor,
     making,
     planning,
+    providers,
     reading,
     reporting,
     resuming,
@@ -38,6 +40,7 @@ SECTIONS = {
     "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
     "Events": ("deploy", "undeploy", "trigger"),
+    "Functions": ("deploy lambda", "deploy openwhisk"),
     "Serve": ("dev", "worker", "triggers", "doctor"),
 }
 
@@ -48,7 +51,15 @@ class Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(300)) for name in names])
+                known = [(name, self.commands[name.replace(" ", "-")]) for name in names]
+                formatter.write_dl([(name, command.get_short_help_str(300)) for name, command in known])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """`deploy lambda` and `deploy openwhisk` are commands of their own, unless a file has that name."""
+        name = "-".join(args[:2])
+        if args[:1] == ["deploy"] and name in self.commands and not Path(args[1]).exists():
+            return name, self.commands[name], args[2:]
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
@@ -82,6 +93,8 @@ for command in (
     steering.terminate,
     deploying.deploy,
     deploying.undeploy,
+    providers.deploy_lambda,
+    providers.deploy_openwhisk,
     serving.worker,
     serving.triggers,
     doctor.doctor,
