@@ -78,8 +78,12 @@ class RunFiles:
 
     def load(self, kind: type[T], name: str) -> T:
         """Raises MissingError, or CorruptError for an object that this deployment did not write."""
+        return msgspec.msgpack.decode(self.load_bytes(name), type=kind)
+
+    def load_bytes(self, name: str) -> memoryview:
+        """As `load`, undecoded."""
         path = f"{self.prefix}/{name}"
-        return msgspec.msgpack.decode(trust.unseal(self.key, path, self.store.get(path)), type=kind)
+        return trust.unseal(self.key, path, self.store.get(path))
 
     def find(self, kind: type[T], name: str) -> T | None:
         try:

@@ -2,9 +2,9 @@
 
 General layout: `options` and `exits` (what commands share), `environment` and `documents` (what they work with), and a
 module for each family of commands: `planning`, `starting`, `watching` (with `screens`), `showing`, `reading`,
-`resuming`, `steering`, `deploying`, `triggering` (with `trying`), `providers`, `serving`, `making`, `doctor`. `picture`
-and `following` read a run from its store. Modules of commands import nothing heavy at their top, since every command
-pays for all of them.
+`reporting` (with `report`), `resuming`, `rerunning`, `steering`, `deploying`, `triggering` (with `trying`), `providers`,
+`serving`, `making`, `doctor`. `picture` and `following` read a run from its store. Modules of commands import nothing
+heavy at their top, since every command pays for all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from . import (
     providers,
     reading,
     reporting,
+    rerunning,
     resuming,
     serving,
     showing,
@@ -36,7 +37,7 @@ from .exits import finish
 
 SECTIONS = {
     "Write a workflow": ("init", "validate", "plan", "schema"),
-    "Start and go on": ("run", "submit", "resume"),
+    "Start and go on": ("run", "submit", "resume", "rerun"),
     "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
     "Events": ("deploy", "undeploy", "trigger"),
@@ -81,6 +82,7 @@ for command in (
     starting.run,
     starting.submit,
     resuming.resume,
+    rerunning.rerun,
     watching.watch,
     showing.show,
     reading.logs,

@@ -1,0 +1,85 @@
+"""rerun: a new run of what another run was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from .environment import Environment
+from .exits import Exit, reported
+from .options import (
+    DryRunOption,
+    ExecutorOption,
+    IdOption,
+    InputOption,
+    InputsOption,
+    ProfileOption,
+    RunArgument,
+)
+from .starting import checked_id, show_dry_run, start
+from .watching import Watching, watch_run
+
+if TYPE_CHECKING:
+    from ..client.client import Runs
+    from ..client.submission import Prepared
+    from ..runfiles import Submission
+
+
+def rerun(
+    run: RunArgument,
+    input: InputOption = None,
+    inputs: InputsOption = None,
+    id: IdOption = None,
+    executor: ExecutorOption = None,
+    dry_run: DryRunOption = False,
+    watch: bool = typer.Option(False, "--watch", help="Then watch it, as `treadle watch` does."),
+    profile: ProfileOption = None,
+) -> None:
+    """Start a new run with the workflow, code and inputs of another one, and print its id. Inputs given here differ."""
+    with reported():
+        env = Environment(profile)
+        if not dry_run:
+            env.ensure_driver()
+
+        async def work(runs: Runs) -> Exit:
+            known = await runs.submission(await runs.find(run))
+            prepared = prepare_again(env, known, input, inputs, id, executor)
+            if dry_run:
+                show_dry_run(prepared)
+                return Exit.SUCCESS
+            name = await start(env, runs, prepared, "fail")
+            typer.echo(name)
+            return await watch_run(env, runs, name, Watching()) if watch else Exit.SUCCESS
+
+        raise typer.Exit(int(env.with_runs(work)))
+
+
+def prepare_again(
+    env: Environment,
+    known: Submission,
+    pairs: list[str] | None,
+    inputs: Path | None,
+    run: str | None,
+    executor: str | None,
+) -> Prepared:
+    """A new run of the same: its code is the old run's, and nothing is imported. Raises InvalidInputs, UsageError."""
+    from msgspec.structs import replace
+
+    from treadle.dsl.normalise import read_normalised
+    from treadle.dsl.validation.inputs import resolve_inputs
+
+    from ..client.submission import new_run_id, planned
+    from .documents import read_inputs
+
+    spec = read_normalised(known.spec)
+    new = replace(
+        known,
+        run=checked_id(run) if run else new_run_id(spec.name),
+        inputs=resolve_inputs(spec, {**known.inputs, **read_inputs(pairs or [], inputs)}),
+        executor=executor or known.executor,
+    )
+    code = bytes(env.files(known.run).load_bytes("bundle")) if known.bundle else b""
+    site = env.plan_site()
+    return planned(new, code, replace(site, default=new.executor) if new.executor else site)
