@@ -1,0 +1,92 @@
+"""What is new in a listing. Pure: no store, no clock.
+
+Times cannot say it: a multipart upload is dated when it **began**, copies and synced clocks date objects back, and many
+have one second in common. So every object that was handled is remembered, as 12 bytes of a hash of its name, its
+version (ETag) and its date; whatever a listing has beyond that is new: late ones, equal dates, and overwritten ones.
+A listing that was read to its end also says what is gone, which is then forgotten: 100,000 objects are 1.2 MB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from treadle.primitives.store import ObjectInfo
+
+from ..events import Event
+from .notifications import object_event
+
+TYPE = "dev.treadle.object.created.v1"
+"""A look cannot tell a copy from an upload."""
+MARK = 12
+"""Bytes; two of a million objects share a mark with a probability of 1 in 10^17."""
+
+
+def mark(found: ObjectInfo) -> bytes:
+    """What is remembered of an object."""
+    text = f"{found.name}\0{found.version}\0{found.modified!r}"
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=MARK).digest()
+
+
+class Seen:
+    """The marks of the objects that were handled."""
+
+    def __init__(self, marks: Iterable[bytes] = ()) -> None:
+        self._marks = set(marks)
+        self.changed = False
+        """Since it was made or saved."""
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def fresh(self, listing: Iterable[ObjectInfo]) -> list[ObjectInfo]:
+        """What was not handled, oldest first; the listing is complete, so what it lacks is forgotten."""
+        there: set[bytes] = set()
+        new: list[ObjectInfo] = []
+        for found in listing:
+            one = mark(found)
+            there.add(one)
+            if one not in self._marks:
+                new.append(found)
+        if gone := self._marks - there:
+            self._marks -= gone
+            self.changed = True
+        return sorted(new, key=lambda found: (found.modified, found.name))
+
+    def handled(self, found: ObjectInfo) -> None:
+        """It has started its run, or never will."""
+        self._marks.add(mark(found))
+        self.changed = True
+
+    def pack(self) -> bytes:
+        return b"".join(sorted(self._marks))
+
+    @staticmethod
+    def unpack(data: bytes) -> Seen:
+        """Raises ValueError for what `pack` did not make."""
+        if len(data) % MARK:
+            raise ValueError("the marks are cut off")
+        return Seen(data[start : start + MARK] for start in range(0, len(data), MARK))
+
+
+def first_look(listing: Iterable[ObjectInfo], deployed: float | None) -> Seen:
+    """What a trigger counts as handled at its first look: what is older than its deployment; None: nothing is."""
+    seen = Seen(mark(found) for found in listing if deployed is not None and found.modified <= deployed)
+    seen.changed = True
+    return seen
+
+
+def event_of(uri: str, found: ObjectInfo) -> Event:
+    """Of an object below the prefix `uri`."""
+    parts = urlsplit(uri)
+    folder = parts.path.strip("/")
+    key = f"{folder}/{found.name}" if folder else found.name
+    when = datetime.fromtimestamp(found.modified, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    about = {"size": found.size, "eTag": found.version.strip('"'), "versionId": None}
+    if parts.scheme == "file":
+        key = f"/{key}"
+    return object_event(
+        TYPE, uri, parts.netloc, key, sequencer=repr(found.modified), time=when, scheme=parts.scheme, **about
+    )

@@ -1,0 +1,193 @@
+"""What a request asks for. Pure: headers and body in, starts out, or the problem that is answered.
+
+In this order: who sent it, whether it is of a type that is read, what it says, whether it is wanted. Nothing of a
+request counts that its signature does not cover: neither GitHub's delivery id, which would let a captured body start a
+second run, nor its event type, which would let it pass another filter; nor CloudEvents attributes in headers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+
+from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
+from treadle.primitives.errors import TreadleError
+
+from ..events import Event, Undecodable, binary, event_time, structured
+from ..identity import event_run, hashed_run
+from ..mapping import Rules, Unfit
+from ..objects.notifications import new_objects
+from ..starting import StartOrder
+from .signatures import Signed, Unsigned, body_id, verify_bearer, verify_github, verify_standard
+
+TYPE = "dev.treadle.webhook.v1"
+"""`type` of requests that do not say theirs under a signature."""
+GITHUB = "com.github.webhook"
+_STRUCTURED = "application/cloudevents+json"
+
+
+class Problem(TreadleError):
+    """The request is answered with an error; `status` says who must act."""
+
+    def __init__(self, status: int, message: str, hint: str = "", *, retry_after: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.status, self.retry_after = status, retry_after
+
+
+class Hook(Struct, frozen=True):
+    """One version of a trigger that takes requests."""
+
+    workflow: str
+    version: int
+    name: str
+    trigger: WebhookTrigger | ObjectTrigger
+    rules: Rules
+
+    @property
+    def secret(self) -> str | None:
+        """Name of the secret that callers sign with."""
+        if isinstance(self.trigger, WebhookTrigger):
+            return self.trigger.secret
+        return self.trigger.webhook.secret if self.trigger.webhook else None
+
+    @property
+    def max_body(self) -> int:
+        """Bytes."""
+        return self.trigger.max_body if isinstance(self.trigger, WebhookTrigger) else 2**20
+
+
+def read(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> list[StartOrder]:
+    """The runs that a request asks for; none: its events are passed over. Raises Problem.
+
+    `headers`: names in lower case. `secret`: the text of the hook's secret.
+    """
+    try:
+        signed = _verified(hook, headers, body, secret, now)
+    except Unsigned as error:
+        raise Problem(401, error.message, error.hint) from None
+    try:
+        events = _events(hook, headers, body, signed, now)
+    except Undecodable as error:
+        raise Problem(400, error.message) from None
+    try:
+        found = [(event, event_time(event)) for event in events]
+        wanted = [(event, when) for event, when in found if hook.rules.matches(event, when)]
+        return [_order(hook, event, when, body, signed, headers) for event, when in wanted]
+    except Unfit as error:
+        raise Problem(422, error.message, error.hint) from None
+
+
+def _verified(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> Signed | None:
+    """None: nobody signs."""
+    if secret is None:
+        return None
+    if isinstance(hook.trigger, ObjectTrigger):
+        return verify_bearer(secret, headers)
+    if hook.trigger.scheme == "github":
+        return verify_github(secret, headers, body)
+    return verify_standard(secret, headers, body, now)
+
+
+# -- what it says ------------------------------------------------------------------------------------------------
+
+
+def _events(hook: Hook, headers: Mapping[str, str], body: bytes, signed: Signed | None, now: float) -> list[Event]:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if isinstance(hook.trigger, ObjectTrigger):
+        _need_json(kind)
+        return new_objects(_json(body))
+    if hook.trigger.format == "cloudevents":
+        return [_cloudevent(kind, headers, body, signed)]
+    _need_json(kind)
+    return [_plain(hook, _json(body), body, signed, now)]
+
+
+def _cloudevent(kind: str, headers: Mapping[str, str], body: bytes, signed: Signed | None) -> Event:
+    """https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/http-protocol-binding.md"""
+    if kind == _STRUCTURED:
+        return structured(body)
+    if kind.startswith("application/cloudevents"):
+        raise Problem(415, f"CloudEvents as {kind} are not read", f"Send {_STRUCTURED}, one event at a time.")
+    if "ce-specversion" not in headers:
+        raise Problem(415, "it is no CloudEvent: neither its content-type nor ce- headers say so")
+    if signed is not None:
+        raise Problem(400, "the signature does not cover ce- headers", f"Send {_STRUCTURED}.")
+    attributes = {name[3:]: unquote(value) for name, value in headers.items() if name.startswith("ce-")}
+    return binary(attributes, headers.get("content-type"), body)
+
+
+def _plain(hook: Hook, data: Any, body: bytes, signed: Signed | None, now: float) -> Event:
+    kind = data.get("type") if isinstance(data, Mapping) else None
+    assert isinstance(hook.trigger, WebhookTrigger)
+    github = hook.trigger.secret is not None and hook.trigger.scheme == "github"
+    when = datetime.fromtimestamp(signed.time if signed and signed.time else now, UTC)
+    return Event(
+        (signed.id if signed and signed.id else body_id(body)),
+        f"/hooks/{hook.workflow}/{hook.name}",
+        GITHUB if github else kind if isinstance(kind, str) and kind else TYPE,
+        time=when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        datacontenttype="application/json",
+        data=data,
+    )
+
+
+def _need_json(kind: str) -> None:
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Problem(415, f"the content-type is {kind or 'missing'}", "Send application/json.")
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Undecodable(f"it is no JSON: {error}") from None
+    except RecursionError:
+        raise Undecodable("the JSON is nested too deeply") from None
+
+
+# -- the run that it is ------------------------------------------------------------------------------------------
+
+
+def _order(
+    hook: Hook, event: Event, when: datetime, body: bytes, signed: Signed | None, headers: Mapping[str, str]
+) -> StartOrder:
+    run = _run(hook, event, when, body, signed, headers)
+    return StartOrder(run, hook.workflow, hook.version, hook.name, hook.rules.inputs(event, when))
+
+
+def _run(
+    hook: Hook, event: Event, when: datetime, body: bytes, signed: Signed | None, headers: Mapping[str, str]
+) -> str:
+    if isinstance(hook.trigger, ObjectTrigger):
+        return event_run(hook.workflow, hook.name, event)
+    match hook.trigger.dedupe:
+        case "none":
+            return hashed_run(hook.workflow, hook.name, "none", secrets.token_hex(16))
+        case "body":
+            return hashed_run(hook.workflow, hook.name, "body", body_id(body))
+        case "id":
+            return _run_by_id(hook, hook.trigger, event, body, signed, headers)
+        case expression:
+            value = hook.rules.value(expression, event, when)
+            if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+                raise Unfit(f"dedupe: it is {value!r}"[:200] + ", neither text nor a whole number")
+            return hashed_run(hook.workflow, hook.name, "value", value)
+
+
+def _run_by_id(
+    hook: Hook, trigger: WebhookTrigger, event: Event, body: bytes, signed: Signed | None, headers: Mapping[str, str]
+) -> str:
+    """By an id that the signature covers; where nobody signs, by what the sender says."""
+    if trigger.format == "cloudevents":
+        return event_run(hook.workflow, hook.name, event)
+    if signed is not None:
+        return hashed_run(hook.workflow, hook.name, "id", signed.id or body_id(body))
+    if said := headers.get("webhook-id"):
+        return hashed_run(hook.workflow, hook.name, "id", said)
+    raise Problem(400, "the request has no id", "Send webhook-id, or deploy with `dedupe: body` or `dedupe: none`.")

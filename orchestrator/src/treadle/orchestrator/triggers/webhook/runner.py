@@ -1,0 +1,89 @@
+"""One hook in this process: what the server needs of it, and what it tells of itself."""
+
+from __future__ import annotations
+
+import time
+
+from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
+from treadle.primitives.errors import UsageError
+
+from ..gate import Gate
+from ..mapping import Rules
+from ..registry.deployment import Deployment
+from ..running import State, TriggerSite, TriggerStatus
+from ..starting import Started
+from .requests import Hook, Problem
+
+_EXTRA = "pip install 'treadle-orchestrator[triggers]'"
+
+
+class WebhookRunner:
+    """TriggerRunner of a trigger that takes requests."""
+
+    def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
+        try:
+            from .server import HookServer
+        except ModuleNotFoundError as error:
+            raise UsageError(f"webhooks need {error.name}", _EXTRA) from error
+        self._site, self._workflow, self._name = site, workflow, trigger
+        self.server = HookServer.at(site.profile.webhook.address)
+        self.starter = site.starter
+        self.gate = Gate(site.starter, workflow, trigger)
+        self.hook: Hook
+        self._deployment: Deployment | None = None
+        self.paused = False
+        self._serving = False
+        self._started = self._refused = 0
+        self._error = ""
+
+    # -- TriggerRunner
+
+    async def start(self) -> None:
+        await self.server.add(self._workflow, self._name, self)
+        self._serving = True
+
+    async def update(self, deployment: Deployment, paused: bool) -> None:
+        if deployment is not self._deployment:
+            self._deployment, self.hook = deployment, hook_of(deployment, self._name)
+        self.gate.limit, self.paused = self.hook.trigger.max_active, paused
+        try:
+            self.secret()
+            self._error = ""
+        except UsageError as error:
+            self._error = str(error)
+
+    async def stop(self) -> None:
+        self._serving = False
+        await self.server.remove(self._workflow, self._name)
+        await self.gate.close()
+
+    def status(self) -> TriggerStatus:
+        kind = self.hook.trigger.type
+        where = (self._workflow, self._name, kind, self.hook.version, self._state())
+        return TriggerStatus(*where, self._started, self._refused, self.gate.active, None, self._error, time.time())
+
+    def _state(self) -> State:
+        if not self._serving:
+            return "stopped"
+        return "paused" if self.paused else "failed" if self._error else "running"
+
+    # -- Served
+
+    def secret(self) -> str | None:
+        """See Served."""
+        return None if self.hook.secret is None else self._site.home.secret(self.hook.secret)
+
+    def count(self, started: Started) -> None:
+        """See Served."""
+        self._started += started.new
+
+    def refused(self, problem: Problem) -> None:
+        """See Served. What the sender must mend is the dead letter of a hook: the answer says so at once."""
+        self._refused += problem.status in (400, 403, 413, 415, 422)
+
+
+def hook_of(deployment: Deployment, name: str) -> Hook:
+    """What this version makes of requests. Raises UsageError for expressions or a schema that cannot be."""
+    trigger = deployment.spec.triggers[name]
+    assert isinstance(trigger, WebhookTrigger | ObjectTrigger)
+    return Hook(deployment.workflow, deployment.version, name, trigger, Rules(name, trigger))
