@@ -79,6 +79,7 @@ class Handler:
         self._empty()
         self._loop = asyncio.Runner()
         self._workers: LocalExecutor | None = None
+        self._bundle = ""
         self._open_store = functools.lru_cache(maxsize=10)(Store.open)
 
     def start(self, memory: int) -> None:
@@ -103,6 +104,13 @@ class Handler:
             return Response(problem="order")
         return self._loop.run(self._serve(_Call(order, key, self._open_store(order.task.job.store), seconds, memory)))
 
+    def close(self) -> None:
+        """End the worker process and remove the folder; a sandbox that ends does both by itself."""
+        if self._workers is not None:
+            self._loop.run(self._workers.stop())
+        self._loop.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     async def _serve(self, call: _Call) -> Response:
         deadline = time.monotonic() + min(usable(call.seconds), call.order.seconds)
         if call.order.repeats and (earlier := await asyncio.to_thread(call.earlier)):
@@ -119,6 +127,7 @@ class Handler:
         """Of the partitions, as far as time allows; at least of the first."""
         reports: list[Report] = []
         try:
+            self._keep_one_bundle(task.job.bundle)
             slot = (await self._ready(memory)).slots[0]
             await _run(slot, task, deadline, reports)
             if not reports:
@@ -142,6 +151,12 @@ class Handler:
             )
         await self._workers.start()
         return self._workers
+
+    def _keep_one_bundle(self, digest: str) -> None:
+        """Runs come and go while a sandbox is warm: their bundles must not fill the disk."""
+        if digest != self._bundle:
+            shutil.rmtree(self._folder / "cache", ignore_errors=True)
+            self._bundle = digest
 
     def _empty(self) -> None:
         """What one task leaves in the temporary folder is not there for the next, and does not fill it up."""

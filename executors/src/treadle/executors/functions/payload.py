@@ -84,7 +84,11 @@ def _request(run: str, order: Order | Stored, key: bytes) -> bytes:
 
 def decode_order(request: Request, key: bytes) -> Order:
     """Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference."""
-    order = _order.decode(trust.unseal(key, _ORDER, base64.b64decode(request.order)))
+    try:
+        sealed = base64.b64decode(request.order, validate=True)
+    except ValueError as error:
+        raise CorruptError("the order is not Base64", "See what else calls the function.") from error
+    order = _order.decode(trust.unseal(key, _ORDER, sealed))
     if isinstance(order, Stored):
         order = _order.decode(trust.unseal(key, order.name, Store.open(order.store).get(order.name)))
     if not isinstance(order, Order):
