@@ -60,6 +60,21 @@ def reductions() -> tuple[Any, Any, list[Any]]:
     return small, None if large is None else float(large[0]), [type(value).__name__ for value in handled]
 
 
+def repeated_sums() -> tuple[bool, list[Any]]:
+    """Of large arrays by a ufunc; whether the own one is as it was, and a number of each sum at the root."""
+    sums: list[Any] = []
+    own = np.empty(BIG)
+    unchanged = True
+    with ReduceChannel("sums", np.add) as channel:
+        for number in range(6):
+            own[:] = 1.0 + number
+            result = channel.reduce(own)
+            unchanged = unchanged and bool((own == 1.0 + number).all())
+            sums.append(result)
+    assert all(one is None or len(set(one.tolist())) == 1 for one in sums)
+    return unchanged, [None if one is None else float(one[0]) for one in sums]
+
+
 def shuffles() -> tuple[list[Any], list[list[int]]]:
     with ShuffleChannel("pairs") as channel:
         records = channel.send_receive([(rank(), number) for number in range(6)], operator.itemgetter(1))

@@ -39,6 +39,12 @@ def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> N
     assert [one for one in ended if one[0] is None] == [(None, None, [])] * (size - 1)
 
 
+def test_sums_made_in_memory_that_is_sent_are_those_of_their_round(here: Place) -> None:
+    for own, sums in values(here.run(7, functions.repeated_sums)):
+        assert own
+        assert sums == [None] * 6 or sums == [7.0 * (1 + number) for number in range(6)]
+
+
 @pytest.mark.parametrize("size", [1, 3])
 def test_consumers_get_the_pieces_of_all_producers_in_order(here: Place, size: int) -> None:
     for rank, (records, arrays) in enumerate(values(here.run(size, functions.shuffles))):
@@ -137,3 +143,6 @@ def test_a_fold_writes_into_its_own_memory_only() -> None:
     assert ones.tolist() == [3, 3, 3]
     assert fold(np.equal, twos, ones, owned=True).dtype == bool
     assert fold(np.true_divide, np.array([1]), np.array([2]), owned=True).tolist() == [0.5]
+    room = np.empty(3)
+    assert fold(np.add, twos, twos, owned=False, room=lambda like: room) is room
+    assert (room.tolist(), twos.tolist()) == ([4, 4, 4], [2, 2, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -12,6 +13,7 @@ from ..coordinator.messages import Join
 from ..errors import TreadleError, UsageError
 from .errors import DeadlinePassed, short
 from .gang import current_member
+from .io.values import Room
 from .member import Member
 from .messages import Cast, Payload, Plan
 from .pieces import distribute, fold
@@ -198,6 +200,7 @@ class ReduceChannel(_Channel[Reduce]):
         )
         self._reduce, self._handler = reduce, handler
         self._passed: Payload | None = None
+        self._room: Room | None = None
 
     def reduce(self, value: Any, *, deadline: float | None = None) -> Any:
         """The fold of all members' values at the member at the tree's root, None at the others.
@@ -231,15 +234,30 @@ class ReduceChannel(_Channel[Reduce]):
 
     def _fold(self, step: Fold, until: float) -> None:
         try:
-            value = fold(self._reduce, step.left, self._member.values.decode(step.right), owned=step.owned)
+            right = self._member.values.decode(step.right)
+            value = fold(self._reduce, step.left, right, owned=step.owned, room=partial(self._make_room, step))
         except Exception as error:
             self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile
             self._give_up(f"reduce raised {type(error).__name__} at {short(self._member.name)}: {error}")
             raise
         self._act(lambda: self._give(self._machine.folded(step.ticket, value)), until, "reduce")
 
+    def _make_room(self, step: Fold, like: Any) -> Any:
+        """Memory that will be sent, for the first fold of what goes to the parent."""
+        self._leave_room()
+        self._room = self._member.values.room(like) if step.goes_up else None
+        return None if self._room is None else self._room.array
+
+    def _leave_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            self._member.values.leave(room)
+
     def _pass_up(self, step: PassUp, until: float) -> None:
-        payload = self._member.values.encode(step.value)
+        room = None
+        if self._room is not None and step.value is self._room.array:
+            room, self._room = self._room, None
+        payload = self._member.values.encode(step.value, room)
         self._drop_passed()
         self._passed = payload
         self._act(lambda: self._give(self._machine.passed_up(step.ticket, payload)), until, "reduce")
@@ -253,6 +271,7 @@ class ReduceChannel(_Channel[Reduce]):
 
     def _drop_passed(self) -> None:
         """The round is over, or begins again: whoever read the block has."""
+        self._leave_room()
         if self._passed is not None:
             self._member.values.take_back(self._passed)
             self._passed = None

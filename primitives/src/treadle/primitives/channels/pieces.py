@@ -55,18 +55,29 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
     return np.split(ordered, ends[:-1])
 
 
-def fold(reduce: Callable[[Any, Any], Any], left: Any, right: Any, *, owned: bool) -> Any:
-    """`reduce(left, right)`; into the memory of `left` when that is `owned` here and a ufunc of NumPy can do so."""
-    if owned and _fits_in_place(reduce, left, right):
-        return reduce(left, right, out=left)  # type: ignore[call-arg]
-    return reduce(left, right)
+def fold(
+    reduce: Callable[[Any, Any], Any],
+    left: Any,
+    right: Any,
+    *,
+    owned: bool,
+    room: Callable[[Any], Any] = lambda like: None,  # noqa: ARG005
+) -> Any:
+    """`reduce(left, right)`; when a ufunc of NumPy can do so, into memory that is there.
+
+    That of `left` when it is `owned` here, else what `room` has for an array like it, if anything.
+    """
+    if not _keeps_its_type(reduce, left, right):
+        return reduce(left, right)
+    out = left if owned and left.flags.writeable else room(left)
+    return reduce(left, right) if out is None else reduce(left, right, out=out)  # type: ignore[call-arg]
 
 
-def _fits_in_place(reduce: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
+def _keeps_its_type(reduce: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:
     numpy = sys.modules.get("numpy")
     if numpy is None or not isinstance(reduce, numpy.ufunc) or type(left) is not numpy.ndarray:
         return False
     alike = type(right) is numpy.ndarray and left.shape == right.shape and left.dtype == right.dtype
-    if not alike or not left.flags.writeable or left.dtype.hasobject:
+    if not alike or left.dtype.hasobject:
         return False
     return bool(reduce.resolve_dtypes((left.dtype, right.dtype, None))[-1] == left.dtype)

@@ -32,14 +32,16 @@ _MAPPINGS = 64
 """Of segments that others write; kept, so that their pages need not be mapped again."""
 
 
-class _Segment:
-    """One of this member's, not in use."""
+class Segment:
+    """One that this member writes."""
 
     def __init__(self, path: Path) -> None:
         """Raises FileNotFoundError."""
         self.path = path
         self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.size = os.fstat(self.descriptor).st_size
+        self.filled_at = -1
+        """Where bytes are in place already that `write` gets with all others (see `Segments.reserve`)."""
         self._memory: memoryview | None = None
 
     def try_lock(self) -> bool:
@@ -50,17 +52,31 @@ class _Segment:
             return False
         return True
 
-    def write(self, path: Path, buffers: Sequence[Buffer]) -> None:
-        """Put other bytes into it, and give it another name."""
+    @property
+    def memory(self) -> memoryview:
+        """Writable; for who has locked it."""
         if self._memory is None:
             flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
             self._memory = memoryview(mmap.mmap(self.descriptor, self.size, flags=flags))
-        os.rename(self.path, path)  # first: what is found under the old name is not what it was
-        self.path, offset = path, 0
+        return self._memory
+
+    def rename(self, path: Path) -> None:
+        """Before anything is written: what is found under the old name must be what it was."""
+        os.rename(self.path, path)
+        self.path = path
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Put other bytes into it, and unlock it."""
+        offset = 0
         for buffer in buffers:
             view = memoryview(buffer).cast("B")
-            self._memory[offset : offset + len(view)] = view
+            if offset != self.filled_at:
+                self.memory[offset : offset + len(view)] = view
             offset += len(view)
+        self.unlock()
+
+    def unlock(self) -> None:
+        self.filled_at = -1
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -77,28 +93,49 @@ class Segments:
     def __init__(self, host: HostFolder) -> None:
         self._host = host
         self._lock = threading.Lock()
-        self._free: list[_Segment] = []
-        self._written: dict[Path, _Segment] = {}
+        self._free: list[Segment] = []
+        self._written: dict[Path, Segment] = {}
         self._mappings: OrderedDict[tuple[int, int], tuple[int, mmap.mmap]] = OrderedDict()
         self._views: set[int] = set()
         """Descriptors, each with its lock."""
 
     # -- of the writer ----------
 
-    def write(self, name: str, buffers: Sequence[Buffer]) -> None:
-        """As `HostFolder.put`."""
+    def write(self, name: str, buffers: Sequence[Buffer], into: Segment | None = None) -> None:
+        """As `HostFolder.put`. `into`: a reserved segment, where some of the bytes are in place already."""
         path = self._host.path(name)
-        if (segment := self._take(sum(map(len, buffers)))) is None:
+        segment = into or self._take(sum(map(len, buffers)))
+        if segment is None or not self._renamed(segment, path):
             self._put_new(name, buffers)
             return
-        try:
-            segment.write(path, buffers)
-        except OSError:  # somebody has removed the run
-            segment.close()
-            self._put_new(name, buffers)
-            return
+        segment.write(buffers)
         with self._lock:
             self._written[path] = segment
+
+    def _renamed(self, segment: Segment, path: Path) -> bool:
+        try:
+            segment.rename(path)
+        except OSError:  # somebody has removed the run
+            segment.close()
+            return False
+        return True
+
+    def reserve(self, size: int, filled_at: int) -> Segment | None:
+        """A kept one, if there is one that fits: what `write` will put at `filled_at` may be made in place.
+
+        To be written into then, or to be returned.
+        """
+        segment = self._take(size)
+        if segment is None or not self._renamed(segment, segment.path.with_name(f"{segment.path.name}+")):
+            return None
+        segment.filled_at = filled_at
+        return segment
+
+    def release(self, segment: Segment) -> None:
+        """It was reserved in vain."""
+        segment.unlock()
+        with self._lock:
+            self._free.append(segment)
 
     def _put_new(self, name: str, buffers: Sequence[Buffer]) -> None:
         try:
@@ -108,7 +145,7 @@ class Segments:
                 raise
             self._host.put(name, buffers)
 
-    def _take(self, size: int) -> _Segment | None:
+    def _take(self, size: int) -> Segment | None:
         """The smallest free one that is large enough, locked."""
         with self._lock:
             for segment in sorted(self._free, key=lambda one: one.size):
@@ -129,7 +166,7 @@ class Segments:
         """Everybody has what is in this block: it may be written again once nobody looks. Best effort."""
         path = self._host.path(name)
         with contextlib.suppress(OSError), self._lock:
-            self._free.append(self._written.pop(path) if path in self._written else _Segment(path))
+            self._free.append(self._written.pop(path) if path in self._written else Segment(path))
             if len(self._free) > _KEPT:
                 self._free.pop(0).remove()
 

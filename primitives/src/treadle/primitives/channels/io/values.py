@@ -5,14 +5,15 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 from ...blocks import Blocks
-from ...codec import decode
+from ...codec import decode, encode
 from ...references import BlockRef, Kind, Slice
 from ...whole_files import Buffer
 from ..messages import Payload
-from .segments import Segments
+from .segments import Segment, Segments
 
 INLINE = 8 << 10
 """Bytes of an encoded value up to which it travels in the message."""
@@ -20,6 +21,13 @@ _PLAIN = {bytes: INLINE - 64, str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0
 """Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
 _INLINE_ALL = 32 << 10
 """The same for the pieces of one round of a shuffle together."""
+
+
+class Room(NamedTuple):
+    """An array whose memory is to be sent."""
+
+    array: Any
+    segment: Segment
 
 
 class Values:
@@ -30,19 +38,38 @@ class Values:
         self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
         self._segments = Segments(blocks.host) if blocks.host is not None else None
 
-    def _put(self, kind: Kind, parts: Sequence[Any], limit: int) -> BlockRef:
-        write = self._segments.write if self._segments is not None else None
-        return self._blocks.put(
-            self._prefix, kind, parts, "store" if self._is_far() else "host", inline_limit=limit, write=write
-        )
+    def _put(self, kind: Kind, parts: Sequence[Any], limit: int, room: Room | None = None) -> BlockRef:
+        write: Callable[[str, Sequence[Buffer]], None] | None = None
+        if self._segments is not None:
+            write = partial(self._segments.write, into=room.segment) if room is not None else self._segments.write
+        place: Literal["host", "store"] = "host" if room is not None or not self._is_far() else "store"
+        return self._blocks.put(self._prefix, kind, parts, place, inline_limit=limit, write=write)
 
-    def encode(self, value: Any) -> Payload:
-        """One value. Raises DataError and StoreError."""
+    def room(self, like: Any) -> Room | None:
+        """For an array of this dtype and shape, in shared memory that is kept; None for small ones, or without any."""
+        if self._segments is None or kind_of(like) != "array" or like.nbytes <= INLINE or not like.flags.c_contiguous:
+            return None
+        import numpy as np
+
+        head, body, *rest = encode("array", like)
+        segment = self._segments.reserve(sum(map(len, (head, body, *rest))), len(head))
+        if segment is None:
+            return None
+        data = segment.memory[len(head) : len(head) + len(body)]
+        return Room(np.frombuffer(data, like.dtype).reshape(like.shape), segment)
+
+    def leave(self, room: Room) -> None:
+        """It is not needed."""
+        assert self._segments is not None
+        self._segments.release(room.segment)
+
+    def encode(self, value: Any, room: Room | None = None) -> Payload:
+        """One value; `room`: where it is already. Raises DataError and StoreError."""
         if (plain := _PLAIN.get(type(value))) is not None and (not plain or len(value) <= plain):
             return Payload("plain", pickle.dumps(value, 5))
         kind = kind_of(value)
         part = [value] if kind == "objects" else value
-        ref = self._put(kind, [part], INLINE)
+        ref = self._put(kind, [part], INLINE, room)
         return Payload(kind, ref.inline) if ref.inline else Payload(kind, b"", ref.slice(0))
 
     def encode_pieces(self, kind: Kind, pieces: Sequence[Any]) -> list[Payload]:

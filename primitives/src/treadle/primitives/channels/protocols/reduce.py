@@ -24,6 +24,8 @@ class Fold(NamedTuple):
     right: Payload
     owned: bool
     """The left one is the result of a fold before, which nobody else has."""
+    goes_up: bool
+    """The result is for the parent, not for the user."""
 
 
 class PassUp(NamedTuple):
@@ -68,7 +70,7 @@ class Reduce(Rounds):
             return None
         if self._waiting:
             self._busy = True
-            return Fold(self._ticket, self._folded, self._waiting.pop(), self._folds > 0)
+            return Fold(self._ticket, self._folded, self._waiting.pop(), self._folds > 0, not self._is_root)
         if self._missing or self._is_root:
             return None
         self._busy = True
