@@ -27,7 +27,7 @@ NAMES = {
     "treadle.orchestrator": "",
 }
 VERBS = (
-    "cancel deploy deploy-lambda deploy-openwhisk dev doctor init limit lint list logs pause plan report rerun result resume "
+    "cancel deploy deploy-lambda deploy-openwhisk dev doctor gc init limit lint list logs pause plan report rerun result resume "
     "run schema show submit terminate trigger triggers undeploy unpause validate watch worker"
 )
 TRIGGER_VERBS = "backfill fire list pause show test unpause"

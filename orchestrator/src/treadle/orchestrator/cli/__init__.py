@@ -2,9 +2,9 @@
 
 General layout: `options` and `exits` (what commands share), `environment` and `documents` (what they work with), and a
 module for each family of commands: `planning`, `starting`, `watching` (with `screens`), `showing`, `reading`,
-`reporting` (with `report`), `resuming`, `rerunning`, `steering`, `deploying`, `triggering` (with `trying`), `providers`,
-`serving`, `making`, `doctor`. `picture` and `following` read a run from its store. Modules of commands import nothing
-heavy at their top, since every command pays for all of them.
+`reporting` (with `report`), `resuming`, `rerunning`, `steering`, `deploying`, `triggering` (with `trying`),
+`providers`, `serving`, `cleaning`, `making`, `doctor`. `picture` and `following` read a run from its store. Modules of
+commands import nothing heavy at their top, since every command pays for all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from . import (
+    cleaning,
     deploying,
     doctor,
     making,
@@ -42,7 +43,7 @@ SECTIONS = {
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
     "Events": ("deploy", "undeploy", "trigger"),
     "Functions": ("deploy lambda", "deploy openwhisk"),
-    "Serve": ("dev", "worker", "triggers", "doctor"),
+    "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
 }
 
 
@@ -99,6 +100,7 @@ for command in (
     providers.deploy_openwhisk,
     serving.worker,
     serving.triggers,
+    cleaning.gc,
     doctor.doctor,
 ):
     app.command()(command)

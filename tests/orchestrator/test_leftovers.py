@@ -1,0 +1,75 @@
+"""What gc removes, and what it must leave alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from orchestrator.commands import Terminal
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.client.leftovers import Leftover, leftovers, needless, remove
+from treadle.orchestrator.environment.home import Home
+from treadle.primitives.store import ObjectInfo, Store
+
+DAY = 86_400.0
+
+
+def test_objects_are_counted_by_run_and_the_newest_decides_its_age() -> None:
+    objects = [
+        ObjectInfo("runs/b/spec", 5, "", 10.0),
+        ObjectInfo("runs/a/spec", 1, "", 30.0),
+        ObjectInfo("runs/a/segments/s/ledger/0", 2, "", 20.0),
+    ]
+    assert leftovers(objects) == [Leftover("a", 2, 3, 30.0), Leftover("b", 1, 5, 10.0)]
+
+
+async def test_open_runs_and_those_just_written_to_are_left_alone() -> None:
+    found = [Leftover(run, 1, 1, modified) for run, modified in (("old", 1.0), ("open", 1.0), ("new", 9.0))]
+
+    async def is_open(run: str) -> bool:
+        return run == "open"
+
+    assert [one.run for one in await needless(found, 5.0, is_open)] == ["old"]
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_removing_a_run_leaves_others_whose_names_begin_alike(kind: str, tmp_path: Path) -> None:
+    store = Store.open(tmp_path.as_uri() if kind == "file" else f"memory://{tmp_path.name}-leftovers")
+    for name in ("runs/a/spec", "runs/a/blocks/s/0.1", "runs/ab/spec", "deployments/bundles/x"):
+        store.put(name, b"x")
+    remove(store, "a")
+    assert [info.name for info in store.list()] == ["deployments/bundles/x", "runs/ab/spec"]
+
+
+def test_gc_removes_old_runs_and_keeps_outputs_and_what_is_young(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "lines.py").write_text("def line(n: int) -> str:\n    return str(n)\n")
+    output = "output: {uri: 'out/${{ run.id }}', format: text}"
+    (work / "lines.yaml").write_text(
+        "apiVersion: treadle/v1\nname: lines\nstages:\n"
+        f"  all: {{type: map, input: {{range: 3}}, uses: 'lines:line', {output}}}\n"
+    )
+    terminal = Terminal(work, tmp_path / "home")
+    try:
+        for run in ("old", "young"):
+            assert terminal.run("run", "lines.yaml", "--id", run).code == 0
+        store = tmp_path / "home" / "store" / "runs"
+        for file in (store / "old").rglob("*"):
+            os.utime(file, (time.time() - 2 * DAY,) * 2)
+        dry = terminal.run("gc", "--older-than", "1d", "--dry-run", "-o", "json")
+        assert [one["run"] for one in json.loads(dry.out)] == ["old"]
+        assert (store / "old" / "spec").exists()
+        done = terminal.run("gc", "--older-than", "1d")
+        assert (done.code, done.err.startswith("removed 1 run, ")) == (0, True)
+        assert not list((store / "old").rglob("spec"))
+        assert sorted(path.name for path in (work / "out").iterdir()) == ["old", "young"]
+        assert terminal.run("rerun", "old").code == 4
+        assert terminal.run("show", "young").code == 0
+        assert "nothing was removed" in terminal.run("gc", "--dry-run").err
+    finally:
+        embedded.down(Home(tmp_path / "home"))
