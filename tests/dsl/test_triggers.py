@@ -58,7 +58,7 @@ triggers:
     secret: partner
     dedupe: event.data.number
     schema: {type: object, required: [number]}
-    with: {orders: "${{ trigger.events }}"}
+    with: {orders: {items: ["${{ event.data }}"]}}
 stages:
   parse: {type: map, input: inputs.orders, uses: orders:parse, with: {day: "${{ inputs.day }}"}}
 """
@@ -86,7 +86,7 @@ def orders() -> Workflow:
     by_day = jsonl(expr("s3://lake/orders/dt={trigger.time.date}/*.jsonl"))
     etl.trigger("nightly", nightly, with_={"orders": by_day.options})
     etl.trigger("files", files, with_={"orders": {"uri": event.data.uri, "format": "jsonl"}, "day": trigger.name})
-    etl.trigger("hook", hook, with_={"orders": trigger.events})
+    etl.trigger("hook", hook, with_={"orders": {"items": [event.data]}})
     return etl
 
 

@@ -107,6 +107,9 @@ def _check_kafka(expressions: Expressions, report: Report, path: Path, trigger: 
         report.add("T701", (*path, "dedupe"), f"a batch cannot be deduped by {_words(trigger.dedupe)}", hint, key=True)
     if trigger.format == "raw" and trigger.schema_ is not None:
         report.add("T701", (*path, "schema"), "raw bytes have no JSON to check", "write `format: json`", key=True)
+    if trigger.format == "raw" and trigger.events == "inline":
+        hint = "write `events: range` or `events: capture`"
+        report.add("T701", (*path, "events"), "raw bytes cannot go inline", hint, key=True)
     if trigger.events == "inline" and trigger.batch is not None and trigger.batch.max_bytes > INLINE_LIMIT:
         limit = format_size(INLINE_LIMIT)
         hint = f"write `batch: {{maxBytes: {limit}}}`, or `events: auto`"
@@ -258,14 +261,8 @@ def _check_with(spec: Spec, expressions: Expressions, report: Report, path: Path
 def _check_value(
     expressions: Expressions, report: Report, path: Path, trigger: Trigger, declared: Input, value: JsonValue
 ) -> None:
-    if _only_expression(value) == _EVENTS and not isinstance(trigger, ScheduleTrigger):
-        _check_events_input(report, path, trigger, declared)
-        return
     if _EVENTS.names in _paths(value):
-        hint = (
-            "a schedule has none" if isinstance(trigger, ScheduleTrigger) else f'write `{path[-1]}: "{_EVENTS_TEXT}"`'
-        )
-        report.add("T106", path, "events can only be the whole value of an input", hint)
+        _check_events_input(report, path, trigger, declared, value)
         return
     site = Site(path, frozenset(), "when the run is started", scope=_with_scope(trigger))
     before = len(report.found)
@@ -291,14 +288,24 @@ def _with_scope(trigger: Trigger) -> Mapping[str, Any]:
     return {"trigger": scope["trigger"]} if batched else scope
 
 
-def _check_events_input(report: Report, path: Path, trigger: Trigger, declared: Input) -> None:
-    inline = not isinstance(trigger, KafkaTrigger) or trigger.events == "inline"
-    if declared.type == "dataset" or (declared.type == "list" and inline):
-        return
-    hint = f"declare `{path[-1]}: {{type: dataset, required: true}}`"
-    if declared.type == "list":
-        hint += ", or write `events: inline`"
-    report.add("T503", path, f"events are a dataset, and the input '{path[-1]}' is {a(declared.type)}", hint)
+_INSTEAD = {
+    "schedule": "a schedule has no events",
+    "object": 'write `{uri: "${{ event.data.uri }}", format: ...}`',
+    "webhook": 'write `{items: ["${{ event.data }}"]}`',
+}
+
+
+def _check_events_input(report: Report, path: Path, trigger: Trigger, declared: Input, value: JsonValue) -> None:
+    name = path[-1]
+    if not isinstance(trigger, KafkaTrigger):
+        hint = _INSTEAD[trigger.type] if declared.type in ("dataset", "list") else "name a part of `event.data`"
+        report.add("T106", path, "only Kafka triggers have `trigger.events`", hint)
+    elif _only_expression(value) != _EVENTS:
+        report.add("T106", path, "events can only be the whole value of an input", f'write `{name}: "{_EVENTS_TEXT}"`')
+    elif declared.type != "dataset" and not (declared.type == "list" and trigger.events == "inline"):
+        hint = f"declare `{name}: {{type: dataset, required: true}}`"
+        hint += ", or write `events: inline`" if declared.type == "list" else ""
+        report.add("T503", path, f"events are a dataset, and the input '{name}' is {a(declared.type)}", hint)
 
 
 def _uses_events(trigger: KafkaTrigger) -> bool:
