@@ -212,6 +212,14 @@ def unpause(
         _rest(Environment(profile), target, "", paused=False)
 
 
+_SAID = {
+    (True, True): "paused",
+    (True, False): "was paused already",
+    (False, True): "goes on",
+    (False, False): "was not paused",
+}
+
+
 def _rest(env: Environment, target: str, reason: str, *, paused: bool) -> None:
     from .deploying import reconcile
 
@@ -220,7 +228,7 @@ def _rest(env: Environment, target: str, reason: str, *, paused: bool) -> None:
     names = [name] if name else sorted(deployment.spec.triggers)
     for each in names:
         done = env.registry.pause(workflow, each, reason) if paused else env.registry.unpause(workflow, each)
-        said = ("paused" if paused else "goes on") if done else f"was {'' if paused else 'not '}paused already"
+        said = _SAID[paused, done]
         complain(f"{workflow}.{each} {said}")
     if any(deployment.spec.triggers[each].type == "schedule" for each in names):
         reconcile(env)

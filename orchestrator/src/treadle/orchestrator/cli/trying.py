@@ -60,12 +60,14 @@ def try_(
     with reported():
         env = Environment(profile)
         deployment, name = _drafted(env, file, target) if file else found(env, target)
-        trial = _tried(env, deployment, name, event, time, header, key)
+        trials = _tried(env, deployment, name, event, time, header, key)
         if output == "json":
-            typer.echo(json.dumps(msgspec.to_builtins(trial), indent=2, ensure_ascii=False))
+            typer.echo(json.dumps(msgspec.to_builtins(trials), indent=2, ensure_ascii=False))
         else:
-            _print_trial(deployment, name, trial)
-        raise typer.Exit(int(Exit.USAGE if trial.verdict == "dead letter" else Exit.SUCCESS))
+            typer.echo("\n\n".join(_trial_text(deployment, name, trial) for trial in trials))
+        complain("nothing was started")
+        refused = any(trial.verdict == "dead letter" for trial in trials)
+        raise typer.Exit(int(Exit.USAGE if refused else Exit.SUCCESS))
 
 
 def _tried(
@@ -76,32 +78,30 @@ def _tried(
     time: str | None,
     header: list[str] | None,
     key: str | None,
-) -> Trial:
+) -> list[Trial]:
     from ..triggers.trying import try_event, try_tick
 
     if (event is None) == (time is None):
         raise UsageError("give a sample or a time", "--event FILE for events; --time 2026-01-31T02:00 for schedules.")
     if time is not None:
-        return try_tick(deployment, name, nominal(deployment, name, time), env.profile.allow)
+        return [try_tick(deployment, name, nominal(deployment, name, time), env.profile.allow)]
     assert event is not None
     return try_event(deployment, name, sample(event, header or [], key), env.profile.allow)
 
 
-def _print_trial(deployment: Deployment, name: str, trial: Trial) -> None:
+def _trial_text(deployment: Deployment, name: str, trial: Trial) -> str:
     settings = deployment.document["triggers"][name]
     rows = [["trigger", f"{trial.trigger}, version {trial.version}"]]
     if trial.event is not None:
-        event = trial.event
-        rows.append(["event", f"{event['type']} {event['id']} of {event['source']}"])
-    if "filter" in settings and trial.event is not None and not trial.reason:
+        rows.append(["event", f"{trial.event['type']} {trial.event['id']} of {trial.event['source']}"])
+    if "filter" in settings and trial.verdict != "dead letter":
         rows.append(["filter", f"{'true' if trial.verdict == 'starts' else 'false'}: {settings['filter']}"])
     rows.append(["verdict", f"{trial.verdict}{': ' if trial.reason else ''}{trial.reason}"])
     if trial.inputs is not None:
         shown = json.dumps(trial.inputs, indent=2, ensure_ascii=False).splitlines()
         rows += [["inputs" if index == 0 else "", line] for index, line in enumerate(shown)]
         rows.append(["run", trial.run])
-    typer.echo("\n".join(f"{head:8} {text}" for head, text in rows))
-    complain("nothing was started")
+    return "\n".join(f"{head:8} {text}" for head, text in rows)
 
 
 # -- fill ----------------------------------------------------------------------------------------------------------
@@ -122,28 +122,31 @@ def fire(
 
         env = Environment(profile)
         deployment, name = found(env, target)
-        trial = _tried(env, deployment, name, event, time, header, key)
-        if trial.verdict != "starts":
+        trials = _tried(env, deployment, name, event, time, header, key)
+        refused = [trial for trial in trials if trial.verdict != "starts"]
+        if refused:
             raise UsageError(
-                f"{target} starts nothing: {trial.reason or 'the filter passes the event over'}",
+                f"{target} starts nothing: {refused[0].reason or 'the filter passes the event over'}",
                 f"Look at it: treadle trigger test {target} ...",
             )
-        order = fired(deployment, name, trial, now(), secrets.token_hex(3))
+        orders = [fired(deployment, name, trial, now(), secrets.token_hex(3)) for trial in trials]
         env.ensure_driver()
-        raise typer.Exit(int(env.with_client(lambda client: _start(env, client, order, watch))))
+        raise typer.Exit(int(env.with_client(lambda client: _start(env, client, orders, watch))))
 
 
-async def _start(env: Environment, client: Client, order: StartOrder, watch: bool) -> Exit:
+async def _start(env: Environment, client: Client, orders: list[StartOrder], watch: bool) -> Exit:
     from ..client.client import Runs
     from ..triggers.starter import RunStarter, ensure_search_attribute
 
     runs = Runs(client, env.store, env.key, env.profile.queue)
     await ensure_search_attribute(client)
-    started = await RunStarter(client, runs, env.registry, env.profile.allow).start(order)
-    if not started.new:
-        complain(f"run {started.run} was there already")
-    typer.echo(started.run)
-    return await watch_run(env, runs, started.run, Watching()) if watch else Exit.SUCCESS
+    starter = RunStarter(client, runs, env.registry, env.profile.allow)
+    for order in orders:
+        started = await starter.start(order)
+        if not started.new:
+            complain(f"run {started.run} was there already")
+        typer.echo(started.run)
+    return await watch_run(env, runs, orders[-1].run, Watching()) if watch else Exit.SUCCESS
 
 
 def backfill(

@@ -7,21 +7,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger, Trigger
+from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events.records import as_item
 
 from .allowed import check_allowed
-from .events import Event, Record, Undecodable, decode, event_time
+from .events import Record, decode
 from .identity import label, run_prefix
+from .kafka.batch import Batch, Matched
 from .kafka.judge import Lineage, Version
-from .mapping import Rules, Unfit
+from .kafka.orders import order_for as batch_order
+from .mapping import Rules, event_env
 from .registry.deployment import Deployment
 from .schedules.ticks import order_for
 from .starting import StartOrder
+from .webhook.requests import Hook, Problem, read
+from .webhook.signatures import body_id
 
 NOWHERE = "TOPIC-UUID"
 """Stands for a topic's UUID in ids: a sample lies in no topic."""
@@ -61,27 +65,27 @@ def trigger_of(deployment: Deployment, name: str) -> Trigger:
     return found
 
 
-def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence[str] | None) -> Trial:
-    """Raises UsageError for a trigger that takes no events."""
+def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence[str] | None) -> list[Trial]:
+    """One trial, but for notifications that tell of several objects. Raises UsageError for a schedule."""
     trigger = trigger_of(deployment, name)
-    if isinstance(trigger, ScheduleTrigger):
-        raise UsageError(f"{label(deployment.workflow, name)} is a schedule", "Give a time: --time 2026-01-31T02:00")
     about = (label(deployment.workflow, name), deployment.version)
+    match trigger:
+        case ScheduleTrigger():
+            raise UsageError(f"{about[0]} is a schedule", "Give a time: --time 2026-01-31T02:00")
+        case KafkaTrigger():
+            return [_of_topic(deployment, name, trigger, sample, allow)]
     try:
-        event, run = _judged(deployment, name, trigger, sample)
-    except (Undecodable, Unfit) as error:
-        return Trial(*about, "dead letter", error.message)
-    shown = msgspec.structs.asdict(event)
-    if not run:
-        return Trial(*about, "passed over", event=shown)
-    rules = Rules(name, trigger)
-    batched = isinstance(trigger, KafkaTrigger) and trigger.batch is not None
-    items = [as_item(event, isinstance(trigger, KafkaTrigger) and trigger.envelope)]
-    try:
-        inputs = rules.inputs(None if batched else event, event_time(event), items)
-        return _checked(Trial(*about, "starts", event=shown, run=run), deployment, inputs, allow)
-    except UsageError as error:
-        return Trial(*about, "dead letter", error.message, shown)
+        orders = read(
+            Hook(deployment.workflow, deployment.version, name, trigger, Rules(name, trigger)),
+            _request_headers(trigger, sample),
+            sample.value,
+            None,
+            time.time(),
+        )
+    except Problem as problem:
+        return [Trial(*about, "dead letter", problem.message)]
+    trials = [_accepted(Trial(*about, "starts", run=one.run), deployment, one.inputs, allow) for one in orders]
+    return trials or [Trial(*about, "passed over")]
 
 
 def try_tick(deployment: Deployment, name: str, nominal: datetime, allow: Sequence[str] | None) -> Trial:
@@ -91,39 +95,56 @@ def try_tick(deployment: Deployment, name: str, nominal: datetime, allow: Sequen
         raise UsageError(f"{about[0]} takes events, not times", "Give a sample: --event FILE")
     try:
         order = order_for(deployment, name, nominal)
-        return _checked(Trial(*about, "starts", run=order.run), deployment, order.inputs, allow)
     except UsageError as error:
         return Trial(*about, "dead letter", error.message)
+    return _accepted(Trial(*about, "starts", run=order.run), deployment, order.inputs, allow)
 
 
 def fired(deployment: Deployment, name: str, trial: Trial, now: float, nonce: str) -> StartOrder:
     """The start that a person asks for. A time has one run, whoever asks; a sample event gets a new one each time."""
     run = trial.run
-    if trial.event is not None:
+    if not isinstance(trigger_of(deployment, name), ScheduleTrigger):
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
         run = f"{run_prefix(deployment.workflow, name)}fired.{stamp}.{nonce}"
     inputs = {key: value for key, value in (trial.inputs or {}).items() if value is not None}
     return StartOrder(run, deployment.workflow, deployment.version, name, inputs)
 
 
-def _checked(trial: Trial, deployment: Deployment, inputs: Mapping[str, Any], allow: Sequence[str] | None) -> Trial:
-    submission = deployment.submission(trial.run, inputs)
-    check_allowed(allow, submission)
-    return msgspec.structs.replace(trial, inputs=submission.inputs)
+def _accepted(trial: Trial, deployment: Deployment, inputs: Mapping[str, Any], allow: Sequence[str] | None) -> Trial:
+    """With the inputs as the run would keep them, if the workflow and the profile take them."""
+    try:
+        submission = deployment.submission(trial.run, inputs)
+        check_allowed(allow, submission)
+    except UsageError as error:
+        return replace(trial, verdict="dead letter", reason=error.message, run="")
+    return replace(trial, inputs=submission.inputs)
 
 
-def _judged(deployment: Deployment, name: str, trigger: Trigger, sample: Sample) -> tuple[Event, str]:
-    """The event, and the id of its run; empty: passed over. Raises Undecodable, Unfit."""
-    if isinstance(trigger, KafkaTrigger):
-        return _of_topic(deployment, name, trigger, sample)
-    raise UsageError(f"{name} is of type {trigger.type}, of which no sample can be tried", "Send it one.")
-
-
-def _of_topic(deployment: Deployment, name: str, trigger: KafkaTrigger, sample: Sample) -> tuple[Event, str]:
+def _of_topic(
+    deployment: Deployment, name: str, trigger: KafkaTrigger, sample: Sample, allow: Sequence[str] | None
+) -> Trial:
+    about = (label(deployment.workflow, name), deployment.version)
     headers: tuple[tuple[str, bytes | None], ...] = sample.headers
     record = Record(trigger.topics[0], NOWHERE, 0, 0, sample.key, sample.value, headers, time.time())
     version = Version(deployment.version, trigger, Rules(name, trigger), {})
     judged = Lineage(deployment.workflow, name, (version,)).judge(record)
     if judged.reason:
-        raise Unfit(judged.reason)
-    return judged.event or decode(record, trigger.format, trigger.connection), judged.run
+        return Trial(*about, "dead letter", judged.reason)
+    event = judged.event or decode(record, trigger.format, trigger.connection)
+    trial = Trial(*about, "starts" if judged.event else "passed over", "", event_env(event), run=judged.run)
+    if judged.event is None:
+        return trial
+    batch = Batch(judged.run, deployment.workflow, deployment.version, name, (Matched(record, event),), 1)
+    try:
+        order = batch_order(batch, version, lambda _, __: [as_item(event, trigger.envelope)])
+    except UsageError as error:
+        return replace(trial, verdict="dead letter", reason=error.message, run="")
+    return _accepted(trial, deployment, order.inputs, allow)
+
+
+def _request_headers(trigger: Trigger, sample: Sample) -> dict[str, str]:
+    """As the sender of a body would send it, whose signature needs no check here."""
+    cloudevent = isinstance(trigger, WebhookTrigger) and trigger.format == "cloudevents"
+    known = {"content-type": f"application/{'cloudevents+' if cloudevent else ''}json"}
+    known["webhook-id"] = body_id(sample.value)
+    return known | {key.lower(): value.decode(errors="replace") for key, value in sample.headers}
