@@ -64,7 +64,8 @@ class Telemetry:
         self._seconds.record(outcome.seconds, where)
         for place, count in outcome.read.items():
             self._bytes.add(count, where | {"direction": "read", "place": place})
-        self._bytes.add(_written(outcome), where | {"direction": "written", "place": segment.put})
+        for place, count in _written(outcome):
+            self._bytes.add(count, where | {"direction": "written", "place": place})
         _log.debug("committed", extra=_about(run, segment, outcome) | {"seconds": round(outcome.seconds, 3)})
 
     def failed(self, run: str, workflow: str, segment: Segment, failure: Failure, *, final: bool) -> None:
@@ -104,8 +105,13 @@ def _about(run: str, segment: Segment, report: Outcome | Failure) -> dict[str, A
     return {"run": run, "stage": segment.id, "partition": report.partition, "attempt": report.attempt}
 
 
-def _written(outcome: Outcome) -> int:
-    return (outcome.block.size if outcome.block else 0) + (outcome.part.size if outcome.part else 0)
+def _written(outcome: Outcome) -> Iterator[tuple[str, int]]:
+    """(place, bytes) of the block, wherever it is, and of the part for people."""
+    if outcome.block is not None:
+        for location in outcome.block.locations:
+            yield location.partition(":")[0], outcome.block.size
+    if outcome.part is not None:
+        yield "output", outcome.part.size
 
 
 def _trace(run: str) -> Any:
