@@ -1,8 +1,9 @@
 """Members as processes of this machine, for the rivals that bring none of their own.
 
-All members of a round begin at one instant that the parent names, and say when they were done, on the clock that
-all processes of a machine share. A round takes from that instant until the last member is done; a barrier, from the
-last arrival until the last release. Making arrays and checking answers is not timed.
+All members meet at a barrier of the system before each round, and say when they began and were done, on the clock that
+all processes of a machine share. Nobody sleeps shortly before: two idle cores that are to wake 64 members at once take
+far longer than a round does. A round takes from the first begin until the last end; a barrier, from the last arrival
+until the last release. Making arrays and checking answers is not timed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.synchronize import Barrier
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,9 +64,10 @@ class Gang:
         self._pipes: list[Connection] = []
         self._processes: list[ForkServerProcess] = []
         self._keys = 0
+        start = context.Barrier(members)
         for seat in range(members):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_live, args=(theirs, join, setup, seat, members), daemon=True)
+            process = context.Process(target=_live, args=(theirs, start, join, setup, seat, members), daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
@@ -97,15 +100,14 @@ class Gang:
 
     def _round(self, task: Task, number: int) -> float:
         self._all("ready")
-        begin = time.monotonic() + 0.002 + 0.0002 * self._members
         for pipe in self._pipes:
-            pipe.send(begin)
+            pipe.send("go")
         done = self._all("done")
         if task.operation == "shuffle":
             work.check_shuffle(task, self._members, number, [answer for _, _, answer in done])
         if task.operation == "reduce" and sum(answer for _, _, answer in done) != 1:
             raise AssertionError("wrong answer: the sum of a reduce must be at one member")
-        first = max(began for began, _, _ in done) if task.operation == "barrier" else begin
+        first = (max if task.operation == "barrier" else min)(began for began, _, _ in done)
         return float(max(ended for _, ended, _ in done) - first)
 
     def _all(self, what: str, pipes: Sequence[Connection] | None = None) -> list[Any]:
@@ -133,14 +135,14 @@ def _said(pipe: Connection, what: str) -> Any:
     return answer
 
 
-def _live(pipe: Connection, join: Join, setup: Any, seat: int, members: int) -> None:
+def _live(pipe: Connection, start: Barrier, join: Join, setup: Any, seat: int, members: int) -> None:
     """A member's life: one task after the other, until None comes."""
     try:
         member = join(setup, seat, members)
         try:
             pipe.send(("joined", None))
             while (said := pipe.recv()) is not None:
-                _perform(pipe, member, seat, members, *said)
+                _perform(pipe, start, member, seat, members, *said)
         finally:
             member.close()
     except EOFError:
@@ -149,7 +151,9 @@ def _live(pipe: Connection, join: Join, setup: Any, seat: int, members: int) -> 
         pipe.send(("failed", traceback.format_exc()))
 
 
-def _perform(pipe: Connection, member: Member, seat: int, members: int, task: Task, first_key: int) -> None:
+def _perform(
+    pipe: Connection, start: Barrier, member: Member, seat: int, members: int, task: Task, first_key: int
+) -> None:
     if task.operation == "round trip":
         pipe.send(("trips", _trips(member, seat, task, first_key)))
         return
@@ -157,8 +161,8 @@ def _perform(pipe: Connection, member: Member, seat: int, members: int, task: Ta
     for number in range(task.warm_up + task.rounds):
         gc.collect()
         pipe.send(("ready", None))
-        begin = pipe.recv()
-        time.sleep(max(0.0, begin - time.monotonic()))
+        pipe.recv()
+        start.wait(DEADLINE)
         pipe.send(("done", _timed(member, seat, members, task, f"{first_key + number}", number, value)))
         work.advance(value)
 
