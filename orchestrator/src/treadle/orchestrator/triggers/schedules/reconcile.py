@@ -16,6 +16,7 @@ from temporalio.client import (
     ScheduleAlreadyRunningError,
     ScheduleBackfill,
     ScheduleDescription,
+    ScheduleHandle,
     ScheduleListActionStartWorkflow,
     ScheduleUpdate,
 )
@@ -133,7 +134,7 @@ class Schedules:
     async def _carry_out(self, change: Change, wanted: Wanted | None) -> None:
         handle = self._client.get_schedule_handle(change.schedule)
         if wanted is None:
-            await handle.delete()
+            await _delete(handle)
             return
         made = schedule(wanted, self._queue, self._owner)
         if change.did == "created":
@@ -142,6 +143,14 @@ class Schedules:
                 await self._client.create_schedule(change.schedule, made)
             return
         await handle.update(lambda _: ScheduleUpdate(made))
+
+
+async def _delete(handle: ScheduleHandle) -> None:
+    try:
+        await handle.delete()
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:  # another process was quicker
+            raise
 
 
 def _wanted(registry: Registry) -> list[Wanted]:
