@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 UV_VERSION := 0.13.8
+PROCESSES ?= 2
 
 .PHONY: demo test check format chaos bench isolated clean
 
@@ -12,9 +13,9 @@ demo: .venv/ready
 	@echo 'the ten most frequent words:'
 	@$(BIN)/treadle result @last --stage top
 
-## test: everything but the chaos runs
+## test: everything but the chaos runs, in two processes: much of a test's time is waiting for servers
 test: .venv/ready
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-default} $(BIN)/pytest -q -m 'not chaos'
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-default} $(BIN)/pytest -q -m 'not chaos' -n $(PROCESSES) --dist loadfile
 
 ## check: what CI runs before the tests: ruff, mypy, import-linter
 check: .venv/ready
