@@ -177,6 +177,20 @@ async def test_a_provider_that_ends_a_function_finds_the_partition_reported(
         functions.deploy(key_file)
 
 
+async def test_a_task_longer_than_a_function_may_run_goes_on_from_its_checkpoint(
+    bench: Bench, functions: LambdaPlace, key_file: str
+) -> None:
+    functions.deploy(key_file, timeout=2)
+    try:
+        workbench = bench(seconds=2)
+        report, spent = await until_done(workbench, workbench.task("patient", [[30]]))
+        ((begun, steps),) = workbench.records(report)
+        assert (steps, begun > 0, spent > 0) == (30, True, True)
+        await workbench.executor.stop()
+    finally:
+        functions.deploy(key_file)
+
+
 async def test_a_partition_cut_off_because_others_came_first_is_not_reported(
     bench: Bench, functions: LambdaPlace, key_file: str
 ) -> None:
