@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from triggers.world import TOPIC, Outcome, Owner, World
 
+MATCHING = b'{"a": true, "b": true, "c": 1}'
 VALUES: tuple[bytes | None, ...] = (
-    b'{"a": true, "b": true, "c": 1}',
+    *4 * (MATCHING,),
     b'{"a": true, "b": false, "c": 2}',
     b'{"a": false, "b": true, "c": 1}',
     b'{"a": false, "b": false, "c": 3}',
@@ -70,6 +71,19 @@ class Triggers(RuleBasedStateMachine):
             if owner:
                 owner.loop.step()
 
+    @rule(which=st.integers(0, 9), times=st.integers(1, 8), seconds=st.floats(0, 3))
+    def serve(self, which: int, times: int, seconds: float) -> None:
+        """As on a good day."""
+        owner = self._owner(which)
+        for _ in range(times if owner else 0):
+            assert owner is not None
+            self.world.now += seconds
+            owner.loop.step()
+            while owner.starts:
+                self.world.answer(owner, 0, "done")
+            while owner.letters:
+                self.world.write(owner, 0, True)
+
     @rule(which=st.integers(0, 9), index=st.integers(0, 9), outcome=st.sampled_from(OUTCOMES))
     def answer(self, which: int, index: int, outcome: Outcome) -> None:
         owner = self._owner(which)
@@ -95,15 +109,20 @@ class Triggers(RuleBasedStateMachine):
         self.names += 1
         self.world.owners.append(Owner(self.world, self.names))
 
-    @rule(which=st.integers(0, 9), outcomes=st.lists(st.sampled_from(OUTCOMES), max_size=4))
-    def die(self, which: int, outcomes: list[Outcome]) -> None:
-        """What it sent may still come to something."""
+    @rule(which=st.integers(0, 9), outcomes=st.lists(st.sampled_from(OUTCOMES), max_size=4), heir=st.integers(0, 9))
+    def die(self, which: int, outcomes: list[Outcome], heir: int) -> None:
+        """What it sent may still come to something; another gets its partitions."""
         owner = self._owner(which)
         if owner is None:
             return
         for outcome in outcomes[: len(owner.starts)]:
             self.world.answer(owner, 0, outcome)
         self.world.owners.remove(owner)
+        if not self.world.owners:
+            self.come()
+        for number in sorted(owner.assigned | owner.leaving):
+            self.world.heirs.pop(number, None)
+            self.world.assign(number, self._owner(heir), silently=True)
 
     @rule(which=st.integers(0, 9), prompt=st.booleans())
     def leave(self, which: int, prompt: bool) -> None:

@@ -319,7 +319,7 @@ class World:
 
     def batched(self, batch: Batch) -> bool:
         found = lineage([one for one in self.history if one.version <= batch.version], TRIGGER)
-        return found is not None and found.newest.trigger.batch is not None
+        return found is not None and found.newest.reading.batch is not None
 
     def write(self, owner: Owner, index: int, works: bool) -> None:
         """Let one dead letter of an owner come to something."""

@@ -18,12 +18,14 @@ from contextlib import contextmanager
 
 import msgspec
 
+from treadle.dsl.triggers import Trigger
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, TreadleError
 from treadle.primitives.store import Store
 
 from ..embedded.process import try_lock
 from ..environment.home import Home
+from .kafka.reading import reading_of
 from .registry.deployment import Deployment
 from .running import TriggerRunner, TriggerSite, TriggerStatus
 
@@ -91,10 +93,10 @@ class TriggerService:
     async def _reconcile(self) -> None:
         deployments, paused = await asyncio.to_thread(self._look)
         wanted = {
-            (one.workflow, name, trigger.type): one
+            (one.workflow, name, kind): one
             for one in deployments
             for name, trigger in one.spec.triggers.items()
-            if trigger.type in KINDS
+            if (kind := kind_of(trigger)) in KINDS
         }
         await self._stop([key for key in self._runners if key not in wanted])
         self._broken = {key: status for key, status in self._broken.items() if key in wanted}
@@ -137,6 +139,11 @@ class TriggerService:
             await asyncio.to_thread(
                 write_statuses, self._site.store, self._site.key, self._site.instance, self.statuses()
             )
+
+
+def kind_of(trigger: Trigger) -> str:
+    """Which of KINDS runs it: whatever reads Kafka topics is `kafka`."""
+    return "kafka" if reading_of(trigger) is not None else trigger.type
 
 
 def _make(kind: str, site: TriggerSite, workflow: str, trigger: str) -> TriggerRunner:

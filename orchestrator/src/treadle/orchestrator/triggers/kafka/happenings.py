@@ -21,20 +21,36 @@ class Partition(Struct, frozen=True):
         return f"{self.topic}/{self.number}"
 
 
+class Match(Struct, frozen=True):
+    """An event that shall start a run."""
+
+    event: Event
+    run: str
+
+
 class Judged(Struct, frozen=True):
-    """A record, and what the version that decides on it made of it."""
+    """A record, and what the version that decides on it made of it: neither matches nor a reason: it is passed over."""
 
     record: Record
     version: int
-    event: Event | None = None
-    """Set: it matches."""
-    run: str = ""
-    """Of an event that matches."""
+    matches: tuple[Match, ...] = ()
+    """Several only where a record tells of several objects."""
     reason: str = ""
-    """Set: it is a dead letter. Neither: passed over."""
+    """Set: it is a dead letter, whatever else it is."""
+
+    @property
+    def event(self) -> Event | None:
+        """The first that matches."""
+        return self.matches[0].event if self.matches else None
+
+    @property
+    def run(self) -> str:
+        """Of the first that matches."""
+        return self.matches[0].run if self.matches else ""
 
     @property
     def size(self) -> int:
+        """Bytes."""
         return len(self.record.value or b"")
 
 

@@ -8,27 +8,37 @@ the registry **after that** therefore knows every version that could decide on i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from msgspec import Struct
 
-from treadle.dsl.triggers import EventBatch, KafkaTrigger
+from treadle.dsl.triggers import EventBatch, KafkaTrigger, ObjectTrigger
 from treadle.primitives.errors import UsageError
 
 from ..events import Event, Record, Undecodable, decode, event_time
 from ..identity import event_run, hashed_run, record_run
 from ..mapping import Rules, Unfit
+from ..objects.notifications import decode_notification
 from ..registry.deployment import Deployment
-from .happenings import Judged, Partition
+from .happenings import Judged, Match, Partition
+from .reading import Reading, reading_of
 
 
-class Version(Struct, frozen=True):
-    """One version of the trigger."""
+class Version(Struct, frozen=True, dict=True):
+    """One version of the trigger, which reads topics."""
 
     number: int
-    trigger: KafkaTrigger
+    trigger: KafkaTrigger | ObjectTrigger
     rules: Rules
     begins: Mapping[tuple[str, int], int]
     """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
+
+    @cached_property
+    def reading(self) -> Reading:
+        """What it wants of its topics."""
+        found = reading_of(self.trigger)
+        assert found is not None
+        return found
 
 
 class Lineage(Struct, frozen=True):
@@ -53,7 +63,7 @@ class Lineage(Struct, frozen=True):
 
     def batching(self, number: int) -> EventBatch | None:
         """`batch` of a version."""
-        return self.version(number).trigger.batch
+        return self.version(number).reading.batch
 
     def begin(self, partition: Partition) -> int:
         """Where somebody begins who knows no position: where the first version does that reads the topic."""
@@ -63,27 +73,35 @@ class Lineage(Struct, frozen=True):
         """The newest version that begins at or before the record; what lies before all of them is the first one's."""
         place = (record.topic_id, record.partition)
         for version in self.versions:
-            if record.topic in version.trigger.topics and version.begins.get(place, 0) <= record.offset:
+            if record.topic in version.reading.topics and version.begins.get(place, 0) <= record.offset:
                 return version
         return self._first(record.topic)
 
     def _first(self, topic: str) -> Version:
-        return next((one for one in reversed(self.versions) if topic in one.trigger.topics), self.versions[0])
+        return next((one for one in reversed(self.versions) if topic in one.reading.topics), self.versions[0])
 
     def judge(self, record: Record) -> Judged:
         """What becomes of a record."""
         version = self.deciding(record)
-        trigger = version.trigger
+        matches: list[Match] = []
+        reasons: list[str] = []
         try:
-            event = decode(record, trigger.format, trigger.connection)
-            when = event_time(event, record)
-            if not version.rules.matches(event, when):
-                return Judged(record, version.number)
-            return Judged(record, version.number, event, self._run(version, event, record))
-        except (Undecodable, Unfit) as error:
-            return Judged(record, version.number, reason=error.message)
+            for event in events_of(version, record):
+                self._add(version, event, record, matches, reasons)
+        except Undecodable as error:
+            reasons.append(error.message)
+        return Judged(record, version.number, tuple(matches), "; ".join(reasons))
+
+    def _add(self, version: Version, event: Event, record: Record, matches: list[Match], reasons: list[str]) -> None:
+        try:
+            if version.rules.matches(event, event_time(event, record)):
+                matches.append(Match(event, self._run(version, event, record)))
+        except Unfit as error:
+            reasons.append(error.message)
 
     def _run(self, version: Version, event: Event, record: Record) -> str:
+        if isinstance(version.trigger, ObjectTrigger):
+            return event_run(self.workflow, self.name, event)
         match version.trigger.dedupe:
             case "offset":
                 return record_run(self.workflow, self.name, record)
@@ -96,21 +114,30 @@ class Lineage(Struct, frozen=True):
                 return hashed_run(self.workflow, self.name, value)
 
 
+def events_of(version: Version, record: Record) -> Sequence[Event]:
+    """The events in a record: several only where it tells of several objects. Raises Undecodable."""
+    trigger = version.trigger
+    if isinstance(trigger, ObjectTrigger):
+        return decode_notification(record.value)
+    return (decode(record, trigger.format, trigger.connection),)
+
+
 class Unsettled(UsageError):
     """A version was deployed, and nobody has measured yet from where on it decides. Judging waits."""
 
 
 def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
-    """What a workflow's versions, oldest first, say of a Kafka trigger; None: the newest has no such trigger.
+    """What a workflow's versions, oldest first, say of a trigger; None: the newest has none that reads topics.
 
     Raises Unsettled.
     """
     versions: list[Version] = []
     for deployment in reversed(history):
         trigger = None if deployment.removed else deployment.spec.triggers.get(name)
-        if not isinstance(trigger, KafkaTrigger) or (
-            versions and trigger.connection != versions[-1].trigger.connection
-        ):
+        reading = reading_of(trigger)
+        if not isinstance(trigger, KafkaTrigger | ObjectTrigger) or reading is None:
+            break
+        if versions and _place(versions[-1].trigger, versions[-1].reading) != _place(trigger, reading):
             break
         if deployment.begins is None:
             text = f"{deployment.name}: it is not known yet from where on it decides"
@@ -118,3 +145,8 @@ def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
         begins = {(one.topic_id, one.partition): one.offset for one in deployment.begins.get(name, ())}
         versions.append(Version(deployment.version, trigger, Rules(name, trigger), begins))
     return Lineage(history[-1].workflow, name, tuple(versions)) if versions else None
+
+
+def _place(trigger: KafkaTrigger | ObjectTrigger, reading: Reading) -> tuple[str, str]:
+    """What a version must have in common with the one before it to be its successor."""
+    return trigger.type, reading.connection

@@ -64,24 +64,32 @@ class PartitionLog:
             return False
         if self._open and (self._open[0].version != judged.version or batching is None):
             self.cut()
-        if judged.event is not None:
-            self._gather(judged, batching, now)
-        elif judged.reason:
-            self._entries[judged.record.offset] = 1
-            self._letters.add(judged.record.offset)
+        if work := len(judged.matches) + bool(judged.reason):
+            self._todo(judged, work, batching, now)
         self.position = judged.record.offset + 1
-        if batching is None or len(self._open) >= batching.max_events:
+        if batching is not None and len(self._open) >= batching.max_events:
             self.cut()
         return bool(judged.reason)
 
-    def _gather(self, judged: Judged, batching: EventBatch | None, now: float) -> None:
-        if batching is not None and self._open and self._open_bytes + judged.size > batching.max_bytes:
+    def _todo(self, judged: Judged, work: int, batching: EventBatch | None, now: float) -> None:
+        if batching is not None and judged.matches:
+            self._gather(judged, batching, now)
+            return
+        self._entries[judged.record.offset] = work
+        if judged.reason:
+            self._letters.add(judged.record.offset)
+        for match in judged.matches:
+            one = (Matched(judged.record, match.event),)
+            end = judged.record.offset + 1
+            self._add(Batch(match.run, self.workflow, judged.version, self.trigger, one, end))
+
+    def _gather(self, judged: Judged, batching: EventBatch, now: float) -> None:
+        if self._open and self._open_bytes + judged.size > batching.max_bytes:
             self.cut()
         if not self._open:
             self._entries[judged.record.offset] = 1
             self._opened_at = now
-            if batching is not None:
-                self.chained.add(judged.record.offset)
+            self.chained.add(judged.record.offset)
         self._open.append(judged)
         self._open_bytes += judged.size
 
@@ -97,11 +105,14 @@ class PartitionLog:
         """The open batch is complete: it ends where reading stands."""
         if not self._open:
             return
-        matched = tuple(Matched(one.record, one.event) for one in self._open if one.event is not None)
+        matched = tuple(Matched(one.record, match.event) for one in self._open for match in one.matches)
         first = self._open[0]
-        self._ready.append(Batch(first.run, self.workflow, first.version, self.trigger, matched, self.position))
-        self._count(self._ready[-1], 1)
+        self._add(Batch(first.run, self.workflow, first.version, self.trigger, matched, self.position))
         self._open, self._open_bytes = [], 0
+
+    def _add(self, batch: Batch) -> None:
+        self._ready.append(batch)
+        self._count(batch, 1)
 
     # -- starts
 
@@ -140,7 +151,7 @@ class PartitionLog:
     def bury_batch(self, batch: Batch) -> None:
         """It never will be started: its entry is done when all of its records are written as dead letters."""
         self.starting -= 1
-        self._entries[batch.first.offset] = len(batch.matched)
+        self._entries[batch.first.offset] = self._entries.get(batch.first.offset, 1) + len(batch.matched) - 1
         self._letters |= {one.record.offset for one in batch.matched}
 
     def started(self) -> None:

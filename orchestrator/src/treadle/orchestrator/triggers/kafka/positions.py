@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.dsl.triggers import KafkaTrigger, Trigger
+from treadle.dsl.triggers import Trigger
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.store import Store
@@ -19,6 +19,7 @@ from ...environment.profile import Profile
 from ..identity import label
 from ..registry.deployment import Deployment, Position
 from .happenings import Partition
+from .reading import Reading, reading_of
 
 _INFO = b"treadle trigger marks"
 SAVE_EVERY = 30.0
@@ -39,31 +40,30 @@ class KafkaPositions:
         self, workflow: str, name: str, trigger: Trigger, before: Deployment | None
     ) -> tuple[Position, ...] | None:
         """See Positions.begins. Raises UsageError for topics that are not there, and for batches of compacted ones."""
-        if not isinstance(trigger, KafkaTrigger):
+        reading = reading_of(trigger)
+        if reading is None:
             return None
-        older = before.spec.triggers.get(name) if before else None
-        known = older.topics if isinstance(older, KafkaTrigger) and older.connection == trigger.connection else []
-        return tuple(self._begins(f"{workflow}.{name}", trigger, known))
+        older = reading_of(before.spec.triggers.get(name)) if before else None
+        known = older.topics if older and older.connection == reading.connection else ()
+        return tuple(self._begins(f"{workflow}.{name}", reading, known))
 
-    def _begins(self, whose: str, trigger: KafkaTrigger, known: Sequence[str]) -> list[Position]:
+    def _begins(self, whose: str, reading: Reading, known: Sequence[str]) -> list[Position]:
         from .cluster import translated
         from .topics import Topics
 
         with translated():
-            topics = Topics(self.settings(trigger.connection))
-            found = topics.partitions(trigger.topics)
-            for topic in trigger.topics:
+            topics = Topics(self.settings(reading.connection))
+            found = topics.partitions(reading.topics)
+            for topic in reading.topics:
                 if topic not in found:
-                    text = f"{whose}: the topic {topic!r} does not exist in {trigger.connection!r}"
+                    text = f"{whose}: the topic {topic!r} does not exist in {reading.connection!r}"
                     raise UsageError(text, "Make it first, or mend its name.")
-                if trigger.batch and "compact" in topics.policy(topic).get("cleanup.policy", ""):
+                if reading.batch and "compact" in topics.policy(topic).get("cleanup.policy", ""):
                     text = (
                         f"{whose}: {topic!r} is compacted, and a batch is known by its first record, which may vanish"
                     )
                     raise UsageError(text, "Leave `batch` out.")
-            at_end = [
-                one for topic in found for one in found[topic] if topic in known or trigger.start_from == "latest"
-            ]
+            at_end = [one for topic in found for one in found[topic] if topic in known or not reading.earliest]
             rest = [one for topic in found for one in found[topic] if one not in at_end]
             offsets = topics.offsets(at_end, end=True) | topics.offsets(rest, end=False)
         return [

@@ -1,4 +1,4 @@
-"""One Kafka trigger in this process: a thread with its loop, made anew when what it reads changes."""
+"""A trigger that reads Kafka topics, in this process: a thread with its loop, made anew when what it reads changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from functools import partial
 
-from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import TreadleError
 
 from ..identity import label
@@ -23,6 +22,7 @@ from .judge import Lineage, Unsettled, lineage
 from .loop import TriggerLoop
 from .machine import Machine
 from .positions import KafkaPositions, StoredMarks, group_of
+from .reading import reading_of
 
 _log = logging.getLogger("treadle.triggers")
 COUNT_EVERY = 2.0
@@ -46,6 +46,7 @@ class KafkaRunner:
         self._ending = threading.Event()
         self._paused = False
         self._version = 0
+        self._type = "kafka"
         self._known: tuple[tuple[int, ...], Lineage] | None = None
         self._loop: TriggerLoop | None = None
         self._error = ""
@@ -64,9 +65,10 @@ class KafkaRunner:
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
         self._version, self._paused = deployment.version, paused
-        trigger = deployment.spec.triggers.get(self._trigger)
-        if self._loop is not None and isinstance(trigger, KafkaTrigger):
-            self._loop.tell(Limit(trigger.max_active))
+        self._type = deployment.spec.triggers[self._trigger].type
+        reading = reading_of(deployment.spec.triggers.get(self._trigger))
+        if self._loop is not None and reading is not None:
+            self._loop.tell(Limit(reading.max_active))
 
     async def stop(self) -> None:
         self._ending.set()
@@ -80,7 +82,7 @@ class KafkaRunner:
         return TriggerStatus(
             self._workflow,
             self._trigger,
-            "kafka",
+            self._type,
             self._version,
             self._state(loop),
             started + (loop.machine.started if loop else 0),
@@ -103,7 +105,7 @@ class KafkaRunner:
     async def _count(self) -> None:
         while True:
             loop, known = self._loop, self._known
-            if loop is not None and known is not None and known[1].newest.trigger.max_active is not None:
+            if loop is not None and known is not None and known[1].newest.reading.max_active is not None:
                 try:
                     loop.tell(Counted(await self._site.starter.active(self._workflow, self._trigger)))
                 except TreadleError as error:
@@ -131,13 +133,13 @@ class KafkaRunner:
 
     def _live(self, running: asyncio.AbstractEventLoop, at: Lineage) -> None:
         """Run until the end, or until what is read changes."""
-        trigger = at.newest.trigger
-        settings = self._positions.settings(trigger.connection)
+        reading = at.newest.reading
+        settings = self._positions.settings(reading.connection)
         group = group_of(self._site.key, self._workflow, self._trigger, at.born)
-        machine = Machine(self._workflow, self._trigger, lambda number: self._at().batching(number), trigger.max_active)
-        source = partial(ClusterSource, settings, group, self._site.instance, trigger.topics)
+        machine = Machine(self._workflow, self._trigger, lambda number: self._at().batching(number), reading.max_active)
+        source = partial(ClusterSource, settings, group, self._site.instance, reading.topics)
         answers: list[TriggerLoop] = []
-        graveyard = Graveyard(settings, letters_of(trigger), lambda answer: answers[0].tell(answer))
+        graveyard = Graveyard(settings, reading.letters, lambda answer: answers[0].tell(answer))
         payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))
         whose = label(self._workflow, self._trigger)
         hands = ThreadHands(
@@ -206,15 +208,8 @@ def begins_of(
     return {name: places for name, places in found.items() if places is not None}
 
 
-def letters_of(trigger: KafkaTrigger) -> str:
-    """The topic of its dead letters."""
-    return trigger.dead_letter.topic if trigger.dead_letter else f"{trigger.topics[0]}.dlt"
-
-
 def _same(now: Lineage, then: Lineage) -> bool:
     """Whether the loop that was made for `then` still reads what it should."""
-    one, other = now.newest.trigger, then.newest.trigger
-    topics = sorted(one.topics) == sorted(other.topics)
-    return (
-        topics and now.born == then.born and letters_of(one) == letters_of(other) and one.connection == other.connection
-    )
+    one, other = now.newest.reading, then.newest.reading
+    same = (one.connection, sorted(one.topics), one.letters) == (other.connection, sorted(other.topics), other.letters)
+    return same and now.born == then.born
