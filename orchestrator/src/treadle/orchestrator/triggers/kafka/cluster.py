@@ -33,6 +33,12 @@ _REFUSED = {
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
 }
+_OCCUPIED = {
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.FENCED_INSTANCE_ID,
+}
 _OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 GROUP = {
     "enable.auto.commit": False,
@@ -204,6 +210,22 @@ class ClusterSource:
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():
             _log.warning("Kafka: %s", error.str())
+
+
+def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[Partition, int]) -> None:
+    """Set the offsets of a group that has no members. Raises KafkaException, and UsageError when it has some."""
+    consumer = Consumer({**settings, **GROUP, "group.id": group}, logger=_log)
+    wanted = [TopicPartition(one.topic, one.number, at, metadata=one.topic_id) for one, at in offsets.items()]
+    try:
+        consumer.assign(wanted)
+        consumer.commit(offsets=wanted, asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() in _OCCUPIED:
+            text = "a service runs the trigger now, or did until a moment ago"
+            raise UsageError(text, "End it, and wait for a quarter of a minute.") from error
+        raise
+    finally:
+        consumer.close()
 
 
 class translated:

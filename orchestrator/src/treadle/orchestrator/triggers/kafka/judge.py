@@ -86,18 +86,21 @@ class Lineage(Struct, frozen=True):
         matches: list[Match] = []
         reasons: list[str] = []
         try:
-            for event in events_of(version, record):
-                self._add(version, event, record, matches, reasons)
+            events = events_of(version, record)
         except Undecodable as error:
-            reasons.append(error.message)
+            return Judged(record, version.number, reason=error.message)
+        for event in events:
+            try:
+                matches += self.matches(version, event, record)
+            except Unfit as error:
+                reasons.append(error.message)
         return Judged(record, version.number, tuple(matches), "; ".join(reasons))
 
-    def _add(self, version: Version, event: Event, record: Record, matches: list[Match], reasons: list[str]) -> None:
-        try:
-            if version.rules.matches(event, event_time(event, record)):
-                matches.append(Match(event, self._run(version, event, record)))
-        except Unfit as error:
-            reasons.append(error.message)
+    def matches(self, version: Version, event: Event, record: Record) -> list[Match]:
+        """What a version makes of an event: a match, or nothing. Raises Unfit."""
+        if not version.rules.matches(event, event_time(event, record)):
+            return []
+        return [Match(event, self._run(version, event, record))]
 
     def _run(self, version: Version, event: Event, record: Record) -> str:
         if isinstance(version.trigger, ObjectTrigger):

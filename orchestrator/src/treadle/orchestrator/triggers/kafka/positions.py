@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +20,7 @@ from ...environment.profile import Profile
 from ..identity import label
 from ..registry.deployment import Deployment, Position
 from .happenings import Partition
+from .judge import Lineage
 from .reading import Reading, reading_of
 
 _INFO = b"treadle trigger marks"
@@ -46,6 +48,38 @@ class KafkaPositions:
         older = reading_of(before.spec.triggers.get(name)) if before else None
         known = older.topics if older and older.connection == reading.connection else ()
         return tuple(self._begins(f"{workflow}.{name}", reading, known))
+
+    def seek(
+        self, at: Lineage, group: str, marks: StoredMarks, to: int | datetime | Literal["earliest", "latest"]
+    ) -> tuple[Position, ...]:
+        """Let the group of a trigger that nobody runs read on from somewhere else, in every partition of its topics.
+
+        To an offset, or to the first record of a time. Backwards is harmless: runs that are there are not started
+        again; but a batch that is entered in its middle starts the rest of it once more. Returns where it stands now.
+        Raises UsageError while a service runs the trigger, BrokerUnreachable.
+        """
+        from .cluster import commit_as_nobody, translated
+        from .topics import Topics
+
+        settings = self.settings(at.newest.reading.connection)
+        with translated():
+            topics = Topics(settings)
+            places = [one for some in topics.partitions(at.newest.reading.topics).values() for one in some]
+            ends, begins = topics.offsets(places, end=True), topics.offsets(places, end=False)
+            match to:
+                case "latest":
+                    wanted = ends
+                case "earliest":
+                    wanted = begins
+                case datetime():
+                    found = topics.offsets_at(places, int(to.timestamp() * 1000))
+                    wanted = {one: offset if offset >= 0 else ends[one] for one, offset in found.items()}
+                case _:
+                    wanted = {one: min(max(to, begins[one]), ends[one]) for one in places}
+            commit_as_nobody(settings, group, wanted)
+        for partition, offset in wanted.items():
+            marks.save(partition, offset, now=True)
+        return tuple(Position(one.topic, one.topic_id, one.number, offset) for one, offset in wanted.items())
 
     def _begins(self, whose: str, reading: Reading, known: Sequence[str]) -> list[Position]:
         from .cluster import translated
