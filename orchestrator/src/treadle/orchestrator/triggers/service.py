@@ -40,6 +40,9 @@ _STATUS = "deployments/status"
 _INFO = b"treadle trigger status"
 KINDS = {
     "kafka": "treadle.orchestrator.triggers.kafka.runner:KafkaRunner",
+    "object": "treadle.orchestrator.triggers.objects.runner:ObjectRunner",
+    "schedule": "treadle.orchestrator.triggers.schedules.runner:ScheduleRunner",
+    "webhook": "treadle.orchestrator.triggers.webhook.runner:WebhookRunner",
 }
 """Type of trigger -> its runner's class, which is made with (site, workflow, trigger)."""
 
