@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from kafka import Mock
+    from triggers.installation import Installation
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory, kafka: Mock) -> Iterator[Installation]:
+    """Broker, Temporal and driver for tests of whole triggers, which share them under workflows of their own."""
+    from kafka import Broker, unsupported
+    from triggers.installation import installation
+
+    if not isinstance(kafka, Broker):
+        pytest.skip(unsupported())
+    with installation(tmp_path_factory.mktemp("triggers"), kafka) as made:
+        yield made

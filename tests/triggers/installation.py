@@ -1,0 +1,214 @@
+"""An installation for tests of triggers: broker, Temporal, driver, and `treadle triggers` in processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import KafkaException
+from kafka import Broker
+from temporalio.client import Client
+from triggers.deployed import TESTS, M, read
+
+from treadle.dsl.normalise import normalise
+from treadle.executors.bundle.build import build_bundle
+from treadle.orchestrator import embedded
+from treadle.orchestrator.client.submission import function_references
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile, load_profile
+from treadle.orchestrator.runfiles import RunFiles, Submission
+from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, group_of
+from treadle.orchestrator.triggers.kafka.runner import begins_of
+from treadle.orchestrator.triggers.registry.deployment import Deployment
+from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
+from treadle.primitives.functions import describe, load
+from treadle.primitives.store import Store
+from treadle.primitives.trust import load_or_create_key, run_key
+
+TREADLE = str(Path(sys.executable).with_name("treadle"))
+DYING = Path(__file__).with_name("dying.py")
+CONNECTION = "broker"
+PROFILE = """
+[tests.kafka.broker]
+bootstrap.servers = "{bootstrap}"
+session.timeout.ms = 3000
+heartbeat.interval.ms = 500
+reconnect.backoff.max.ms = 500
+topic.metadata.refresh.interval.ms = 1000
+"""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One of Temporal's."""
+
+    run: str
+    started: datetime
+    ended: datetime | None
+
+
+@dataclass
+class Installation:
+    """Ended by `close`, with everything it started."""
+
+    home: Home
+    kafka: Broker
+    profile: Profile
+    store: Store
+    key: bytes
+    registry: Registry
+    services: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _specs: dict[str, Submission] = field(default_factory=dict)
+
+    # -- workflows
+
+    def deploy(self, document: Mapping[str, Any], *, settled: bool = True) -> Deployment:
+        """What `treadle deploy` does; unless `settled` as if it had died before it said where the version begins."""
+        spec = read(document)
+        references = function_references(spec)
+        functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
+        bundle = build_bundle(references, [TESTS], {})
+        candidate = Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(self.home.path))
+        draft = self.registry.draft(candidate)
+        positions = KafkaPositions(self.home, self.profile)
+
+        def begins(before: Deployment | None) -> Any:
+            if not settled and self.registry.find(draft.workflow) != before:
+                raise _DiedBeforeSettling
+            return begins_of(positions, draft, before)
+
+        with contextlib.suppress(_DiedBeforeSettling):
+            return self.registry.deploy(candidate, begins).deployment
+        return self.registry.deployment(draft.workflow)
+
+    def submission(self, run: str) -> Submission:
+        if run not in self._specs:
+            files = RunFiles(self.store, run, run_key(self.key, run))
+            self._specs[run] = files.load(Submission, "spec")
+        return self._specs[run]
+
+    async def executions(self, client: Client, trigger: str) -> list[Execution]:
+        """Of the runs that a trigger started."""
+        found = client.list_workflows(f"TreadleTrigger = '{trigger}'")
+        return [Execution(one.id, one.start_time, one.close_time) async for one in found]
+
+    # -- services
+
+    def serve(self, dies_at: int = 0) -> subprocess.Popen[bytes]:
+        """One more service; with `dies_at` it is killed before that commit."""
+        command = [TREADLE, "triggers"] if not dies_at else [sys.executable, str(DYING), str(dies_at)]
+        with open(self.home.path / "services.log", "ab") as log:
+            process = subprocess.Popen(command, env=self.environ(), stdout=log, stderr=log, start_new_session=True)
+        self.services.append(process)
+        return process
+
+    def environ(self) -> dict[str, str]:
+        """For commands."""
+        known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
+        return known | {"TREADLE_HOME": str(self.home.path), "TREADLE_PROFILE": "tests"}
+
+    def alive(self) -> list[subprocess.Popen[bytes]]:
+        self.services = [one for one in self.services if one.poll() is None]
+        return self.services
+
+    def end(self, service: subprocess.Popen[bytes], how: signal.Signals) -> None:
+        service.send_signal(how)
+        try:
+            service.wait(30)
+        except subprocess.TimeoutExpired:
+            service.kill()
+            service.wait()
+
+    def end_all(self, how: signal.Signals = signal.SIGTERM) -> None:
+        for service in self.alive():
+            self.end(service, how)
+
+    # -- servers
+
+    def temporal(self) -> int:
+        """The pid of the server."""
+        state = embedded.running_server(self.home)
+        assert state is not None
+        return state.pid
+
+    def kill_temporal(self, away: float) -> None:
+        os.kill(self.temporal(), signal.SIGKILL)
+        time.sleep(away)
+        embedded.up(self.home, self.profile)
+
+    def forget_offsets(self, workflow: str, trigger: str) -> None:
+        """What Kafka does with those of a group that nobody belonged to for a week. No service may live."""
+        group = group_of(self.key, workflow, trigger, 1)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                self.kafka.admin.delete_consumer_groups([group])[group].result(30)
+                return
+            except KafkaException as error:
+                if error.args[0].name() == "GROUP_ID_NOT_FOUND":
+                    return
+                if error.args[0].name() != "NON_EMPTY_GROUP":
+                    raise
+            assert time.monotonic() < end
+            time.sleep(0.5)
+
+    def log(self) -> str:
+        return (self.home.path / "services.log").read_text(errors="replace")
+
+    def close(self) -> None:
+        for service in self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                service.send_signal(signal.SIGCONT)
+        self.end_all(signal.SIGKILL)
+        embedded.down(self.home)
+
+
+class _DiedBeforeSettling(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def installation(folder: Path, kafka: Broker) -> Iterator[Installation]:
+    """In an empty folder. The driver starts at once, services when they are asked for."""
+    home = Home(folder)
+    home.profiles.write_text(PROFILE.format(bootstrap=kafka.bootstrap))
+    profile = load_profile(home, "tests", {})
+    store, key = Store.open(profile.store_url(home)), load_or_create_key(home.key)
+    made = Installation(home, kafka, profile, store, key, Registry(store, key))
+    try:
+        embedded.attach(home)
+        embedded.up(home, profile)
+        yield made
+    finally:
+        made.close()
+
+
+def workflow(name: str, topic: str, kinds: str, **settings: Any) -> dict[str, Any]:
+    """One run that does next to nothing for each event, or batch, of the kinds."""
+    trigger = {
+        "type": "kafka",
+        "connection": CONNECTION,
+        "topics": [topic],
+        "filter": " || ".join(f'event.type == "{kind}"' for kind in kinds),
+        "startFrom": "earliest",
+        "deadLetter": {"topic": f"{topic}.dlt"},
+        "with": {"events": "${{ trigger.events }}"},
+        **settings,
+    }
+    return {
+        "apiVersion": "treadle/v1",
+        "name": name,
+        "inputs": {"events": {"type": "dataset", "required": True}},
+        "triggers": {"live": trigger},
+        "stages": {"each": {"type": "map", "input": {"items": [1]}, "uses": f"{M}:same"}},
+    }

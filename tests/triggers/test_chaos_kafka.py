@@ -1,0 +1,42 @@
+"""Exactly one run for each matching event, whatever dies, hangs, leaves, comes twice or is made again meanwhile.
+
+A wave is a few schedules on one installation: a real broker, a real Temporal server, and `treadle triggers` in
+processes of its own. Each schedule is one workflow and one topic; what it meets is drawn from its seed, and so are the
+faults that all schedules of a wave share (trouble.py). What must have come of it is worked out from the records that
+were produced and the versions that were deployed (trial.py).
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+import pytest
+from triggers.installation import Installation
+from triggers.trial import Trial
+from triggers.trouble import Wave, draw_wave
+
+from treadle.orchestrator.environment.profile import connect
+
+FIRST = int(os.environ.get("CHAOS_FIRST", "0"))
+"""Seed of the first wave; another one gives other schedules."""
+
+
+async def met(wave: Wave, place: Installation, patience: float) -> None:
+    client = await connect(place.profile, place.home)
+    trial = Trial(wave, place, client)
+    wrong = await trial.run(patience)
+    for subject in trial.subjects:
+        place.registry.undeploy(subject.name)
+    assert not wrong, "\n".join([*wrong, msgspec.json.format(msgspec.json.encode(wave)).decode()])
+
+
+async def test_each_event_starts_one_run_through_a_few_faults(place: Installation) -> None:
+    await met(draw_wave(7, schedules=4, rounds=3), place, patience=60)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(FIRST + 1, FIRST + 21))
+async def test_each_event_starts_one_run_whatever_happens(place: Installation, seed: int) -> None:
+    await met(draw_wave(seed, schedules=10, rounds=6), place, patience=120)

@@ -1,0 +1,221 @@
+"""One wave of schedules on a real installation: what was produced, what ran, and what that must be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from temporalio.client import Client
+from triggers.installation import Execution, Installation, workflow
+from triggers.trouble import PARTITIONS, Fault, Schedule, Sent, Step, Wave
+
+from treadle.executors.runtime.events import topic_uuid
+from treadle.orchestrator.triggers.registry.deployment import Deployment
+from treadle.primitives.events import offsets
+
+Place = tuple[str, int, int]
+"""(topic UUID, partition, offset)."""
+
+
+@dataclass
+class Subject:
+    """A schedule's workflow, and the records of its topic."""
+
+    schedule: Schedule
+    place: Installation
+    topic_id: str = ""
+    records: dict[Place, Sent] = field(default_factory=dict)
+    kinds: dict[int, str] = field(default_factory=dict)
+    """Version -> what its filter lets through."""
+
+    @property
+    def name(self) -> str:
+        return f"s{self.schedule.seed}"
+
+    # -- what happens
+
+    def begin(self) -> None:
+        self.place.kafka.create_topic(f"{self.name}.dlt")
+        self._make_topic()
+        self._deploy(self.schedule.kinds, settled=True)
+
+    def meet(self, step: Step) -> None:
+        for one in step.sent:
+            self._produce(one)
+        match step.then:
+            case "redeploy":
+                self._deploy(step.kinds, settled=step.settled)
+            case "recreate":
+                self.place.kafka.delete_topic(self.name)
+                self._make_topic()
+
+    def _make_topic(self) -> None:
+        self.topic_id = topic_uuid(self.place.kafka.create_topic(self.name, PARTITIONS))
+
+    def _deploy(self, kinds: str, *, settled: bool) -> None:
+        document = workflow(self.name, self.name, kinds, **self.schedule.settings)
+        self.kinds[self.place.deploy(document, settled=settled).version] = kinds
+
+    def _produce(self, one: Sent) -> None:
+        about = {"specversion": "1.0", "id": f"e{one.number}", "source": "/tests", "type": one.kind}
+        headers = {f"ce_{name}": text.encode() for name, text in about.items()} if one.kind != "x" else {}
+        value = b"%d" % one.number if one.kind != "x" else b"no event"
+        (offset,) = self.place.kafka.produce(self.name, [value], partition=one.partition, headers=headers)
+        self.records[self.topic_id, one.partition, offset] = one
+
+    # -- what must have come of it
+
+    def identity(self, at: Place) -> Any:
+        """What makes two records one."""
+        return self.records[at].number if self.schedule.dedupes else at
+
+    def wanted(self) -> tuple[set[Any], set[Any]]:
+        """(what a run must have been started for, what it may)."""
+        history = self.place.registry.history(self.name)
+        may = [at for at in self.records if self.records[at].kind in self.kinds[_deciding(history, at)]]
+        must = [at for at in may if at[0] == self.topic_id]
+        return set(map(self.identity, must)), set(map(self.identity, may))
+
+    def judge(self, executions: Iterable[Execution]) -> Iterator[str]:
+        """What is wrong; nothing, when all is well."""
+        mine = [one for one in executions if one.run.startswith(f"{self.name}.")]
+        for run, times in Counter(one.run for one in mine).items():
+            if times > 1:
+                yield f"{run} was started {times} times"
+        got = Counter(self.identity(at) for one in mine for at in self.events_of(one.run))
+        must, may = self.wanted()
+        yield from (f"lost: {one}" for one in must - got.keys())
+        yield from (f"not asked for: {one}" for one in got.keys() - may)
+        yield from (f"{times} times: {one}" for one, times in got.items() if times > 1)
+        if self.schedule.settings.get("maxActive") == 1 and not self.schedule.dedupes:
+            yield from self._out_of_order(mine)
+
+    def events_of(self, run: str) -> list[Place]:
+        """The records that a run was given."""
+        given = self.place.submission(run).inputs["events"]
+        if "kafka" in given:
+            kafka = given["kafka"]
+            chosen = offsets.stretches(kafka["start"], kafka["runs"])
+            return [(kafka["topicId"], kafka["partition"], offset) for some in chosen for offset in some]
+        if self.schedule.dedupes:
+            return [next(at for at, sent in self.records.items() if sent.number == number) for number in given["items"]]
+        *_, topic_id, partition, first = run.split(".")
+        later = sorted(at for at in self.records if at[:2] == (topic_id, int(partition)) and at[2] >= int(first))
+        found: list[Place] = []
+        for number in given["items"]:
+            found.append(next(at for at in later if self.records[at].number == number and at not in found))
+        return found
+
+    def _out_of_order(self, mine: Iterable[Execution]) -> Iterator[str]:
+        last: dict[tuple[str, int], int] = defaultdict(lambda: -1)
+        for one in sorted(mine, key=lambda one: one.started):
+            for topic_id, partition, offset in self.events_of(one.run):
+                if offset < last[topic_id, partition]:
+                    yield f"out of order: {one.run}"
+                last[topic_id, partition] = offset
+
+
+def _deciding(history: list[Deployment], at: Place) -> int:
+    """The newest version that begins at or before the record."""
+    topic_id, partition, offset = at
+    for one in reversed(history):
+        begins = {(begin.topic_id, begin.partition): begin.offset for begin in (one.begins or {}).get("live", ())}
+        if begins.get((topic_id, partition), 0) <= offset:
+            return one.version
+    return history[0].version
+
+
+class Trial:
+    """A wave."""
+
+    def __init__(self, wave: Wave, place: Installation, client: Client) -> None:
+        self._wave, self._place, self._client = wave, place, client
+        self._chance = random.Random(f"faults {wave.seed}")
+        self.subjects = [Subject(schedule, place) for schedule in wave.schedules]
+
+    async def run(self, patience: float) -> list[str]:
+        """What is wrong, after at most `patience` seconds in which nothing more came."""
+        for subject in self.subjects:
+            await asyncio.to_thread(subject.begin)
+        if not self._place.alive():
+            self._place.serve()
+        for number, (fault, wait) in enumerate(zip(self._wave.faults, self._wave.waits, strict=True)):
+            meeting = asyncio.to_thread(self._meet, number)
+            if fault == "the broker restarts":  # it could not be produced to meanwhile
+                await meeting
+                await asyncio.to_thread(self._suffer, fault)
+            else:
+                await asyncio.gather(meeting, asyncio.to_thread(self._suffer, fault))
+            await asyncio.sleep(wait)
+            if not self._place.alive():
+                self._place.serve()
+        return await self._settled(patience)
+
+    def _meet(self, number: int) -> None:
+        for subject in self.subjects:
+            subject.meet(subject.schedule.steps[number])
+
+    def _suffer(self, fault: Fault) -> None:
+        place, some = self._place, self._chance
+        match fault:
+            case "kill a service" if place.alive():
+                place.end(some.choice(place.alive()), signal.SIGKILL)
+            case "kill a service between start and commit":
+                place.end_all()
+                place.serve(some.randint(1, 2 * len(self.subjects)))
+            case "a second service" if len(place.alive()) < 3:
+                place.serve()
+            case "a service leaves" if place.alive():
+                place.end(some.choice(place.alive()), signal.SIGTERM)
+            case "stall a service" if place.alive():
+                self._stall(some.choice(place.alive()).pid, 4.0)
+            case "Temporal hangs":
+                self._stall(place.temporal(), some.uniform(1, 3))
+            case "Temporal is killed":
+                place.kill_temporal(some.uniform(0, 2))
+            case "the broker restarts":
+                self._restart_broker()
+            case "Kafka forgets the offsets":
+                place.end_all()
+                for subject in self.subjects:
+                    place.forget_offsets(subject.name, "live")
+            case _:
+                pass
+
+    def _restart_broker(self) -> None:
+        self._place.kafka.kill() if self._chance.random() < 0.5 else self._place.kafka.stop()
+        self._place.kafka.start()
+
+    def _stall(self, pid: int, seconds: float) -> None:
+        """Stop a process and let it go on: others take its place meanwhile, and it does not know."""
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(pid, signal.SIGCONT)
+
+    async def _settled(self, patience: float) -> list[str]:
+        """Wait until nothing is missing, or nothing has come for so long; then a moment for what must not come."""
+        known, since = -1, time.monotonic()
+        while True:
+            found = await self._executions()
+            if len(found) != known:
+                known, since = len(found), time.monotonic()
+            wrong = self._judged(found)
+            if not any(" lost: " in one for one in wrong) or time.monotonic() > since + patience:
+                break
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
+        return self._judged(await self._executions())
+
+    async def _executions(self) -> list[Execution]:
+        every = [await self._place.executions(self._client, f"{one.name}.live") for one in self.subjects]
+        return [execution for some in every for execution in some]
+
+    def _judged(self, found: list[Execution]) -> list[str]:
+        return [f"schedule {one.schedule.seed} {wrong}" for one in self.subjects for wrong in one.judge(found)]
