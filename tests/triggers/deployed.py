@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
-from treadle.executors.bundle.build import build_bundle
+from treadle.executors.bundle.build import Bundle, build_bundle
 from treadle.orchestrator.client.submission import function_references
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
@@ -34,6 +35,12 @@ def deploy(registry: Registry, given: Mapping[str, Any], base: Path) -> Deployme
     """What `treadle deploy` does with a document."""
     spec = read(given)
     references = function_references(spec)
-    functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
-    bundle = build_bundle(references, [TESTS], {})
+    functions, bundle = code(tuple(references))
     return registry.deploy(Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(base))).deployment
+
+
+@cache
+def code(references: tuple[str, ...]) -> tuple[dict[str, Any], Bundle]:
+    """What is known of the functions, and the bundle; building one takes a while."""
+    functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
+    return functions, build_bundle(references, [TESTS], {})

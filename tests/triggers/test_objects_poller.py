@@ -1,0 +1,300 @@
+"""A prefix that is looked at: each object starts one run, also when the service dies between a start and its record."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from triggers.deployed import deploy, document
+
+from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile
+from treadle.orchestrator.triggers.allowed import check_allowed
+from treadle.orchestrator.triggers.objects import poller as module
+from treadle.orchestrator.triggers.objects.poller import Poller
+from treadle.orchestrator.triggers.objects.records import ObjectRecords, born
+from treadle.orchestrator.triggers.registry.registry import Registry
+from treadle.orchestrator.triggers.running import TriggerSite
+from treadle.orchestrator.triggers.starting import Started, StartOrder
+from treadle.primitives.errors import StoreError
+from treadle.primitives.store import Store
+
+KEY = b"k" * 32
+INPUTS = {"source": {"type": "uri", "required": True}}
+
+
+class Starts:
+    """A Starter that outlives services, and is away for as many starts as it is told."""
+
+    def __init__(self) -> None:
+        self.orders: list[StartOrder] = []
+        self.asked = 0
+        self.away = 0
+        self.at_once = self.most_at_once = 0
+        self.over = asyncio.Event()
+
+    async def start(self, order: StartOrder) -> Started:
+        self.asked += 1
+        if self.away:
+            self.away -= 1
+            raise Unreachable("nobody is there")
+        new = order.run not in self.runs
+        if new:
+            self.orders.append(order)
+        return Started(order.run, new)
+
+    async def active(self, workflow: str, trigger: str) -> int:
+        return 0
+
+    async def wait(self, run: str) -> None:
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        await self.over.wait()
+        self.at_once -= 1
+
+    @property
+    def runs(self) -> set[str]:
+        return {order.run for order in self.orders}
+
+    @property
+    def names(self) -> list[str]:
+        return [order.inputs["source"].rsplit("/", 1)[1] for order in self.orders]
+
+
+class Checked(Starts):
+    """Refuses what the real one refuses."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__()
+        self._registry = registry
+
+    async def start(self, order: StartOrder) -> Started:
+        submission = self._registry.deployment(order.workflow, order.version).submission(order.run, order.inputs)
+        check_allowed(None, submission)
+        return await super().start(order)
+
+
+class Place:
+    """A folder that is looked at, and services that look at it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.base = folder / "lake", folder
+        self.folder.mkdir()
+        home = Home(folder / "home")
+        store = Store.open(home.store.as_uri())
+        self.registry = Registry(store, KEY)
+        self.starts = Starts()
+        nobody = cast(Any, None)
+        self.site = TriggerSite(home, Profile(), nobody, nobody, store, KEY, self.registry, self.starts, "test")
+        self.records = ObjectRecords(store, KEY, "orders", "files")
+
+    def put(self, name: str, text: str = "x", modified: float | None = None) -> None:
+        (self.folder / name).write_text(text)
+        if modified is not None:
+            os.utime(self.folder / name, (modified, modified))
+
+    def deploy(self, **settings: Any) -> None:
+        poll = {"uri": self.folder.as_uri(), "every": "1s"}
+        given = {"type": "object", "poll": poll, "with": {"source": "${{ event.data.uri }}"}, **settings}
+        self.deployment = deploy(self.registry, document({"files": given}, inputs=INPUTS), self.base)
+
+    async def service(self, paused: bool = False) -> Poller:
+        made = Poller(self.site, "orders", "files")
+        await made.update(self.deployment, paused)
+        await made.start()
+        return made
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():  # noqa: ASYNC110  # the test's timeout is the limit
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setattr(module, "WAIT", 0.05)
+    return Place(tmp_path)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks follow each other at once."""
+    look = Poller._look_once
+
+    async def soon(self: Poller, poll: Any) -> float:
+        await look(self, poll)
+        return 0.02
+
+    monkeypatch.setattr(Poller, "_look_once", soon)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_was_there_at_the_deployment_counts_only_if_it_should(place: Place) -> None:
+    place.put("old", modified=time.time() - 10)
+    place.deploy()
+    place.put("new", modified=time.time() + 1)
+    service = await place.service()
+    await place.until(lambda: len(place.starts.orders) == 1)
+    place.put("newer")
+    place.put("dated back", modified=time.time() - 1000)
+    await place.until(lambda: len(place.starts.orders) == 3)
+    await service.stop()
+    assert sorted(place.starts.names) == ["dated%20back", "new", "newer"]
+    place.deploy(startFrom="earliest", description="another version looks at the same prefix")
+    service = await place.service()
+    place.put("last")
+    await place.until(lambda: "last" in place.starts.names)
+    await service.stop()
+    assert "old" not in place.starts.names, "the first look was the first version's"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_is_overwritten_starts_again_and_what_stays_does_not(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    place.put("a", "1", modified=1e9)
+    service = await place.service()
+    await place.until(lambda: len(place.starts.orders) == 1)
+    place.put("a", "22", modified=1e9)
+    await place.until(lambda: len(place.starts.orders) == 2)
+    (place.folder / "a").unlink()
+    await place.until(lambda: service._seen is not None and len(service._seen) == 0)
+    place.put("a", "333", modified=1e9)
+    await place.until(lambda: len(place.starts.orders) == 3)
+    asked = place.starts.asked
+    await asyncio.sleep(0.2)
+    assert place.starts.asked == asked
+    await service.stop()
+
+
+async def test_a_service_that_dies_before_it_remembers_starts_nothing_twice(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    for number in range(45):
+        place.put(f"{number:02}")
+    with pytest.MonkeyPatch.context() as patch:  # dies: what was seen is never saved
+        patch.setattr(ObjectRecords, "save", lambda *_: None)
+        first = await place.service()
+        await place.until(lambda: len(place.starts.orders) >= 20)
+        await first.stop()
+    second = await place.service()
+    await place.until(lambda: second.status().state == "running")
+    assert sorted(place.starts.names) == [f"{number:02}" for number in range(45)]
+    assert place.starts.asked > 45, "they were asked for again, and refused"
+    await second.stop()
+    asked = place.starts.asked
+    third = await place.service()
+    await place.until(lambda: third.status().state == "running")
+    assert place.starts.asked == asked, "what is on record is not even asked for"
+    await third.stop()
+
+
+async def test_what_is_seen_is_saved_after_the_start_and_never_before(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    place.put("a")
+    place.starts.away = 3
+    saved: list[int] = []
+    save = ObjectRecords.save
+
+    def spying(self: ObjectRecords, version: int, seen: Any) -> None:
+        saved.append(len(seen))
+        assert len(seen) <= len(place.starts.orders)
+        save(self, version, seen)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ObjectRecords, "save", spying)
+        service = await place.service()
+        await place.until(lambda: service.status().state == "waiting")
+        await place.until(lambda: service.status().state == "running")
+        await service.stop()
+    assert len(place.starts.orders) == 1
+    assert saved[-1] == 1
+
+
+async def test_two_services_start_each_object_once(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    for number in range(30):
+        place.put(str(number))
+    services = [await place.service(), await place.service()]
+    await place.until(lambda: all(one.status().state == "running" for one in services))
+    assert sorted(map(int, place.starts.names)) == list(range(30))
+    for one in services:
+        await one.stop()
+
+
+async def test_no_more_runs_are_open_than_the_trigger_may_have(place: Place) -> None:
+    place.deploy(startFrom="earliest", maxActive=2)
+    for number in range(5):
+        place.put(str(number), modified=1e9 + number)
+    service = await place.service()
+    await place.until(lambda: len(place.starts.orders) == 2)
+    assert service.status().lag == 3
+    await asyncio.sleep(0.2)
+    assert len(place.starts.orders) == 2
+    place.starts.over.set()
+    await place.until(lambda: len(place.starts.orders) == 5)
+    assert place.starts.names == ["0", "1", "2", "3", "4"], "oldest first"
+    assert place.starts.most_at_once <= 2
+    await service.stop()
+
+
+async def test_an_object_that_can_start_no_run_is_on_record_and_stops_no_other(place: Place) -> None:
+    place.starts = Checked(place.registry)
+    object.__setattr__(place.site, "starter", place.starts)
+    place.deploy(startFrom="earliest", filter="event.data.key != '' && event.data.size / (event.data.size - 3) > -99")
+    place.put("good", "12345")
+    place.put("bad", "123")
+    service = await place.service()
+    await place.until(lambda: service.status().state == "running")
+    assert place.starts.names == ["good"]
+    (refused,) = place.records.refused()
+    assert refused.event.subject is not None
+    assert refused.event.subject.endswith("/bad")
+    assert "filter" in refused.reason
+    assert service.status().dead == 1
+    await service.stop()
+    place.records.forget(refused.event.id)
+    assert place.records.refused() == []
+
+
+async def test_a_paused_trigger_looks_at_nothing_and_catches_up(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    place.put("a")
+    service = await place.service(paused=True)
+    await place.until(lambda: service.status().state == "paused")
+    assert place.starts.asked == 0
+    await service.update(place.deployment, False)
+    await place.until(lambda: len(place.starts.orders) == 1)
+    await service.stop()
+
+
+async def test_a_listing_that_fails_forgets_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.deploy(startFrom="earliest")
+    place.put("a")
+    service = await place.service()
+    await place.until(lambda: len(place.starts.orders) == 1)
+
+    def broken(_: str) -> Any:
+        raise StoreError("the bucket does not answer", retryable=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_listing", broken)
+        await place.until(lambda: service.status().state == "waiting")
+        assert "does not answer" in service.status().error
+    await place.until(lambda: service.status().state == "running")
+    assert place.starts.asked == 1
+    await service.stop()
+
+
+def test_a_changed_prefix_is_another_first_look(place: Place) -> None:
+    place.deploy()
+    place.deploy(description="same prefix")
+    assert born(place.registry.history("orders"), "files").version == 1
+    place.deploy(poll={"uri": f"{place.folder.as_uri()}/deeper"})
+    assert born(place.registry.history("orders"), "files").version == 3
+    place.registry.undeploy("orders")
+    place.deploy(poll={"uri": f"{place.folder.as_uri()}/deeper"})
+    assert born(place.registry.history("orders"), "files").version == 5
