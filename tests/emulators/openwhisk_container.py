@@ -55,6 +55,7 @@ class Container:
         self._ready = ready
         self._http = httpx.AsyncClient(timeout=None, trust_env=False)
         self._url = ""
+        self._gone = False
 
     async def wait_ready(self) -> None:
         with os.fdopen(self._ready) as file:
@@ -62,6 +63,8 @@ class Container:
         self._url = f"http://127.0.0.1:{port.strip()}"
 
     async def post(self, path: str, body: bytes) -> Reply:
+        if self._gone:
+            return Reply(0, b"")
         try:
             response = await self._http.post(f"{self._url}/{path}", content=body)
         except httpx.TransportError:
@@ -69,7 +72,10 @@ class Container:
         return Reply(response.status_code, response.content)
 
     async def kill(self) -> None:
-        """Everything in it, and wait until it is gone."""
+        """Everything in it, and wait until it is gone. All at once: the proxy does not live to tell how its action
+        ended."""
+        self._gone = True
+        self._process.send_signal(signal.SIGSTOP)
         while found := descendants(self._process.pid):
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):

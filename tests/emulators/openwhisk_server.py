@@ -190,6 +190,8 @@ class OpenWhiskEmulator:
             return Cut()
         activation = Activation(action)
         self.activations[activation.id] = activation
+        self._under_way += 1
+        self.most_at_once = max(self.most_at_once, self._under_way)
         ending = asyncio.create_task(self._activate(activation, json.loads(body or b"{}"), faults))
         self._background.add(ending)
         ending.add_done_callback(self._background.discard)
@@ -221,8 +223,6 @@ class OpenWhiskEmulator:
     # -- containers
 
     async def _activate(self, activation: Activation, payload: dict[str, Any], faults: dict[Kind, Fault]) -> None:
-        self._under_way += 1
-        self.most_at_once = max(self.most_at_once, self._under_way)
         twin = Activation(activation.action) if "run twice" in faults else None
         try:
             both = [self._run(each, payload, faults) for each in (activation, twin) if each is not None]
