@@ -174,17 +174,16 @@ def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int)
     consumer = Consumer({**settings, **about, "enable.partition.eof": True}, logger=_log)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     try:
-        while messages := consumer.consume(500, timeout=_QUIET):
-            for message in messages:
-                error = message.error()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return
-                with translated():
-                    if error is not None:
-                        raise KafkaException(error)
-                yield message
-                if (message.offset() or 0) + 1 >= end:
-                    return
+        while message := consumer.poll(_QUIET):
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return
+            with translated():
+                if error is not None:
+                    raise KafkaException(error)
+            yield message
+            if (message.offset() or 0) + 1 >= end:
+                return
     finally:
         consumer.close()
 
