@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from treadle.primitives.errors import StoreError, UsageError
@@ -86,13 +87,14 @@ class LambdaInvoker:
             queued_seconds=_QUEUED if asynchronous else 0.0,
             repeats=asynchronous,
         )
-        self._boto3 = _boto3()
+        _check_boto3()
         self._open: _Open | None = None
+        self._opening = asyncio.Lock()
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         """See `Invoker.invoke`."""
         size = next((size for size in self._sizes if size << 20 >= memory), self._sizes[-1])
-        open_ = self._open = self._open or self._connect()
+        open_ = await self._opened()
         call = functools.partial(self._invoke, open_.client, function_name(self._function, size), request)
         try:
             async with asyncio.timeout(seconds + _ANSWER_SECONDS):
@@ -108,7 +110,14 @@ class LambdaInvoker:
             self._open.client.close()
             self._open = None
 
+    async def _opened(self) -> _Open:
+        async with self._opening:
+            if self._open is None:  # a client takes a second to make, in which a driver must go on
+                self._open = await asyncio.to_thread(self._connect)
+            return self._open
+
     def _connect(self) -> _Open:
+        import boto3.session
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
 
@@ -121,7 +130,7 @@ class LambdaInvoker:
         )
         options = {"region_name": self._region or None, "endpoint_url": self._endpoint or None}
         try:
-            client = self._boto3.session.Session().client("lambda", config=config, **options)
+            client = boto3.session.Session().client("lambda", config=config, **options)
         except BotoCoreError as error:
             hint = "Set `region` in the profile, or AWS_REGION; and credentials as for the AWS command line."
             raise UsageError(f"Lambda cannot be called: {error}", hint) from error
@@ -152,12 +161,9 @@ class _Open(NamedTuple):
     threads: DaemonThreads
 
 
-def _boto3() -> Any:
-    try:
-        import boto3.session
-    except ImportError as error:
-        raise UsageError("boto3 is not installed", "Install treadle-executors[aws].") from error
-    return boto3
+def _check_boto3() -> None:
+    if find_spec("boto3") is None:
+        raise UsageError("boto3 is not installed", "Install treadle-executors[aws].")
 
 
 def _log(said: Any) -> bytes:

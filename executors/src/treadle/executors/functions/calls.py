@@ -4,8 +4,8 @@
     runs/<run>/functions/<segment>/reports/<session>-<m>/<n>    sealed: what call n reported; the first to write it wins
     ....alive                                                   sealed: when a long call last said that it is at work
 
-A session is one executor of one driver. Calls of the same thousand have one folder of reports, so that one listing
-finds all that came, and none is longer than a page of S3's.
+A session is one executor of one driver at one segment; its name is random, so that no two calls share an object. A
+thousand calls share a folder of reports, so that one listing finds all that came and is no longer than a page of S3's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from treadle.primitives import trust
 
-from ..program import Job, Program, Task
+from ..program import Task
 
 ALIVE_AFTER, ALIVE_EVERY = 2.0, 20.0
 """Seconds after which a function first writes down that it is at work, and then between times. Most never do."""
@@ -74,8 +74,8 @@ class Names(Struct, frozen=True):
     session: str
 
     @staticmethod
-    def of(job: Job, program: Program, session: str) -> Names:
-        return Names(f"runs/{job.run}/functions/{program.segment}", session)
+    def of(run: str, segment: str, session: str) -> Names:
+        return Names(f"runs/{run}/functions/{segment}", session)
 
     @property
     def calls(self) -> str:

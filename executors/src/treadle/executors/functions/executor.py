@@ -42,7 +42,6 @@ class FunctionExecutor:
             raise UsageError(f"the executor {name} needs at least one slot, not {slots}", "Give slots=1 or more.")
         sizes = Sizes(invoker.limits.memory)
         self._means = Means(name, invoker, Gate(rate or Rate()), sizes)
-        self._session = secrets.token_hex(6)
         self._deployment_key = trust.load_or_create_key(key_file)
         self._book = functools.lru_cache(maxsize=_BOOKS)(self._open_book)
         self.capabilities = Capabilities(
@@ -75,11 +74,11 @@ class FunctionExecutor:
 
     async def attempt(self, task: Task) -> list[Report]:
         """See `FunctionAttempt.run`."""
-        names = Names.of(task.job, task.program, self._session)
-        book = self._book(task.job.store, task.job.run, names)
+        book = self._book(task.job.store, task.job.run, task.program.segment)
         return await FunctionAttempt(self._means, book, task).run()
 
-    def _open_book(self, store: str, run: str, names: Names) -> CallBook:
+    def _open_book(self, store: str, run: str, segment: str) -> CallBook:
+        names = Names.of(run, segment, secrets.token_hex(8))
         return CallBook(Store.open(store), names, trust.run_key(self._deployment_key, run))
 
 

@@ -1,0 +1,121 @@
+"""Whatever becomes of calls and drivers: every partition gets its outcome, and none is made that was there already."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from executors.functions_provider import Provider, Rig, outcomes, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.executors.functions import attempt as attempts
+from treadle.executors.functions import mailbox
+from treadle.executors.functions.invoker import Answer, NotRun, Throttled
+from treadle.executors.functions.payload import Order
+from treadle.executors.program import Outcome, Report
+from treadle.primitives.errors import StoreError
+
+PARTITIONS = 6
+ENDS = (
+    "good",
+    "good",
+    "throttled",
+    "not run",
+    "lost before",
+    "lost after",
+    "late",
+    "crash before",
+    "crash after",
+    "hang",
+)
+
+
+class Unreliable(Provider):
+    """Each call takes the next end of a story; notes which partitions it was called for in vain."""
+
+    def __init__(self, key: bytes, story: list[str]) -> None:
+        super().__init__(key)
+        self.story = story
+        self.made: set[int] = set()
+        """Partitions whose outcome is in the store."""
+        self.in_vain: list[int] = []
+        self.hanging = 0
+
+    async def all_settled(self, running: list[asyncio.Task[list[Report]]]) -> None:
+        """Until each is done or will never be."""
+        self.hanging = 0
+        while sum(not task.done() for task in running) > self.hanging:  # noqa: ASYNC110 (two kinds of end)
+            await asyncio.sleep(0.002)
+
+    async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
+        end = self.story.pop(0) if self.story else "good"
+        if end == "throttled":
+            raise Throttled("429")
+        if end == "not run":
+            raise NotRun("no connection")
+        self.steps = [lambda _, order: self._play(end, order)]
+        return await super().invoke(request, memory, seconds)
+
+    async def _play(self, end: str, order: Order) -> Answer:
+        indices = [one.index for one in order.task.partitions]
+        self.in_vain += self.made.intersection(indices)
+        if end in ("good", "lost after", "crash after", "hang"):
+            self._make(order)
+        if end == "late":
+            asyncio.get_running_loop().call_later(0.01, self._make, order)
+        if end in ("lost before", "lost after", "late"):
+            raise StoreError("connection reset")
+        if end in ("crash before", "crash after"):
+            return Answer("crashed", how="signal: killed")
+        if end == "hang":
+            self.hanging += 1
+            await asyncio.Event().wait()
+        return self.answer(order, self.leave(order, outcomes(order)))
+
+    def _make(self, order: Order) -> None:
+        self.leave(order, outcomes(order))
+        self.made.update(one.index for one in order.task.partitions)
+
+
+async def drive(rig: Rig, story: list[str], groups: list[int]) -> Unreliable:
+    """A dispatcher that dies whenever a call hangs, and whose successor knows nothing but the store."""
+    provider = Unreliable(rig.key, story)
+    wanted, number = set(range(PARTITIONS)), 0
+    while wanted:
+        executor = rig.executor(provider)
+        number += 1
+        assert number < 60
+        rest = sorted(wanted)
+        size = groups[number % len(groups)]
+        tasks = [rig.task(*rest[at : at + size], attempt=number) for at in range(0, len(rest), size)]
+        running = [asyncio.create_task(run(executor, task, slot % 4)) for slot, task in enumerate(tasks[:4])]
+        await provider.all_settled(running)
+        dead = [task for task in running if not task.done()]
+        for task in dead:
+            task.cancel()
+        await asyncio.gather(*dead, return_exceptions=True)
+        done = [task for task in running if not task.cancelled()]
+        for task in done:
+            wanted -= {report.partition for report in task.result() if isinstance(report, Outcome)}
+    return provider
+
+
+@contextmanager
+def brisk() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attempts, "START_SECONDS", 0.15)
+        patch.setattr(mailbox, "_SHORTEST", 0.01)
+        yield
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(ENDS), max_size=12), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_every_partition_ends_and_no_outcome_is_made_again(story: list[str], groups: list[int]) -> None:
+    with brisk(), tempfile.TemporaryDirectory() as folder:
+        provider = asyncio.run(drive(Rig(folder), list(story), groups))
+    assert provider.made == set(range(PARTITIONS))
+    assert provider.in_vain == []
