@@ -1,0 +1,97 @@
+"""What rules make of an event, and how runs are named."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from treadle.dsl.triggers import KafkaTrigger
+from treadle.orchestrator.client.client import RUN_ID
+from treadle.orchestrator.triggers.events import Event, Record
+from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run
+from treadle.orchestrator.triggers.mapping import Rules, Unfit
+from treadle.primitives.errors import UsageError
+
+WHEN = datetime(2026, 1, 31, 2, 3, 4, tzinfo=UTC)
+EVENT = Event("7", "/shop", "order.created", data={"n": 5, "who": "ann"}, extensions={"tenant": "a"})
+
+
+def rules(**changes: Any) -> Rules:
+    about = {"type": "kafka", "connection": "c", "topics": ["t"], **changes}
+    return Rules("live", KafkaTrigger.model_validate(about, by_alias=True, by_name=False))
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ('event.type == "order.created"', True),
+        ("event.data.n > 5", False),
+        ('event.extensions.tenant == "a" && trigger.time.day == 31', True),
+        ("event.subject == null", True),
+        ('trigger.name == "live"', True),
+    ],
+)
+def test_filter_sees_the_event_and_the_trigger(condition: str, holds: bool) -> None:
+    assert rules(filter=condition).matches(EVENT, WHEN) is holds
+
+
+@pytest.mark.parametrize(
+    ("condition", "reason"),
+    [("event.data.missing > 1", "there is no event.data.missing"), ("event.data.n", "true or false|neither true")],
+)
+def test_filter_that_cannot_be_answered_is_a_reason(condition: str, reason: str) -> None:
+    with pytest.raises(Unfit, match=f"filter: .*({reason})"):
+        rules(filter=condition).matches(EVENT, WHEN)
+
+
+def test_schema_is_asked_of_matching_events_only() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "string"}}}
+    with pytest.raises(Unfit, match=r"schema: \$\.n: 5 is not of type 'string'"):
+        rules(schema=schema).matches(EVENT, WHEN)
+    assert not rules(schema=schema, filter="event.data.n > 5").matches(EVENT, WHEN)
+
+
+def test_schema_is_never_fetched() -> None:
+    with pytest.raises(Unfit, match="is not part of the schema"):
+        rules(schema={"$ref": "http://127.0.0.1:1/x.json"}).matches(EVENT, WHEN)
+    with pytest.raises(UsageError, match="schema"):
+        rules(schema={"type": "nonsense"})
+
+
+def test_inputs_keep_their_types() -> None:
+    given = rules(
+        **{"with": {"n": "${{ event.data.n }}", "text": "at ${{ trigger.time.date }}", "all": "${{ trigger.events }}"}}
+    )
+    assert given.inputs(EVENT, WHEN, [1, 2]) == {"n": 5, "text": "at 2026-01-31", "all": [1, 2]}
+    with pytest.raises(Unfit, match="with: there is no event"):
+        given.inputs(None, WHEN, [])
+
+
+def test_bytes_are_text_to_expressions_where_they_are() -> None:
+    assert rules(filter='event.data == "ä"').matches(Event("1", "s", "t", data="ä".encode()), WHEN)
+    assert rules(filter="event.data == null").matches(Event("1", "s", "t", data=b"\xff"), WHEN)
+
+
+def test_ids_of_runs_can_be_ids_of_runs() -> None:
+    record = Record("orders", "-_6gy611olKRgObtsjZ4TH", 2, 17)
+    ids = [record_run("w", "t", record), event_run("w", "t", EVENT), record_run("w" * 300, "t" * 300, record)]
+    ids += [replay_run(one, 12) for one in ids]
+    for one in ids:
+        assert re.fullmatch(RUN_ID, one)
+    assert len(set(ids)) == len(ids)
+
+
+def test_ids_tell_every_part_of_an_identity_apart() -> None:
+    record = Record("orders", "u", 1, 11)
+    others = [Record("orders", "v", 1, 11), Record("orders", "u", 11, 1), Record("orders", "u", 1, 12)]
+    assert record_run("w", "t", record) not in {record_run("w", "t", other) for other in others}
+    assert record_run("w", "t", Record("other name", "u", 1, 11)) == record_run("w", "t", record)
+    assert hashed_run("w", "t", "ab", "c") != hashed_run("w", "t", "a", "bc")
+    assert hashed_run("w", "t", 1) != hashed_run("w", "t", "1")
+
+
+def test_private_identities_are_hashed() -> None:
+    assert "ann@example.org" not in event_run("w", "t", Event("ann@example.org", "s", "t"))
