@@ -27,10 +27,12 @@ NAMES = {
     "treadle.orchestrator": "",
 }
 VERBS = (
-    "cancel deploy deploy-lambda deploy-openwhisk dev doctor gc init limit lint list logs pause plan report rerun result resume "
-    "run schema show submit terminate trigger triggers undeploy unpause validate watch worker"
+    "cancel deploy deploy-lambda deploy-openwhisk dev dlq doctor gc init limit lint list logs pause plan "
+    "report rerun result resume run schema show submit terminate trigger triggers undeploy unpause validate "
+    "watch worker"
 )
 TRIGGER_VERBS = "backfill fire list pause show test unpause"
+DLQ_VERBS = "list replay show"
 DEV_VERBS = "down status up"
 
 
@@ -84,6 +86,7 @@ def test_command_line_has_these_verbs() -> None:
     assert sorted(commands) == VERBS.split()
     assert sorted(commands["dev"].commands) == DEV_VERBS.split()
     assert sorted(commands["trigger"].commands) == TRIGGER_VERBS.split()
+    assert sorted(commands["dlq"].commands) == DLQ_VERBS.split()
 
 
 def test_namespace_has_no_init() -> None:

@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from . import (
     cleaning,
+    deadletters,
     deploying,
     doctor,
     making,
@@ -41,7 +42,7 @@ SECTIONS = {
     "Start and go on": ("run", "submit", "resume", "rerun"),
     "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
-    "Events": ("deploy", "undeploy", "trigger"),
+    "Events": ("deploy", "undeploy", "trigger", "dlq"),
     "Functions": ("deploy lambda", "deploy openwhisk"),
     "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
 }
@@ -110,6 +111,7 @@ triggering.trigger.command("test")(trying.try_)
 triggering.trigger.command()(trying.fire)
 triggering.trigger.command()(trying.backfill)
 app.add_typer(triggering.trigger, name="trigger")
+app.add_typer(deadletters.dlq, name="dlq")
 app.add_typer(serving.dev, name="dev")
 
 

@@ -15,10 +15,10 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.events.records import as_item
 
 from .allowed import check_allowed
-from .events import Record, decode
+from .events import Event, Record, decode
 from .identity import label, run_prefix
 from .kafka.batch import Batch, Matched
-from .kafka.judge import Lineage, Version
+from .kafka.judge import Lineage, lineage
 from .kafka.orders import order_for as batch_order
 from .mapping import Rules, event_env
 from .registry.deployment import Deployment
@@ -69,11 +69,11 @@ def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence
     """One trial, but for notifications that tell of several objects. Raises UsageError for a schedule."""
     trigger = trigger_of(deployment, name)
     about = (label(deployment.workflow, name), deployment.version)
-    match trigger:
-        case ScheduleTrigger():
-            raise UsageError(f"{about[0]} is a schedule", "Give a time: --time 2026-01-31T02:00")
-        case KafkaTrigger():
-            return [_of_topic(deployment, name, trigger, sample, allow)]
+    if isinstance(trigger, ScheduleTrigger):
+        raise UsageError(f"{about[0]} is a schedule", "Give a time: --time 2026-01-31T02:00")
+    if at := lineage([replace(deployment, begins={})], name):
+        return _of_topic(deployment, at, trigger, sample, allow)
+    assert not isinstance(trigger, KafkaTrigger)  # it has a lineage
     try:
         orders = read(
             Hook(deployment.workflow, deployment.version, name, trigger, Rules(name, trigger)),
@@ -121,22 +121,30 @@ def _accepted(trial: Trial, deployment: Deployment, inputs: Mapping[str, Any], a
 
 
 def _of_topic(
-    deployment: Deployment, name: str, trigger: KafkaTrigger, sample: Sample, allow: Sequence[str] | None
-) -> Trial:
-    about = (label(deployment.workflow, name), deployment.version)
+    deployment: Deployment, at: Lineage, trigger: Trigger, sample: Sample, allow: Sequence[str] | None
+) -> list[Trial]:
+    about = (label(at.workflow, at.name), deployment.version)
     headers: tuple[tuple[str, bytes | None], ...] = sample.headers
-    record = Record(trigger.topics[0], NOWHERE, 0, 0, sample.key, sample.value, headers, time.time())
-    version = Version(deployment.version, trigger, Rules(name, trigger), {})
-    judged = Lineage(deployment.workflow, name, (version,)).judge(record)
+    record = Record(at.newest.reading.topics[0], NOWHERE, 0, 0, sample.key, sample.value, headers, time.time())
+    judged = at.judge(record)
     if judged.reason:
-        return Trial(*about, "dead letter", judged.reason)
-    event = judged.event or decode(record, trigger.format, trigger.connection)
-    trial = Trial(*about, "starts" if judged.event else "passed over", "", event_env(event), run=judged.run)
-    if judged.event is None:
-        return trial
-    batch = Batch(judged.run, deployment.workflow, deployment.version, name, (Matched(record, event),), 1)
+        return [Trial(*about, "dead letter", judged.reason)]
+    trials = [
+        _mapped(
+            Trial(*about, "starts", event=event_env(one.event), run=one.run), one.event, record, deployment, at, allow
+        )
+        for one in judged.matches
+    ]
+    shown = event_env(decode(record, trigger.format, trigger.connection)) if isinstance(trigger, KafkaTrigger) else None
+    return trials or [Trial(*about, "passed over", event=shown)]
+
+
+def _mapped(
+    trial: Trial, event: Event, record: Record, deployment: Deployment, at: Lineage, allow: Sequence[str] | None
+) -> Trial:
+    batch = Batch(trial.run, at.workflow, deployment.version, at.name, (Matched(record, event),), 1)
     try:
-        order = batch_order(batch, version, lambda _, __: [as_item(event, trigger.envelope)])
+        order = batch_order(batch, at.newest, lambda _, trigger: [as_item(event, trigger.envelope)])
     except UsageError as error:
         return replace(trial, verdict="dead letter", reason=error.message, run="")
     return _accepted(trial, deployment, order.inputs, allow)
