@@ -242,3 +242,14 @@ def test_iterations_of_a_loop_are_one_line_for_each_segment(breaking: Breaking, 
     found = {line.node: line for line in bill_of(run, prices).lines}
     assert found["inner"].usage.attempts == 12
     assert found["inner"].partitions == 4
+
+
+def test_a_small_broadcast_makes_its_readers_no_smaller() -> None:
+    files = {"uri": "s3://data/*", "format": "text"}
+    stages = {
+        "few": mapped(files, executor="fns"),
+        "all": {"type": "broadcast", "input": "few", "executor": "fns", "limit": "1GiB"},
+        "a": mapped(files, executor="fns", **{"with": {"value": "${{ stages.all }}"}}),
+        "b": mapped("a", executor="fns", timeout="1m"),
+    }
+    assert lines_of(plan(stages, GIB), made={"few": MIB})["b"].usage.moved == {"store": GIB}

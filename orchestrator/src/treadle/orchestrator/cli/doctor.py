@@ -55,7 +55,7 @@ def doctor(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
     with reported():
         env = Environment(profile)
         found: list[Check] = []
-        for check in (_python, _versions, _home, _settings, _temporal, _store, _memory):
+        for check in (_python, _versions, _home, _settings, _temporal, _store, _executors, _memory):
             found += _guarded(check, env)
         if output == "json":
             typer.echo(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
@@ -194,6 +194,23 @@ def _store(env: Environment) -> Iterator[Check]:
         yield Check("store", "failed", f"{store.url} does not create if absent", "Use a store with conditional writes.")
     else:
         yield Check("store", "ok", f"{store.url}: writes, reads, creates only if absent")
+
+
+def _executors(env: Environment) -> Iterator[Check]:
+    """Whether each table is right; nothing is started or called."""
+    from ..places.places import open_places
+
+    places = open_places(env.home, env.profile)
+    for name in places:
+        try:
+            can = places[name].capabilities
+        except TreadleError as error:
+            yield Check("executor", "failed", error.message, error.hint)
+            continue
+        memory = f", {words.size(can.memory_limit)} for an attempt" if can.memory_limit else ""
+        time = f", {words.span(can.time_limit)}" if can.time_limit else ""
+        kind = f" ({can.name})" if can.name != name else ""
+        yield Check("executor", "ok", f"{name}{kind}: {words.counted(can.slots, 'slot')}{memory}{time}")
 
 
 def _memory(env: Environment) -> Iterator[Check]:

@@ -101,7 +101,7 @@ def _lines(
 
 def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, Shape]) -> Shape:
     """What a stage is assumed to make changes what all those after it make, in proportion."""
-    before = [known[need] for need in segment.data if need in known]
+    before = _feeding(segment, known)
     planned = sum(one.planned for one in before)
     share = sum(one.size for one in before) / planned if planned else 1.0
     made = [assumed.made[stage] for stage in (segment.id, *segment.stages[::-1]) if stage in assumed.made]
@@ -111,11 +111,20 @@ def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, S
     return Shape(partitions, size, segment.estimate, put)
 
 
+def _feeding(segment: Segment, known: Mapping[str, Shape]) -> list[Shape]:
+    """What its partitions read; broadcasts, which a warm worker keeps, are left out."""
+    data = getattr(segment.feed, "data", None)
+    if data is None:
+        return []
+    nodes = data.nodes if isinstance(data, NodeData) else segment.data
+    return [known[need] for need in nodes if need in known]
+
+
 def _line(
     segment: Segment, can: Capabilities, slots: int, assumed: Assumed, times: int, known: Mapping[str, Shape]
 ) -> Line:
     own = known[segment.id]
-    inputs = [known[need] for need in segment.data if need in known]
+    inputs = _feeding(segment, known)
     read = _file_bytes(segment) if isinstance(segment.feed, FilesFeed) else sum(one.size for one in inputs)
     limit = segment.policy.max_concurrency or own.partitions
     waves = math.ceil(own.partitions / max(1, min(slots, limit)))

@@ -1,0 +1,90 @@
+"""A third-party executor in one file: every call is a command of its own.
+
+`command` goes before the interpreter and says where that is: `["ssh", "host"]`, `["docker", "run", "-i", "image"]`,
+`["srun"]`, or nothing. There the same file serves the one request on its stdin. docs/executors.md goes through it.
+"""
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.handler import KEY_VARIABLE, SECRET_PREFIX, Handler
+from treadle.executors.functions.invoker import Answer, Limits
+from treadle.executors.functions.payload import Request
+from treadle.executors.interface import Executor
+from treadle.executors.place import Place, convert_table
+from treadle.primitives import trust
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the table `[PROFILE.executors.NAME]` may hold beside `kind`."""
+
+    command: tuple[str, ...] = ()
+    slots: int = 2
+    megabytes: int = 1024
+    seconds: float = 3600.0
+    secrets: tuple[str, ...] = ()
+
+
+class CommandInvoker:
+    """Calls; all that makes tasks of them, and of their ends failures with a class, is FunctionExecutor's."""
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        self.limits = Limits(64 << 20, 64 << 20, settings.seconds, (settings.megabytes << 20,))
+        self._command = [*settings.command, sys.executable, "-P", __file__]
+        self._head = msgspec.json.encode(environment) + b"\n"  # over stdin: a command line can be seen by others
+
+    async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
+        """One call: a process that gets the request, and answers on its stdout."""
+        pipe, limits = asyncio.subprocess.PIPE, f"{seconds} {memory}\n".encode()
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=pipe, stdout=pipe, stderr=pipe, limit=64 << 20, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                response, log = await process.communicate(self._head + limits + request)
+        except TimeoutError:
+            return Answer("timed out", how=f"it was not over after {seconds:g} s")
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.communicate()
+        if process.returncode == 0:
+            return Answer("answered", response)
+        return Answer("crashed", how=f"the command ended with {process.returncode}", log=log[-(64 << 10) :])
+
+    async def close(self) -> None:
+        """Every call has a process of its own, which is gone when the call is."""
+
+
+def settings(table: Mapping[str, Any]) -> Settings:
+    return convert_table(table, Settings)
+
+
+def open(settings: Settings, place: Place) -> Executor:
+    key = trust.load_or_create_key(place.key_file)
+    secrets = {SECRET_PREFIX + name.upper(): place.secret(name) for name in settings.secrets}
+    invoker = CommandInvoker(settings, {KEY_VARIABLE: base64.b64encode(key).decode(), **secrets})
+    return FunctionExecutor("command", invoker, key_file=place.key_file, slots=settings.slots)
+
+
+def serve() -> None:
+    """The other side: one request on stdin, its response on stdout; whatever user code prints goes to the report."""
+    environment = msgspec.json.decode(sys.stdin.buffer.readline(), type=dict[str, str])
+    seconds, memory = sys.stdin.buffer.readline().split()
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    response = Handler({**os.environ, **environment}).handle(request, float(seconds), int(memory))
+    sys.stdout.buffer.write(msgspec.json.encode(response))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve()
