@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -75,6 +76,41 @@ def test_a_name_means_the_same_bytes_for_ever(host: HostFolder, writer: Segments
     assert bytes(reader.read("b", 5, SIZE - 5) or b"") == bytes([2]) * (SIZE - 5)
     assert bytes(reader.read("b", 5, 10) or b"") == bytes([2]) * 10
     assert not host.path("a").exists()
+
+
+def test_memory_written_again_between_opening_and_locking_is_not_taken_for_the_old(
+    writer: Segments, reader: Segments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(writer, "a", 1)
+    lock, late = fcntl.flock, ["b"]
+
+    def slow(descriptor: int, how: int) -> None:
+        if how & fcntl.LOCK_SH and late:
+            writer.take_back("a")
+            put(writer, late.pop(), 2)
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    assert reader.read("a", 0, SIZE) is None
+    assert reader.read("b", 0, SIZE) == bytes([2]) * SIZE
+
+
+def test_memory_reserved_for_a_result_is_sent_as_it_is(host: HostFolder, writer: Segments, reader: Segments) -> None:
+    assert writer.reserve(SIZE, 64) is None  # there is none yet
+    for name in ("a", "b"):
+        put(writer, name, 1)
+        writer.take_back(name)
+    reserved, given_back = writer.reserve(SIZE, 64), writer.reserve(SIZE, 64)
+    assert reserved is not None
+    assert given_back is not None
+    assert reader.read("a", 0, SIZE) is reader.read("b", 0, SIZE) is None
+    reserved.memory[64:SIZE] = bytes([7]) * (SIZE - 64)
+    writer.write("c", [bytes(64), bytes([8]) * (SIZE - 64)], reserved)  # what is in place is not copied
+    assert reader.read("c", 0, SIZE) == bytes(64) + bytes([7]) * (SIZE - 64)
+    writer.release(given_back)
+    put(writer, "d", 4)
+    assert reader.read("d", 0, SIZE) == bytes([4]) * SIZE
+    assert sorted(path.name for path in host.root.iterdir()) == ["c", "d"]
 
 
 def test_views_cannot_be_written(writer: Segments, reader: Segments) -> None:

@@ -304,6 +304,20 @@ def test_blocks_of_a_lost_member_vanish() -> None:
         assert [seat.member for seat in found.seats] == members
 
 
+def test_blocks_not_announced_after_a_reconnect_are_its_no_more() -> None:
+    """It may have given them up while nobody heard it."""
+    bench = Bench()
+    bench.gang(2)
+    bench.say(0, m.Announce(("x", "y")))
+    bench.cut(0)
+    bench.connect(5, "m0")
+    bench.say(5, m.Announce(("y",)))
+    for block, members in (("x", []), ("y", ["m0"])):
+        ((_, found),) = bench.say(1, m.Locate(block))
+        assert [seat.member for seat in found.seats] == members
+    assert bench.machine.statistics().blocks == 1
+
+
 def test_task_of_a_lost_member_goes_to_the_next_and_its_late_result_is_refused() -> None:
     bench = Bench()
     bench.gang(2)

@@ -184,6 +184,16 @@ class Histories(RuleBasedStateMachine):
             sim.blocks |= blocks
             self._say(sim, m.Announce(tuple(blocks)))
 
+    @precondition(lambda self: any(sim.blocks for sim in self.world.sims.values()))
+    @rule(choice=st.integers(0, 100), noticed=st.booleans())
+    def give_up_blocks_unheard(self, choice: int, noticed: bool) -> None:
+        """While it has no connection."""
+        having = sorted(name for name, sim in self.world.sims.items() if sim.blocks)
+        sim = self.world.sims[having[choice % len(having)]]
+        self.world.cut(sim, len(sim.up), noticed)
+        sim.blocks.remove(min(sim.blocks))
+        self.world.connect(sim)
+
     @rule()
     def offer(self) -> None:
         self.world.offer(f"task{len(self.world.offered)}")
