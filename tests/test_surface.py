@@ -31,7 +31,7 @@ VERBS = (
     "report rerun result resume run schema show submit terminate trigger triggers undeploy unpause validate "
     "watch worker"
 )
-TRIGGER_VERBS = "backfill fire list pause show test unpause"
+TRIGGER_VERBS = "backfill fire list pause seek show test unpause"
 DLQ_VERBS = "list replay show"
 DEV_VERBS = "down status up"
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from ..triggers.registry.deployment import Deployment
-    from ..triggers.replaying import Letter
-    from ..triggers.starting import StartOrder
+    from ..triggers.replaying import EventsOf, Letter
 
 dlq = typer.Typer(
     cls=Verbs,
@@ -108,29 +107,32 @@ def replay(
 
 def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
     """What became of each letter; the keys are stable: letter, did, run, reason."""
+    from ..triggers.payloads import Payloads
     from ..triggers.replaying import orders
 
+    events = Payloads(env.store, env.key, lambda _: None).value
     outcomes: list[dict[str, Any]] = []
-    wanted: list[tuple[Letter, StartOrder]] = []
+    wanted: list[Letter] = []
     for letter in letters:
         try:
-            made = orders(*found(env, letter.trigger), letter)
+            made = orders(*found(env, letter.trigger), letter, lambda _, __: [])
         except UsageError as error:
             outcomes.append(_outcome(letter, "refused", reason=error.message))
             continue
-        wanted += [(letter, order) for order in made]
         if not made:
             outcomes.append(_outcome(letter, "passed over", reason="the filter does not want it"))
-    if dry_run:
-        return outcomes + [_outcome(letter, "would start", f"{order.run}.r1") for letter, order in wanted]
+        elif dry_run:
+            outcomes += [_outcome(letter, "would start", one.run) for one in made]
+        else:
+            wanted.append(letter)
     if wanted:
         env.ensure_driver()
-        outcomes += env.with_client(lambda client: _start(env, client, wanted, again))
+        outcomes += env.with_client(lambda client: _start(env, client, wanted, events, again))
     return outcomes
 
 
 async def _start(
-    env: Environment, client: Client, wanted: list[tuple[Letter, StartOrder]], again: bool
+    env: Environment, client: Client, letters: list[Letter], events: EventsOf, again: bool
 ) -> list[dict[str, Any]]:
     from ..client.client import Runs
     from ..triggers.replaying import replay
@@ -139,12 +141,11 @@ async def _start(
     await ensure_search_attribute(client)
     runs = Runs(client, env.store, env.key, env.profile.queue)
     starter = RunStarter(client, runs, env.registry, env.profile.allow)
-    outcomes = []
-    for letter, order in wanted:
+    outcomes: list[dict[str, Any]] = []
+    for letter in letters:
         try:
-            started = await replay(starter, order, again=again)
-            did = "started" if started.new else "replayed before"
-            outcomes.append(_outcome(letter, did, started.run))
+            done = await replay(starter, *found(env, letter.trigger), letter, events, again=again)
+            outcomes += [_outcome(letter, "started" if one.new else "replayed before", one.run) for one in done]
         except UsageError as error:
             outcomes.append(_outcome(letter, "refused", reason=error.message))
     return outcomes
@@ -210,10 +211,13 @@ def _full(letter: Letter) -> dict[str, Any]:
     """Bytes as text, with what is no UTF-8 escaped."""
     import msgspec
 
-    record = letter.record
-    headers = [[name, _text(value)] for name, value in record.headers] if record else []
-    value = _text(record.value) if record else msgspec.to_builtins(letter.event)
-    return {**_brief(letter), "key": _text(record.key) if record else None, "headers": headers, "value": value}
+    from ..triggers.kafka.deadletters import DeadLetter
+
+    if not isinstance(letter.kept, DeadLetter):
+        return {**_brief(letter), "key": None, "headers": [], "value": msgspec.to_builtins(letter.kept.event)}
+    record = letter.kept.record
+    headers = [[name, _text(value)] for name, value in record.headers]
+    return {**_brief(letter), "key": _text(record.key), "headers": headers, "value": _text(record.value)}
 
 
 def _text(data: bytes | None) -> str | None:

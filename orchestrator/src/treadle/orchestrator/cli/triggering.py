@@ -117,10 +117,17 @@ def _line(
 
 
 @trigger.command()
-def show(target: TargetArgument, output: TextOrJson = "text", profile: ProfileOption = None) -> None:
+def show(
+    target: Annotated[str, typer.Argument(help="A workflow means its versions.", metavar="WORKFLOW[.TRIGGER]")],
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
     """One trigger: its settings, how it does, where it begins; of a schedule its next times."""
     with reported():
         env = Environment(profile)
+        if "." not in target:
+            _show_versions(env, target, output)
+            return
         deployment, name = found(env, target)
         (line,) = [one for one in _listed(env, deployment) if one.trigger == f"{deployment.workflow}.{name}"]
         schedule = _schedule(env, deployment.workflow, name) if line.type == "schedule" else None
@@ -129,6 +136,30 @@ def show(target: TargetArgument, output: TextOrJson = "text", profile: ProfileOp
             typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
         else:
             _print_trigger(about)
+
+
+def _show_versions(env: Environment, workflow: str, output: str) -> None:
+    history = env.registry.history(workflow)
+    if not history:
+        env.registry.deployment(workflow)  # says that there is none
+    about = [
+        {
+            "version": one.version,
+            "deployed": _stamp(one.time),
+            "removed": one.removed,
+            "triggers": [] if one.removed else sorted(one.spec.triggers),
+            "base": one.base,
+        }
+        for one in history
+    ]
+    if output == "json":
+        typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        return
+    rows = [["version", "deployed", "triggers", "from"]]
+    for each, one in zip(about, history, strict=True):
+        triggers = "undeployed" if one.removed else ", ".join(sorted(one.spec.triggers)) or "none"
+        rows.append([one.name, _local(str(each["deployed"])), triggers, one.base])
+    typer.echo("\n".join(words.columns(rows)))
 
 
 def _about(

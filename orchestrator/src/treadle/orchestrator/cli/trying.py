@@ -180,6 +180,44 @@ def backfill(
         complain(f"  treadle list --trigger {target}")
 
 
+def seek(
+    target: TargetArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="earliest|latest|TIME|OFFSET", help="A time such as 2026-01-31T02:00+01:00.")
+    ],
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Set where a Kafka trigger reads on, in all partitions; end the service first. What has a run gets no second."""
+    with reported():
+        from ..triggers.kafka.judge import lineage
+        from ..triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
+
+        env = Environment(profile)
+        deployment, name = found(env, target)
+        at = lineage(env.registry.history(deployment.workflow), name)
+        if at is None:
+            raise UsageError(f"{target} reads no Kafka topic", "Of schedules: treadle trigger backfill.")
+        group = group_of(env.key, deployment.workflow, name, at.born)
+        marks = StoredMarks(env.store, env.key, group)
+        places = KafkaPositions(env.home, env.profile).seek(at, group, marks, _position(to))
+        if output == "json":
+            typer.echo(json.dumps(msgspec.to_builtins(list(places)), indent=2))
+        else:
+            typer.echo("\n".join(f"{one.topic}/{one.partition} at {one.offset}" for one in places))
+
+
+def _position(text: str) -> int | datetime | Literal["earliest", "latest"]:
+    if text in ("earliest", "latest"):
+        return "earliest" if text == "earliest" else "latest"
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise UsageError(f"--to {text!r} is no position", "Write earliest, latest, an offset or a time.") from None
+
+
 # -- parts ---------------------------------------------------------------------------------------------------------
 
 

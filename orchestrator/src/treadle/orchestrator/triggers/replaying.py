@@ -1,21 +1,22 @@
-"""Dead letters get another try: judged by the version that counts now, under an id of their own (`....r1`)."""
+"""Dead letters of every kind, and another try for them: by the version that counts now, under ids of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import UsageError
-from treadle.primitives.events.records import as_item
 
-from .events import Event, Record, event_time
+from .events import event_time
 from .identity import event_run, label, replay_run
-from .kafka.batch import Batch, Matched
+from .kafka.batch import Batch
 from .kafka.deadletters import DeadLetter
 from .kafka.judge import lineage
-from .kafka.orders import order_for
+from .kafka.replay import replay_orders
 from .mapping import Rules, Unfit
 from .objects.records import Refused
 from .registry.deployment import Deployment
@@ -23,10 +24,12 @@ from .starting import Started, Starter, StartOrder
 
 MOST = 1000
 """Replays of one letter."""
+EventsOf = Callable[[Batch, KafkaTrigger], Any]
+"""What `trigger.events` is worth for a batch."""
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter, wherever it is kept. The keys are stable."""
+    """A dead letter, wherever it is kept."""
 
     id: str
     """`orders.dlt/0/17` in a topic; `orders.files/<event id>` of objects that were looked for."""
@@ -39,79 +42,56 @@ class Letter(Struct, frozen=True):
     """Of the record, or of the refusal; in seconds since the epoch."""
     place: str
     """Where the event was."""
-    record: Record | None = None
-    event: Event | None = None
-    omitted: bool = False
-    """The topic of dead letters did not take the value, for its size."""
+    kept: DeadLetter | Refused
 
 
 def of_topic(letter: DeadLetter) -> Letter:
     record = letter.record
     place = f"{record.topic}/{record.partition}/{record.offset}"
-    about = (letter.trigger, letter.version, letter.reason, record.time, place)
-    return Letter(letter.id, *about, record=record, omitted=letter.omitted)
+    return Letter(letter.id, letter.trigger, letter.version, letter.reason, record.time, place, letter)
 
 
 def of_object(workflow: str, trigger: str, refused: Refused) -> Letter:
-    event = refused.event
-    about = (label(workflow, trigger), refused.version, refused.reason, refused.time)
-    return Letter(f"{about[0]}/{event.id}", *about, str(event.data.get("uri", event.subject)), event=event)
+    event, name = refused.event, label(workflow, trigger)
+    place = str(event.data.get("uri", event.subject))
+    return Letter(f"{name}/{event.id}", name, refused.version, refused.reason, refused.time, place, refused)
 
 
-def orders(deployment: Deployment, name: str, letter: Letter) -> list[StartOrder]:
-    """What the letter starts now, under the ids of its events; empty: the filter passes it over.
+def orders(deployment: Deployment, name: str, letter: Letter, events: EventsOf, number: int = 1) -> list[StartOrder]:
+    """What replay `number` of the letter starts; none: the filter passes it over.
 
     Raises UsageError for a letter that is still dead, or whose value is not in it.
     """
-    if letter.omitted:
-        hint = f"It is in its topic, as long as that keeps it: {letter.place}"
-        raise UsageError(f"{letter.id} has no value: it was too large for the topic of dead letters", hint)
-    if letter.event is not None:
-        return _of_object(deployment, name, letter.event, letter)
-    assert letter.record is not None
+    if isinstance(letter.kept, Refused):
+        return _of_object(deployment, name, letter.kept, number)
     at = lineage([replace(deployment, begins={})], name)
     if at is None:
         raise UsageError(f"{deployment.name} has no trigger {name!r} that reads topics", "Deploy it, then replay.")
-    judged = at.judge(letter.record)
-    if judged.reason:
-        raise UsageError(f"{letter.id} is still refused: {judged.reason}", "Mend the trigger, deploy, then replay.")
-    return [
-        order_for(
-            Batch(one.run, at.workflow, deployment.version, name, (Matched(letter.record, one.event),), 0),
-            at.newest,
-            lambda batch, trigger: [as_item(each.event, trigger.envelope) for each in batch.matched],
-        )
-        for one in judged.matches
-    ]
+    return replay_orders(letter.kept, at, events, number)
 
 
-def _of_object(deployment: Deployment, name: str, event: Event, letter: Letter) -> list[StartOrder]:
-    trigger = deployment.spec.triggers.get(name)
-    if trigger is None:
-        raise UsageError(f"{deployment.name} has no trigger {name!r}", "Deploy it, then replay.")
-    rules, when = Rules(name, trigger), event_time(event)
+def _of_object(deployment: Deployment, name: str, refused: Refused, number: int) -> list[StartOrder]:
+    event = refused.event
+    rules, when = Rules(name, deployment.spec.triggers[name]), event_time(event)
     try:
         if not rules.matches(event, when):
             return []
-        run = event_run(deployment.workflow, name, event)
+        run = replay_run(event_run(deployment.workflow, name, event), number)
         return [StartOrder(run, deployment.workflow, deployment.version, name, rules.inputs(event, when))]
     except Unfit as error:
-        text = f"{letter.id} is still refused: {error.message}"
-        raise UsageError(text, "Mend the trigger, deploy, then replay.") from None
+        raise UsageError(f"{event.id} is a dead letter still: {error.message}", error.hint) from None
 
 
-async def replay(starter: Starter, order: StartOrder, *, again: bool = False) -> Started:
+async def replay(
+    starter: Starter, deployment: Deployment, name: str, letter: Letter, events: EventsOf, *, again: bool = False
+) -> list[Started]:
     """Start the next replay; without `again` only the first, so that asking twice is harmless.
 
-    Raises Unreachable, and UsageError for inputs that the workflow does not take.
+    Raises Unreachable, and UsageError for a letter that is still dead.
     """
-    started = Started(order.run, False)
-    for number in _numbers(again):
-        started = await starter.start(replace(order, run=replay_run(order.run, number), memo={}))
-        if started.new:
+    done: list[Started] = []
+    for number in range(1, MOST + 1 if again else 2):
+        done = [await starter.start(one) for one in orders(deployment, name, letter, events, number)]
+        if not done or any(one.new for one in done):
             break
-    return started
-
-
-def _numbers(again: bool) -> Iterator[int]:
-    yield from range(1, MOST + 1 if again else 2)
+    return done

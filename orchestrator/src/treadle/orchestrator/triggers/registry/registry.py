@@ -124,7 +124,7 @@ class Registry:
             return self._version(workflow, version)
         newest = self._newest(workflow)
         if newest is None:
-            raise NoSuchDeployment(f"no workflow {workflow!r} is deployed", "See: treadle trigger list")
+            raise NoSuchDeployment(f"no workflow {workflow!r} is deployed", "Deploy it: treadle deploy FILE")
         if newest.removed:
             text = f"the workflow {workflow!r} was undeployed (version {newest.version})"
             raise NoSuchDeployment(text, "Deploy it again: treadle deploy FILE")
