@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from ..webhook.signatures import sign_standard, standard_keys
 from .announcer import ANSWER, Outlet, Untellable
 from .news import CONTENT_TYPE, to_json
 
+_log = logging.getLogger("treadle.lifecycle")
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 _RETRIED = (408, 425, 429)
 """Answers of HTTP below 500 that ask for another try."""
@@ -47,7 +49,7 @@ class TopicOutlet:
         self._foreign = (KafkaException, BufferError)
         limits = {"message.timeout.ms": int(ANSWER * 1000), "enable.idempotence": True, "linger.ms": 0}
         try:
-            self._producer = Producer({"allow.auto.create.topics": False, **connection, **limits})
+            self._producer = Producer({"allow.auto.create.topics": False, **connection, **limits}, logger=_log)
         except KafkaException as error:
             raise UsageError(f"the Kafka connection is refused: {error}", "Mend the profile.") from error
 
@@ -64,6 +66,7 @@ class TopicOutlet:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._producer.flush, ANSWER)
+        await asyncio.to_thread(self._producer.close)
 
     def _produce(self, event: Event, delivered: Any) -> None:
         """Blocks until the broker has it or gave up, since delivery is only reported while somebody polls."""
