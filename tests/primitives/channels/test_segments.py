@@ -97,9 +97,10 @@ def test_memory_written_again_between_opening_and_locking_is_not_taken_for_the_o
 
 def test_memory_reserved_for_a_result_is_sent_as_it_is(host: HostFolder, writer: Segments, reader: Segments) -> None:
     assert writer.reserve(SIZE, 64) is None  # there is none yet
-    for name in ("a", "b"):
-        put(writer, name, 1)
-        writer.take_back(name)
+    put(writer, "a", 1)
+    put(writer, "b", 1)
+    writer.take_back("a")
+    writer.take_back("b")
     reserved, given_back = writer.reserve(SIZE, 64), writer.reserve(SIZE, 64)
     assert reserved is not None
     assert given_back is not None
