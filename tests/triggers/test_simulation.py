@@ -23,7 +23,7 @@ VALUES: tuple[bytes | None, ...] = (
 FILTERS = ("event.data.a", "event.data.b", "event.data.a && event.data.b", "event.data.c < 3")
 BATCHES: tuple[dict[str, Any] | None, ...] = (
     {"maxEvents": 1, "maxWait": "1s"},
-    {"maxEvents": 3, "maxWait": "2s"},
+    {"maxEvents": 5, "maxWait": "1s"},
     {"maxEvents": 50, "maxWait": "1s", "maxBytes": "64B"},
 )
 OUTCOMES: tuple[Outcome, ...] = ("done", "done", "unreachable", "written", "unheard")

@@ -173,7 +173,7 @@ class FakeSource:
         if not low <= position <= end:
             self._stuck.add(partition)
             return [OutOfRange(partition, low, end)]
-        some = life.logs[partition.number][position : position + min(most, 3)]
+        some = life.logs[partition.number][position : position + min(most, 2)]
         self._positions[partition] = position + len(some)
         return list(some)
 

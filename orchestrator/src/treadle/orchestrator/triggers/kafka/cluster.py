@@ -20,7 +20,7 @@ from treadle.primitives.errors import UsageError
 
 from ..events import Record
 from .happenings import OutOfRange, Partition
-from .source import BrokerUnreachable, Fenced, Listener
+from .source import Broken, BrokerUnreachable, Fenced, Listener
 from .topics import Topics
 
 _log = logging.getLogger("treadle.triggers")
@@ -39,6 +39,7 @@ _OCCUPIED = {
     KafkaError.REBALANCE_IN_PROGRESS,
     KafkaError.FENCED_INSTANCE_ID,
 }
+_FENCED = {KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED}
 _OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 GROUP = {
     "enable.auto.commit": False,
@@ -72,6 +73,8 @@ class ClusterSource:
         self._placed: dict[tuple[str, int], Partition] = {}
         self._unverified: list[Message] = []
         """Read, and their topic's UUID not yet asked again."""
+        self._still: set[Partition] = set()
+        """Not wanted now."""
         self._error: KafkaError | None = None
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -145,8 +148,9 @@ class ClusterSource:
             partition = Partition(known.topic, ids[known.topic], known.partition)
             usable = known.offset >= 0 and known.metadata == partition.topic_id
             offset = self._listener.placed(partition, known.offset if usable else None)
-            self._consumer.seek(_at(partition, offset))
+            self._go(_at(partition, offset))
             self._consumer.resume([_at(partition)])
+            self._still.discard(partition)
             self._unplaced.discard((known.topic, known.partition))
             self._placed[known.topic, known.partition] = partition
 
@@ -188,10 +192,23 @@ class ClusterSource:
         with translated():
             place = (partition.topic, partition.number)
             self._unverified = [one for one in self._unverified if _place_of(one) != place]
-            self._consumer.seek(_at(partition, offset))
+            self._go(_at(partition, offset))
+            if partition in self._still:
+                self._consumer.pause([_at(partition)])
+
+    def _go(self, to: TopicPartition) -> None:
+        """The library stops for good where an offset was out of range: such a partition is assigned once more."""
+        try:
+            self._consumer.seek(to)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            self._consumer.incremental_unassign([to])
+            self._consumer.incremental_assign([to])
 
     def reading(self, partition: Partition, wanted: bool) -> None:
         with translated():
+            (self._still.discard if wanted else self._still.add)(partition)
             (self._consumer.resume if wanted else self._consumer.pause)([_at(partition)])
 
     def lag(self) -> int | None:
@@ -239,9 +256,11 @@ class translated:
             raise _translated(error.args[0]) from error
 
 
-def _translated(error: KafkaError) -> BrokerUnreachable | Fenced | UsageError:
-    if error.code() in (KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED):
+def _translated(error: KafkaError) -> BrokerUnreachable | Broken | UsageError:
+    if error.code() in _FENCED or (error.code() == KafkaError._FATAL and "fenced" in error.str()):
         return Fenced("another process has this one's place in the consumer group", "Look for a second service.")
+    if error.fatal() or error.code() == KafkaError._FATAL:
+        return Broken(f"Kafka's client gives up: {error.str()}", "It is made anew.")
     if error.code() in _REFUSED:
         return UsageError(f"Kafka refuses: {error.str()}", "Give the user of the connection the rights, or mend it.")
     return BrokerUnreachable(f"Kafka does not do it: {error.str()}", "It is tried again. See: treadle doctor")

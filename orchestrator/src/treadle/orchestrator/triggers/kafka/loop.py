@@ -36,7 +36,7 @@ from .happenings import (
 )
 from .judge import Lineage
 from .machine import Backoff, Machine
-from .source import EventSource, Fenced
+from .source import Broken, EventSource
 
 _log = logging.getLogger("treadle.triggers")
 MOST = 500
@@ -117,11 +117,11 @@ class TriggerLoop:
     # -- one turn
 
     def step(self) -> None:
-        """One turn; returns within a few seconds, also when nobody answers. Raises Fenced."""
+        """One turn; returns within a few seconds, also when nobody answers. Raises Broken."""
         try:
             self._turn()
             self.error = ""
-        except Fenced:
+        except Broken:
             raise
         except TreadleError as error:
             if str(error) != self.error:

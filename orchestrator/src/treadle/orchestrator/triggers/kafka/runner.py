@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import threading
 import time
 from functools import partial
@@ -23,6 +24,7 @@ from .loop import TriggerLoop
 from .machine import Machine
 from .positions import KafkaPositions, StoredMarks, group_of
 from .reading import reading_of
+from .source import Fenced
 
 _log = logging.getLogger("treadle.triggers")
 COUNT_EVERY = 2.0
@@ -45,6 +47,7 @@ class KafkaRunner:
         self._positions = KafkaPositions(site.home, site.profile)
         self._ending = threading.Event()
         self._paused = False
+        self._instance = site.instance
         self._version = 0
         self._type = "kafka"
         self._known: tuple[tuple[int, ...], Lineage] | None = None
@@ -119,6 +122,9 @@ class KafkaRunner:
             try:
                 self._live(running, self._look())
                 self._error, self._failed = "", False
+            except Fenced as error:
+                self._instance = f"{self._site.instance}-{secrets.token_hex(2)}"
+                self._told(str(error), failed=False)
             except TreadleError as error:
                 self._told(str(error), failed=not isinstance(error, Unsettled | Gone))
             except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
@@ -137,7 +143,7 @@ class KafkaRunner:
         settings = self._positions.settings(reading.connection)
         group = group_of(self._site.key, self._workflow, self._trigger, at.born)
         machine = Machine(self._workflow, self._trigger, lambda number: self._at().batching(number), reading.max_active)
-        source = partial(ClusterSource, settings, group, self._site.instance, reading.topics)
+        source = partial(ClusterSource, settings, group, self._instance, reading.topics)
         answers: list[TriggerLoop] = []
         graveyard = Graveyard(settings, reading.letters, lambda answer: answers[0].tell(answer))
         payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import TreadleError
 
 from ...environment.errors import Unreachable
 from ..events import Record
@@ -16,8 +16,12 @@ class BrokerUnreachable(Unreachable):
     """The Kafka cluster does not answer, or refuses this client now; trying again may help."""
 
 
-class Fenced(UsageError):
-    """Another process uses the group under this instance's name: one of the two must take another."""
+class Broken(TreadleError):
+    """This member of the group can do nothing any more; another one is to be made."""
+
+
+class Fenced(Broken):
+    """Another process uses the group under this instance's name: the next member takes another."""
 
 
 class Listener(Protocol):
@@ -44,7 +48,7 @@ class EventSource(Protocol):
         """Up to `most` committed records, in order within a partition; waits up to `seconds` for the first ones.
 
         A record's `topic_id` is the one the topic had before **and** after the record was read. Raises
-        BrokerUnreachable, Fenced, and UsageError for what a person must mend (a topic that may not be read).
+        BrokerUnreachable, Broken, and UsageError for what a person must mend (a topic that may not be read).
         """
         ...
 

@@ -1,0 +1,185 @@
+"""What every EventSource does: the claims that a trigger's loop relies on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from treadle.orchestrator.triggers.events import Record
+from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
+from treadle.orchestrator.triggers.kafka.source import EventSource, Listener
+
+PATIENCE = 60.0
+"""Seconds; far more than anything here takes."""
+
+
+class Heard:
+    """A listener that reads from what is committed, else from `start`, and writes down what it hears."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.mine: set[Partition] = set()
+        self.committed: dict[Partition, int | None] = {}
+        self.log: list[str] = []
+
+    def placed(self, partition: Partition, committed: int | None) -> int:
+        self.mine.add(partition)
+        self.committed[partition] = committed
+        self.log.append(f"placed {partition.number}")
+        return self.start if committed is None else committed
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        self.mine.difference_update(partitions)
+        self.log += [f"revoked {one.number}" for one in partitions]
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self.mine.difference_update(partitions)
+        self.log += [f"lost {one.number}" for one in partitions]
+
+
+class Bench(Protocol):
+    """A cluster with one topic of two partitions, made for one test."""
+
+    def join(self, name: str, listener: Listener) -> EventSource: ...
+
+    def produce(self, partition: int, values: Sequence[bytes]) -> None: ...
+
+    def topic_id(self) -> str: ...
+
+    def make_again(self) -> None: ...
+
+    def expire(self, partition: int, before: int) -> None: ...
+
+    def move(self, partition: int, to: str) -> None:
+        """Where the cluster does not balance by itself."""
+
+
+def until(done: Callable[[], bool], *sources: EventSource) -> None:
+    """Poll in turn until it is done; nothing may come meanwhile."""
+    end = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < end, "it did not come about"
+        for source in sources:
+            assert source.poll(100, 0.05) == []
+
+
+def take(count: int, source: EventSource) -> list[Record]:
+    """The next records."""
+    end = time.monotonic() + PATIENCE
+    found: list[Record] = []
+    while len(found) < count:
+        assert time.monotonic() < end, f"{len(found)} of {count} came"
+        found += [one for one in source.poll(100, 0.05) if isinstance(one, Record)]
+    return found
+
+
+def silent(source: EventSource, turns: int = 10) -> bool:
+    return not any(source.poll(100, 0.05) for _ in range(turns))
+
+
+def values(records: Sequence[Record]) -> list[bytes | None]:
+    return [one.value for one in records]
+
+
+class SourceTests:
+    """Subclasses give a fixture `bench`."""
+
+    def test_records_come_in_order_from_where_the_listener_says(self, bench: Bench) -> None:
+        bench.produce(0, [b"0", b"1", b"2", b"3"])
+        source = bench.join("one", Heard(start=1))
+        found = take(3, source)
+        assert values(found) == [b"1", b"2", b"3"]
+        assert [one.offset for one in found] == [1, 2, 3]
+        assert {one.topic_id for one in found} == {bench.topic_id()}
+        source.close()
+
+    def test_committed_offset_is_told_to_who_comes_next(self, bench: Bench) -> None:
+        bench.produce(0, [b"0", b"1", b"2"])
+        heard = Heard()
+        source = bench.join("one", heard)
+        partition = take(3, source)[0]
+        mine = next(one for one in heard.mine if one.number == partition.partition)
+        assert heard.committed[mine] is None
+        source.commit({mine: 2})
+        source.close()
+        assert not heard.mine
+        source = bench.join("one", heard)
+        assert values(take(1, source)) == [b"2"]
+        assert heard.committed[mine] == 2
+        source.close()
+
+    def test_nothing_read_before_arrives_after_a_seek(self, bench: Bench) -> None:
+        bench.produce(0, [b"%d" % number for number in range(20)])
+        heard = Heard()
+        source = bench.join("one", heard)
+        take(1, source)
+        mine = next(one for one in heard.mine if one.number == 0)
+        for offset in (5, 15, 0):
+            source.seek(mine, offset)
+            assert take(1, source)[0].offset == offset
+        source.close()
+
+    def test_what_is_not_wanted_waits(self, bench: Bench) -> None:
+        heard = Heard()
+        source = bench.join("one", heard)
+        until(lambda: len(heard.mine) == 2, source)
+        still = next(one for one in heard.mine if one.number == 0)
+        source.reading(still, False)
+        bench.produce(0, [b"a"])
+        bench.produce(1, [b"b"])
+        assert values(take(1, source)) == [b"b"]
+        assert silent(source)
+        source.reading(still, True)
+        assert values(take(1, source)) == [b"a"]
+        source.close()
+
+    def test_partition_is_revoked_before_another_member_has_it(self, bench: Bench) -> None:
+        one, two = Heard(), Heard()
+        first = bench.join("one", one)
+        until(lambda: len(one.mine) == 2, first)
+        second = bench.join("two", two)
+        bench.move(1, "two")
+        until(lambda: len(two.mine) == 1, first, second)
+        moved = next(iter(two.mine))
+        assert f"revoked {moved.number}" in one.log
+        assert len(one.mine) == 1
+        assert moved not in one.mine
+        bench.produce(moved.number, [b"x"])
+        assert values(take(1, second)) == [b"x"]
+        first.close()
+        second.close()
+
+    def test_topic_made_again_is_another_one_from_its_first_record_on(self, bench: Bench) -> None:
+        bench.produce(0, [b"0", b"1", b"2"])
+        heard = Heard()
+        source = bench.join("one", heard)
+        take(3, source)
+        old = next(one for one in heard.mine if one.number == 0)
+        source.commit({old: 3})
+        bench.make_again()
+        bench.produce(0, [b"n%d" % number for number in range(5)])
+        found = take(5, source)
+        assert values(found) == [b"n%d" % number for number in range(5)]
+        assert {one.topic_id for one in found} == {bench.topic_id()} != {old.topic_id}
+        assert old not in heard.mine
+        new = next(one for one in heard.mine if one.number == 0)
+        assert heard.committed[new] is None
+        source.close()
+
+    def test_position_without_records_is_told_with_what_there_is(self, bench: Bench) -> None:
+        bench.produce(0, [b"%d" % number for number in range(10)])
+        heard = Heard()
+        source = bench.join("one", heard)
+        take(10, source)
+        bench.expire(0, 6)
+        mine = next(one for one in heard.mine if one.number == 0)
+        source.seek(mine, 2)
+        told: list[Record | OutOfRange] = []
+        end = time.monotonic() + PATIENCE
+        while not told and time.monotonic() < end:
+            told += source.poll(100, 0.05)
+        assert told == [OutOfRange(mine, 6, 10)]
+        source.seek(mine, 6)
+        assert [one.offset for one in take(4, source)] == [6, 7, 8, 9]
+        source.close()
