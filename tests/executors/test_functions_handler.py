@@ -6,6 +6,7 @@ import asyncio
 import base64
 import concurrent.futures
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def sandbox(place: Place, tmp_path: Path) -> Iterator[Sandbox]:
+def sandbox(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a sandbox has a temporary folder of its own
     key = base64.b64encode(trust.load_or_create_key(place.key_file)).decode()
     environment = {**os.environ, KEY_VARIABLE: key, f"{SECRET_PREFIX}TOKEN": "correct horse", "TREADLE_OTHER": "x"}
     sandbox = Sandbox(environment)
@@ -225,7 +227,7 @@ def test_an_order_that_is_not_in_the_store_is_told(sandbox: Sandbox, bench: Work
 
 
 @pytest.mark.parametrize("key", ["", "short", "!" * 44])
-def test_a_function_without_a_key_runs_nothing(key: str, bench: Workbench, place: Place) -> None:
+def test_a_function_without_a_key_runs_nothing(key: str, bench: Workbench, sandbox: Sandbox, place: Place) -> None:
     request, _ = request_of(bench.task("same", [[1]]), place)
     handler = Handler({KEY_VARIABLE: key})
     assert handler.handle(request, 30.0, _MEMORY).problem == "no key"

@@ -32,6 +32,7 @@ from ..local.executor import LocalExecutor, LocalSlot
 from ..program import Failure, Report, Task
 from .calls import ALIVE_AFTER, ALIVE_EVERY, usable
 from .endings import failure_of
+from .payload import SECRET_PREFIX as SECRET_PREFIX
 from .payload import (
     VERSION,
     Order,
@@ -47,8 +48,6 @@ from .sizes import OVERHEAD
 
 KEY_VARIABLE = "TREADLE_KEY"
 """The deployment key in Base64, set at deployment."""
-SECRET_PREFIX = "TREADLE_SECRET_"
-"""Before the upper-case name of a secret, set at deployment."""
 
 _CACHE_BYTES = 64 << 20
 _GRACE = 1.0

@@ -21,6 +21,9 @@ from ..program import Failure, Outcome, Report, Task
 VERSION = "0.1.0"
 """Of the package: the function and its driver must have the same."""
 
+SECRET_PREFIX = "TREADLE_SECRET_"
+"""Before the upper-case name of a secret, in the environment of whoever runs tasks for others."""
+
 
 class Order(Struct, frozen=True, tag="order"):
     """One call's work."""
@@ -66,11 +69,11 @@ _order = msgspec.msgpack.Decoder(Order | Stored)
 _reports = msgspec.msgpack.Decoder(list[Outcome | Failure])
 
 
-def encode_request(order: Order, key: bytes, limit: int) -> bytes:
-    """The payload; an order that does not fit into `limit` bytes is put into the store. May raise StoreError."""
+def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
+    """The payload; an order beyond `limit` bytes (0: no limit) is put into the store. May raise StoreError."""
     run = order.task.job.run
     request = _request(run, order, key)
-    if len(request) <= limit:
+    if not limit or len(request) <= limit:
         return request
     stored = Stored(order.task.job.store, f"{order.reports}.order")
     Store.open(stored.store).put(stored.name, trust.seal(key, stored.name, msgspec.msgpack.encode(order)))

@@ -7,22 +7,30 @@ size and answers with one. Reports are seen when it ends. What runs here needs n
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from treadle.primitives import trust
 from treadle.primitives.errors import InternalError, UsageError
+from treadle.primitives.store import Store
 
+from ..functions.payload import Order, Response, encode_request, open_reports
 from ..interface import Capabilities
 from ..local.child import ChildProcess, Death
 from ..local.failures import TIMED_OUT, failure_at_death
 from ..local.guard import Guard
 from ..program import Report, Task
 from ..worker.environment import worker_environment
-from .payload import KEY_VARIABLE, MEMORY_VARIABLE, PAYLOAD_LIMIT, decode_response, encode_request, secrets_of
+from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
 
+PAYLOAD_LIMIT = 6 << 20
+"""Bytes of a request or a response: what providers of functions allow."""
 STOPPED = "the executor was stopped"
 CANCELLED = "the attempt was cancelled"
 
@@ -97,9 +105,10 @@ class IsolatedSlot:
 
     async def _run(self, task: Task) -> list[Report]:
         key = trust.run_key(self._deployment_key, task.job.run)
-        request = encode_request(task, key)
-        death, response = await self._invoke(task, request)
-        return await asyncio.to_thread(self._reports, task, death, response, key)
+        reports = f"runs/{task.job.run}/responses/{secrets.token_hex(12)}"
+        order = Order(task, reports, seconds=0.0, inline=PAYLOAD_LIMIT)
+        death, response = await self._invoke(task, _request(order, key))
+        return await asyncio.to_thread(self._reports, order, death, response, key)
 
     async def _invoke(self, task: Task, request: bytes) -> tuple[Death, bytes]:
         with (
@@ -126,14 +135,37 @@ class IsolatedSlot:
             stdout.seek(0)
             return self._child.death.result(), stdout.read()
 
-    def _reports(self, task: Task, death: Death, response: bytes, key: bytes) -> list[Report]:
+    def _reports(self, order: Order, death: Death, response: bytes, key: bytes) -> list[Report]:
         """What the attempt came to. Where a process ended is known only if it had one partition."""
+        task = order.task
         if death.code == 0 and response:
-            return decode_response(task, response, key)
+            return open_reports(order.reports, _sealed_reports(order, response), key)
         partition = task.partitions[0] if len(task.partitions) == 1 else None
-        secrets = secrets_of(task, self._environment)
-        return [failure_at_death(task, partition, death, task.memory or self._memory, secrets)]
+        known = secrets_of(task, self._environment)
+        return [failure_at_death(task, partition, death, task.memory or self._memory, known)]
 
     def _patience(self, task: Task) -> float | None:
         """Seconds for the whole attempt, should it not keep time itself."""
         return task.timeout * len(task.partitions) + self._start_seconds if task.timeout else None
+
+
+def _request(order: Order, key: bytes) -> bytes:
+    """Raises UsageError when the task does not fit into a payload."""
+    request = encode_request(order, key)
+    if len(request) > PAYLOAD_LIMIT:
+        raise UsageError(
+            f"task {order.task.id} is {len(request)} bytes as a payload; {PAYLOAD_LIMIT} are allowed",
+            "Put fewer partitions into a task, keep large items in files, or lower the inline limit of blocks.",
+        )
+    return request
+
+
+def _sealed_reports(order: Order, response: bytes) -> bytes:
+    """From the response, or from their object, which is removed. Raises MissingError or StoreError."""
+    answer = msgspec.json.decode(response, type=Response)
+    if answer.reports:
+        return base64.b64decode(answer.reports)
+    store = Store.open(order.task.job.store)
+    sealed = store.get(order.reports)
+    store.delete([order.reports])
+    return sealed

@@ -13,13 +13,15 @@ from typing import Any
 import msgspec
 
 from treadle.primitives import trust
+from treadle.primitives.store import Store
 
 from .. import limits
+from ..functions.payload import Order, Request, decode_order, response_of, seal_reports
 from ..program import Report, Task
 from ..runtime.failures import Redactor
 from ..runtime.runtime import Runtime, prepare_process
 from ..worker.log import WorkerLog, publish
-from .payload import KEY_VARIABLE, MEMORY_VARIABLE, Request, decode_request, encode_response, secrets_of
+from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
 
 _CACHE_BYTES = 64 << 20
 
@@ -76,18 +78,28 @@ def _quiet_streams() -> int:
     return response
 
 
+def _response(order: Order, reports: list[Report], key: bytes) -> bytes:
+    """Reports that are too long for one are put into their object. May raise StoreError."""
+    sealed = seal_reports(order, reports, key)
+    response = response_of(order, sealed)
+    if not response.reports:
+        Store.open(order.task.job.store).put(order.reports, sealed)
+    return msgspec.json.encode(response)
+
+
 def main() -> None:
     """Serve the one request on stdin."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     response = _quiet_streams()
     key = trust.run_key(trust.load_or_create_key(os.environ[KEY_VARIABLE]), request.run)
-    task = decode_request(request, key)
+    order = decode_order(request, key)
+    task = order.task
     memory = task.memory or int(os.environ.get(MEMORY_VARIABLE, "0"))
     worker = IsolatedWorker(task, _take_secrets(task))
     prepare_process()
     worker.run(key, memory)
     with open(response, "wb") as file:
-        file.write(encode_response(task, worker.reports, key))
+        file.write(_response(order, worker.reports, key))
     os._exit(0)  # threads that user code left behind must not keep the attempt open
 
 

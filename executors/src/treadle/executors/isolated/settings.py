@@ -1,0 +1,19 @@
+"""What an isolated worker finds in its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..functions.payload import SECRET_PREFIX
+from ..program import Task
+
+KEY_VARIABLE = "TREADLE_KEY_FILE"
+"""Names the file with the deployment key, mode 0600."""
+MEMORY_VARIABLE = "TREADLE_MEMORY"
+"""Bytes an attempt may allocate when its task does not say; 0 or absent: no limit."""
+
+
+def secrets_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
+    """Secrets of the task by name; what the environment lacks is left out."""
+    variables = {name: SECRET_PREFIX + name.upper() for name in task.program.secrets}
+    return {name: environment[variable] for name, variable in variables.items() if variable in environment}
