@@ -129,6 +129,17 @@ def test_rows_go_where_their_hashes_say() -> None:
     kind, pieces = distribute(np.arange(10), lambda rows: rows * 7, 3)
     assert kind == "array"
     assert [piece.tolist() for piece in pieces] == [[n for n in range(10) if n * 7 % 3 == i] for i in range(3)]
+    rows = np.arange(-5_000, 5_000).reshape(-1, 2)
+    for consumers in (1, 2, 7, 8, 9, 16, 300, 70_000):
+        for dtype in (np.int64, np.int32, np.uint64):
+            hashes = (rows[:, 0] * 7919).astype(dtype)
+            _, pieces = distribute(rows, lambda rows, hashes=hashes: hashes, consumers)
+            target = [int(one) % consumers for one in hashes]
+            wanted: dict[int, list[list[int]]] = {}
+            for place, row in zip(target, rows.tolist(), strict=True):
+                wanted.setdefault(place, []).append(row)
+            assert {place: piece.tolist() for place, piece in enumerate(pieces) if len(piece)} == wanted
+            assert len(pieces) == consumers
     with pytest.raises(DataError, match="one integer for each row"):
         distribute(np.arange(10), lambda rows: rows / 2, 3)
     with pytest.raises(DataError, match="integer"):

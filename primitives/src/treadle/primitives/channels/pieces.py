@@ -11,6 +11,8 @@ from ..references import Kind
 from .io.values import kind_of
 
 _RADIX = 1 << 16
+_FEW = 8
+"""Consumers up to which a pass over the rows for each of them is faster than sorting."""
 
 
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
@@ -44,7 +46,12 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
         raise DataError(what, "It gets the whole array or table, and returns one integer for each row.")
     if not consumers:
         return []
-    target = hashes % consumers
+    power_of_two = consumers & (consumers - 1) == 0
+    target = (
+        hashes & (consumers - 1) if power_of_two else hashes % consumers
+    )  # the same: integers are in two's complement
+    if kind == "array" and consumers <= _FEW:
+        return [data.compress(target == consumer, axis=0) for consumer in range(consumers)]
     if consumers <= _RADIX:
         target = target.astype(np.uint16)  # NumPy sorts short integers by radix
     order = np.argsort(target, kind="stable")
