@@ -23,7 +23,7 @@ from treadle.orchestrator.cli.following import LogFollower
 from treadle.orchestrator.cost.bill import Bill, Line, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
 from treadle.orchestrator.cost.prices import Prices, load_prices
-from treadle.orchestrator.cost.spent import spent
+from treadle.orchestrator.cost.spent import Spending
 from treadle.orchestrator.cost.usage import Usage, memory_given, total
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan import Plan
@@ -200,7 +200,7 @@ def bill_of(run: Broken, prices: Prices) -> Bill:
     files = run.engine(run.executor).site.files(run.run)
     found = files.find(Plan, "plan")
     assert found is not None
-    lines = spent(files, found, LogFollower(files).new(), 35, 2.0)
+    lines = Spending(files, found).lines(LogFollower(files).new(), 35, 2.0)
     return bill(lines, prices, "s3://bucket")
 
 
@@ -249,7 +249,7 @@ def test_a_small_broadcast_makes_its_readers_no_smaller() -> None:
     stages = {
         "few": mapped(files, executor="fns"),
         "all": {"type": "broadcast", "input": "few", "executor": "fns", "limit": "1GiB"},
-        "a": mapped(files, executor="fns", **{"with": {"value": "${{ stages.all }}"}}),
+        "a": {**mapped(files, executor="fns"), "with": {"value": "${{ stages.all }}"}},
         "b": mapped("a", executor="fns", timeout="1m"),
     }
     assert lines_of(plan(stages, GIB), made={"few": MIB})["b"].usage.moved == {"store": GIB}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,14 @@ from treadle.primitives.errors import UsageError
 
 from . import words
 
+LOOK_SECONDS = 10.0
+"""Between two looks at what a watched run has cost: each lists the ledgers, and a list is a request too."""
+
 if TYPE_CHECKING:
     from ..client.views import RunView
     from ..cost.bill import Bill, Line
     from ..cost.estimate import Assumed
+    from ..cost.spent import Spending
     from ..cost.usage import Usage
     from ..plan import Plan
     from ..planner import Site
@@ -68,18 +73,45 @@ def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, flo
     return bill(lines, load_prices(env.home), env.profile.store_url(env.home)), elapsed(plan, lines)
 
 
+class Running:
+    """The running total of a watched run, looked at now and then: a look lists what the ledgers have new."""
+
+    def __init__(self, env: Environment, run: str) -> None:
+        self._env, self._run = env, run
+        self._spending: Spending | None = None
+        self._looked = -LOOK_SECONDS
+        self._text = ""
+
+    def text(self, plan: Plan | None, *, last: bool = False) -> str:
+        """Such as `0.0012 USD`; empty where nothing has a price. Blocking."""
+        if plan is None or not (last or time.monotonic() - self._looked >= LOOK_SECONDS):
+            return self._text
+        from ..cost.bill import bill
+        from ..cost.prices import load_prices
+        from ..cost.spent import Spending
+
+        prices = load_prices(self._env.home)
+        if not any(can.name in prices.executors for can in plan.executors.values()):
+            return ""
+        self._spending = self._spending or Spending(self._env.files(self._run), plan)
+        made = bill(self._spending.lines(), prices, self._env.profile.store_url(self._env.home))
+        self._text = money(made.cost, made.currency)
+        self._looked = time.monotonic()
+        return self._text
+
+
 def spent_by(env: Environment, view: RunView, plan: Plan) -> Bill:
     """What a run has cost so far. Blocking."""
     from datetime import UTC, datetime
 
     from ..cost.bill import bill
     from ..cost.prices import load_prices
-    from ..cost.spent import spent
+    from ..cost.spent import Spending
     from .following import LogFollower
 
     files = env.files(view.run)
     seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds()
-    lines = spent(files, plan, LogFollower(files).new(), view.history_events, seconds)
+    lines = Spending(files, plan).lines(LogFollower(files).new(), view.history_events, seconds)
     return bill(lines, load_prices(env.home), env.profile.store_url(env.home))
 
 

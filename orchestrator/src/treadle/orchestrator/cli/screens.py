@@ -33,8 +33,8 @@ _MARKS = {
 
 
 class Screen(Protocol):
-    def show(self, view: RunView, stages: Sequence[StageView]) -> None:
-        """The run as it is now."""
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
+        """The run as it is now, and what it has cost so far, where that has a price."""
 
     def note(self, text: str) -> None:
         """A line that stays."""
@@ -103,14 +103,18 @@ class PlainScreen:
     def __init__(self, compact: bool) -> None:
         self._compact = compact
         self._last: dict[str, str] = {}
+        self._cost = ""
 
-    def show(self, view: RunView, stages: Sequence[StageView]) -> None:  # noqa: ARG002
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:  # noqa: ARG002
         for stage in stages:
             line = plain_line(stage)
             finished = self._compact and stage.state != "running"
             if line and line != self._last.get(stage.node) and not finished:
                 self.note(line)
             self._last[stage.node] = line
+        if cost and cost != self._cost:
+            self._cost = cost
+            self.note(f"cost so far: {cost}")
 
     def note(self, text: str) -> None:
         complain(f"{time.strftime('%H:%M:%S')} {text}")
@@ -134,8 +138,8 @@ class JsonScreen:
     def __init__(self) -> None:
         self._last: Any = None
 
-    def show(self, view: RunView, stages: Sequence[StageView]) -> None:
-        now = {"run": view.run, "state": view.state, "stages": msgspec.to_builtins(list(stages))}
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
+        now = {"run": view.run, "state": view.state, "stages": msgspec.to_builtins(list(stages)), "cost": cost or None}
         if now != self._last:
             self._last = now
             emit({"type": "progress", **now})
@@ -166,8 +170,8 @@ class LiveScreen:
         self._live = Live(console=self._console, refresh_per_second=4, transient=False)
         self._live.start()
 
-    def show(self, view: RunView, stages: Sequence[StageView]) -> None:
-        self._live.update(picture(view, stages, self._pace, time.time(), self._compact))
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
+        self._live.update(picture(view, stages, self._pace, time.time(), self._compact, cost))
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -177,7 +181,7 @@ class LiveScreen:
 
 
 def picture(
-    view: RunView, stages: Sequence[StageView], pace: Pace, now: float, compact: bool = False
+    view: RunView, stages: Sequence[StageView], pace: Pace, now: float, compact: bool = False, cost: str = ""
 ) -> RenderableType:
     """The run as a table; `now` in seconds since the epoch."""
     from rich.console import Group
@@ -187,7 +191,8 @@ def picture(
     until = view.closed.timestamp() if view.closed else now
     again = f", resumption {view.resumption}" if view.resumption > 1 else ""
     waits = f", starts {words.moment(view.due)}" if view.due else f", {words.span(until - view.started.timestamp())}"
-    head = Text.assemble((view.run, "bold"), f"  {view.state}{waits}{again}")
+    spent = f", {cost} so far" if cost else ""
+    head = Text.assemble((view.run, "bold"), f"  {view.state}{waits}{again}{spent}")
     table = Table.grid(padding=(0, 2))
     for stage in stages:
         if compact and stage.state != "running":

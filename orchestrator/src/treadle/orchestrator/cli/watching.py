@@ -140,11 +140,13 @@ class Watcher:
     """One watched run. Use once."""
 
     def __init__(self, env: Environment, runs: Runs, run: str, how: Watching) -> None:
+        from .costs import Running
         from .following import LogFollower
         from .picture import Painter
 
         self._env, self._runs, self._run, self._how = env, runs, run, how
         self._painter = Painter(env.files(run))
+        self._cost = Running(env, run)
         self._logs = LogFollower(env.files(run)) if how.logs else None
         self._keys = _Keys()
         self._screen = _screen(how)
@@ -187,7 +189,8 @@ class Watcher:
         """Draw what is to be seen; a code when that is the last of it."""
         view = await self._view()
         stages = await asyncio.to_thread(self._painter.stages, view)
-        self._screen.show(view, stages)
+        cost = await asyncio.to_thread(self._cost.text, self._painter.plan)
+        self._screen.show(view, stages, cost)
         await self._show_logs()
         self._say_what_drivers_lost(view)
         self._say_when_paused(view)
@@ -271,7 +274,8 @@ class Watcher:
         view = await self._runs.view(self._run)
         self._painter.forget()
         stages = await asyncio.to_thread(self._painter.stages, view, end)
-        self._screen.show(view, stages)
+        cost = await asyncio.to_thread(self._cost.text, self._painter.plan, last=True)
+        self._screen.show(view, stages, cost)
         await self._show_logs()
         self._screen.close()
         code = show_end(self._run, view, end, jsonl=self._how.output == "jsonl")

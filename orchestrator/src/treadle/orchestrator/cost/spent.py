@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from treadle.executors.interface import Capabilities
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import MissingError
 
 from ..dispatcher.attempts import AttemptRecord
-from ..dispatcher.ledger import Committed, Record, Started, read
+from ..dispatcher.ledger import Committed, Started, read_from
 from ..plan import FilesFeed, Graph, Loop, NarrowFeed, NodeData, Plan, Segment
 from ..runfiles import RunFiles
 from .bill import Line
@@ -22,22 +22,102 @@ EVENTS = 6
 """Of the history, for each activity: three of its own, three of the workflow task that follows."""
 
 
-def spent(files: RunFiles, plan: Plan, failed: Iterable[AttemptRecord], events: int, seconds: float) -> list[Line]:
-    """A line for each segment that has begun. Blocking.
+@dataclass
+class _Sum:
+    """Of the attempts at one segment, in all iterations."""
 
-    `failed`: the log of attempts, for what those that failed took; `events` of the run's history and the `seconds` it
-    has taken tell the orchestrator's actions.
-    """
-    lost: dict[str, float] = defaultdict(float)
-    for record in failed:
-        if record.failure and record.started:
-            lost[_node(record.segment)] += max(0.0, record.time - record.started)
-    lines = [Line("(run)", "", "", Usage(actions=actions_of(events, seconds)))]
-    stored: dict[str, int] = {}
-    for node, segments in _ledgers(plan.graph):
-        records = _records(files, node)
-        lines += [line for line in _of_ledger(records, segments, plan.executors, lost, stored) if line.usage.attempts]
-    return lines
+    started: int = 0
+    committed: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    given: float = 0.0
+    """Bytes of memory times seconds."""
+    puts: int = 0
+    stored: int = 0
+    """Blocks in the store."""
+    moved: Counter[str] = field(default_factory=Counter)
+    partitions: set[int] = field(default_factory=set)
+
+    def add(self, outcome: Outcome, memory: int) -> None:
+        in_store = outcome.block is not None and "store" in outcome.block.locations
+        self.committed += 1
+        self.seconds += outcome.seconds
+        self.cpu_seconds += outcome.cpu_seconds
+        self.given += outcome.seconds * memory
+        self.puts += in_store + (outcome.part is not None) + (outcome.failed_items is not None)
+        self.stored += in_store
+        self.moved.update(outcome.read)
+        self.partitions.add(outcome.partition)
+
+
+class Spending:
+    """What a run has taken so far, from its ledgers, whose objects are read once each: no driver is needed."""
+
+    def __init__(self, files: RunFiles, plan: Plan) -> None:
+        self._files, self._plan = files, plan
+        self._ledgers = dict(_ledgers(plan.graph))
+        self._read: dict[str, int] = {}
+        self._sums: dict[str, _Sum] = defaultdict(_Sum)
+
+    def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds: float = 0.0) -> list[Line]:
+        """A line for each segment that has begun. Blocking.
+
+        `failed`: the log of attempts, for what those that failed took; `events` of the run's history and the `seconds`
+        it has taken tell the orchestrator's actions.
+        """
+        lost: dict[str, float] = defaultdict(float)
+        for record in failed:
+            if record.failure and record.started:
+                lost[_node(record.segment)] += max(0.0, record.time - record.started)
+        lines = [Line("(run)", "", "", Usage(actions=actions_of(events, seconds)))]
+        for node, segments in self._ledgers.items():
+            self._follow(node, segments)
+            lines += [self._line(segment, lost[name]) for name, segment in segments.items() if self._begun(name)]
+        return lines
+
+    def _begun(self, name: str) -> bool:
+        return name in self._sums
+
+    def _follow(self, node: str, segments: Mapping[str, Segment]) -> None:
+        prefix, number = self._files.segment(node), self._read.get(node, 0)
+        try:
+            records, self._read[node] = read_from(self._files.store, prefix, self._files.key, number)
+        except MissingError:
+            return
+        for record in records:
+            if isinstance(record, Committed):
+                name = _node(record.segment)
+                self._sums[name].add(record.outcome, self._memory(segments[name], record.outcome.peak_memory))
+            elif isinstance(record, Started):
+                self._sums[_node(record.segment)].started += len(record.attempts)
+
+    def _memory(self, segment: Segment, peak: int = 0) -> int:
+        can = self._plan.executors[segment.policy.executor]
+        return memory_given(can, segment.policy.memory_start, peak)
+
+    def _line(self, segment: Segment, lost: float) -> Line:
+        known, can = self._sums[segment.id], self._plan.executors[segment.policy.executor]
+        attempts = max(known.started, known.committed)
+        usage = Usage(
+            attempts,
+            known.seconds + lost,
+            known.cpu_seconds,
+            (known.given + lost * self._memory(segment)) / GIGABYTE,
+            known.puts + (PER_CALL * attempts if can.sizes else 0),
+            self._gets(segment, known),
+            dict(sorted(known.moved.items())),
+        )
+        return Line(segment.id, segment.policy.executor, can.name, usage, len(known.partitions))
+
+    def _gets(self, segment: Segment, known: _Sum) -> int:
+        """A range of a file for each partition; of a shuffle a part of each stored block; else each stored block."""
+        feed = segment.feed
+        if isinstance(feed, FilesFeed):
+            return known.committed
+        blocks = sum(self._sums[need].stored for need in segment.data if need in self._sums)
+        if isinstance(feed, NarrowFeed) and isinstance(feed.data, NodeData) and feed.data.form == "scattered":
+            return blocks * known.committed // feed.data.groups
+        return blocks
 
 
 def actions_of(events: int, seconds: float) -> int:
@@ -60,75 +140,6 @@ def _inside(graph: Graph) -> Iterator[tuple[str, Segment]]:
             yield node.id, node
         elif isinstance(node, Loop):
             yield from _inside(node.body)
-
-
-def _records(files: RunFiles, node: str) -> list[Record]:
-    try:
-        return read(files.store, files.segment(node), files.key)
-    except MissingError:
-        return []
-
-
-def _of_ledger(
-    records: list[Record],
-    segments: Mapping[str, Segment],
-    executors: Mapping[str, Capabilities],
-    lost: Mapping[str, float],
-    stored: dict[str, int],
-) -> Iterator[Line]:
-    outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    starts: dict[str, int] = defaultdict(int)
-    for record in records:
-        if isinstance(record, Committed):
-            outcomes[_node(record.segment)].append(record.outcome)
-        elif isinstance(record, Started):
-            starts[_node(record.segment)] += len(record.attempts)
-    for name, segment in segments.items():
-        can = executors[segment.policy.executor]
-        stored[name] = sum(_in_store(one) for one in outcomes[name])
-        reads = _gets(segment, outcomes[name], stored)
-        usage = _usage(segment, can, outcomes[name], reads, max(starts[name], len(outcomes[name])), lost.get(name, 0.0))
-        yield Line(name, segment.policy.executor, can.name, usage, len({one.partition for one in outcomes[name]}))
-
-
-def _usage(
-    segment: Segment, can: Capabilities, outcomes: list[Outcome], gets: int, attempts: int, lost: float
-) -> Usage:
-    asked = segment.policy.memory_start
-    seconds = sum(one.seconds for one in outcomes)
-    given = sum(one.seconds * memory_given(can, asked, one.peak_memory) for one in outcomes)
-    moved: dict[str, int] = defaultdict(int)
-    for one in outcomes:
-        for place, size in one.read.items():
-            moved[place] += size
-    return Usage(
-        attempts,
-        seconds + lost,
-        sum(one.cpu_seconds for one in outcomes),
-        (given + lost * memory_given(can, asked)) / GIGABYTE,
-        sum(map(_puts, outcomes)) + (PER_CALL * attempts if can.sizes else 0),
-        gets,
-        dict(sorted(moved.items())),
-    )
-
-
-def _puts(outcome: Outcome) -> int:
-    return _in_store(outcome) + (outcome.part is not None) + (outcome.failed_items is not None)
-
-
-def _in_store(outcome: Outcome) -> bool:
-    return outcome.block is not None and "store" in outcome.block.locations
-
-
-def _gets(segment: Segment, outcomes: list[Outcome], stored: Mapping[str, int]) -> int:
-    """A range of a file for each partition; of a shuffle a part of each stored block; else each stored block once."""
-    feed = segment.feed
-    if isinstance(feed, FilesFeed):
-        return len(outcomes)
-    blocks = sum(stored.get(need, 0) for need in segment.data)
-    if isinstance(feed, NarrowFeed) and isinstance(feed.data, NodeData) and feed.data.form == "scattered":
-        return blocks * len(outcomes) // feed.data.groups
-    return blocks
 
 
 def _node(segment: str) -> str:

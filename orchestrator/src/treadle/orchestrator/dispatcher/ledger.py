@@ -127,7 +127,13 @@ _decode = msgspec.msgpack.Decoder(Entry).decode
 
 def read(store: Store, prefix: str, key: bytes) -> list[Record]:
     """Every record of the chain, in order; for those who only look."""
-    return [record for entry in _read_from(store, prefix, key, 0) for record in entry.records]
+    return read_from(store, prefix, key, 0)[0]
+
+
+def read_from(store: Store, prefix: str, key: bytes, number: int) -> tuple[list[Record], int]:
+    """The records of objects from `number` on, and the number of the one that will follow."""
+    entries = list(_read_from(store, prefix, key, number))
+    return [record for entry in entries for record in entry.records], number + len(entries)
 
 
 class Ledger:
