@@ -50,7 +50,7 @@ class LambdaPlace:
         return LambdaInvoker(FUNCTION, SIZES, **options)
 
     def executor(self, key_file: str, *, slots: int = 2, **options: Any) -> FunctionExecutor:
-        rate = Rate(200, least=50)
+        rate = Rate(200, least=100)
         return FunctionExecutor("lambda", self.invoker(**options), key_file=key_file, slots=slots, rate=rate)
 
 

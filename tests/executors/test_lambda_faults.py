@@ -104,7 +104,7 @@ async def test_results_are_the_same_and_no_attempt_is_spent(
 ) -> None:
     functions.emulator.faults.set(msgspec.structs.replace(fault))
     workbench = bench(asynchronous=asynchronous)
-    assert await all_done(workbench, 12) == [0] * 12
+    assert await all_done(workbench, 8) == [0] * 8
     await workbench.executor.stop()
     assert functions.emulator.faults.struck(fault.kind)
 
@@ -183,9 +183,9 @@ async def test_a_task_longer_than_a_function_may_run_goes_on_from_its_checkpoint
     functions.deploy(key_file, timeout=2)
     try:
         workbench = bench(seconds=2)
-        report, spent = await until_done(workbench, workbench.task("patient", [[30]]))
+        report, spent = await until_done(workbench, workbench.task("patient", [[22]]))
         ((begun, steps),) = workbench.records(report)
-        assert (steps, begun > 0, spent > 0) == (30, True, True)
+        assert (steps, begun > 0, spent > 0) == (22, True, True)
         await workbench.executor.stop()
     finally:
         functions.deploy(key_file)
@@ -195,10 +195,10 @@ async def test_a_partition_cut_off_because_others_came_first_is_not_reported(
     bench: Bench, functions: LambdaPlace, key_file: str
 ) -> None:
     """It spends nothing, and gets a whole call next time."""
-    functions.deploy(key_file, timeout=4)
+    functions.deploy(key_file, timeout=2)
     try:
-        workbench = bench(seconds=4)
-        script = workbench.scripted({0: [[("sleep", 1.5)]], 1: [[("sleep", 60)], []]})
+        workbench = bench(seconds=2)
+        script = workbench.scripted({0: [[("sleep", 0.5)]], 1: [[("sleep", 60)], []]})
         (report,) = await workbench.run(workbench.scripted_task(script, 2))
         assert isinstance(report, Outcome)
         assert report.partition == 0
