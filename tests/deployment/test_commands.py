@@ -70,6 +70,7 @@ def test_a_template_and_its_package_are_written_and_nothing_is_called(terminal: 
     text = (terminal.folder / "treadle.yaml").read_text()
     assert {"Function1024", "Function2048", "Function4096", "Role"} <= yaml.safe_load(text)["Resources"].keys()
     assert SECRET not in text
+    assert "&id" not in text, "CloudFormation reads no YAML aliases"
     assert (terminal.folder / "treadle.zip").stat().st_size < 40_000_000
 
 

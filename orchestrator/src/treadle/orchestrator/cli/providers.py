@@ -167,7 +167,8 @@ def _write_template(request: Request, settings: LambdaSettings, file: Path) -> N
 
     from ..deployment.template import template
 
-    text = yaml.safe_dump(template(request, settings.deploy), sort_keys=False, width=120)
+    made = json.loads(json.dumps(template(request, settings.deploy)))  # without parts in common: no YAML aliases
+    text = yaml.safe_dump(made, sort_keys=False, width=120)
     zipped = file.with_suffix(".zip")
     try:
         file.write_text(text, "utf-8")
