@@ -80,10 +80,11 @@ def serve() -> None:
     environment = msgspec.json.decode(sys.stdin.buffer.readline(), type=dict[str, str])
     seconds, memory = sys.stdin.buffer.readline().split()
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    response = Handler({**os.environ, **environment}).handle(request, float(seconds), int(memory))
+    handler = Handler({**os.environ, **environment})
+    response = handler.handle(request, float(seconds), int(memory))
+    handler.close()
     sys.stdout.buffer.write(msgspec.json.encode(response))
     sys.stdout.flush()
-    os._exit(0)
 
 
 if __name__ == "__main__":

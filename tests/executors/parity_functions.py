@@ -17,7 +17,7 @@ def fill(size: int) -> int:
 
 
 def look(_: int) -> tuple[list[str], int]:
-    """What is in the temporary folder before, and which process this is; leaves a file."""
+    """What is in the temporary folder before, and which sandbox this is; leaves a file."""
     folder = Path(tempfile.gettempdir())
     found = sorted(os.listdir(folder))
     (folder / "left").touch()
