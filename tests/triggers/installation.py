@@ -25,12 +25,13 @@ from treadle.executors.bundle.build import build_bundle
 from treadle.orchestrator import embedded
 from treadle.orchestrator.client.submission import function_references
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import Profile, load_profile
+from treadle.orchestrator.environment.profile import Profile, connect, load_profile
 from treadle.orchestrator.runfiles import RunFiles, Submission
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, group_of
 from treadle.orchestrator.triggers.kafka.runner import begins_of
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
+from treadle.orchestrator.triggers.starter import ensure_search_attribute
 from treadle.primitives.functions import describe, load
 from treadle.primitives.store import Store
 from treadle.primitives.trust import load_or_create_key, run_key
@@ -69,6 +70,12 @@ class Installation:
     registry: Registry
     services: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _specs: dict[str, Submission] = field(default_factory=dict)
+
+    async def client(self) -> Client:
+        """One that can ask for the runs of a trigger."""
+        client = await connect(self.profile, self.home)
+        await ensure_search_attribute(client)
+        return client
 
     # -- workflows
 
@@ -140,6 +147,9 @@ class Installation:
         state = embedded.running_server(self.home)
         assert state is not None
         return state.pid
+
+    def ensure_driver(self) -> None:
+        embedded.up(self.home, self.profile)
 
     def kill_temporal(self, away: float) -> None:
         os.kill(self.temporal(), signal.SIGKILL)

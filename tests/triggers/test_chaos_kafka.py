@@ -16,14 +16,12 @@ from triggers.installation import Installation
 from triggers.trial import Trial
 from triggers.trouble import Wave, draw_wave
 
-from treadle.orchestrator.environment.profile import connect
-
 FIRST = int(os.environ.get("CHAOS_FIRST", "0"))
 """Seed of the first wave; another one gives other schedules."""
 
 
 async def met(wave: Wave, place: Installation, patience: float) -> None:
-    client = await connect(place.profile, place.home)
+    client = await place.client()
     trial = Trial(wave, place, client)
     wrong = await trial.run(patience)
     for subject in trial.subjects:

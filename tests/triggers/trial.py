@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,11 +77,15 @@ class Subject:
         return self.records[at].number if self.schedule.dedupes else at
 
     def wanted(self) -> tuple[set[Any], set[Any]]:
-        """(what a run must have been started for, what it may)."""
+        """(what a run must have been started for, what it may).
+
+        Of a topic that is gone nobody knows how far it was read, nor which version was the newest then.
+        """
         history = self.place.registry.history(self.name)
-        may = [at for at in self.records if self.records[at].kind in self.kinds[_deciding(history, at)]]
-        must = [at for at in may if at[0] == self.topic_id]
-        return set(map(self.identity, must)), set(map(self.identity, may))
+        here = [at for at in self.records if at[0] == self.topic_id]
+        must = [at for at in here if self.records[at].kind in self.kinds[_deciding(history, at)]]
+        gone = [at for at in self.records if at[0] != self.topic_id and self.records[at].kind in _ever(self.kinds)]
+        return set(map(self.identity, must)), set(map(self.identity, must + gone))
 
     def judge(self, executions: Iterable[Execution]) -> Iterator[str]:
         """What is wrong; nothing, when all is well."""
@@ -130,6 +134,10 @@ def _deciding(history: list[Deployment], at: Place) -> int:
         if begins.get((topic_id, partition), 0) <= offset:
             return one.version
     return history[0].version
+
+
+def _ever(kinds: Mapping[int, str]) -> str:
+    return "".join(kinds.values())
 
 
 class Trial:
@@ -203,6 +211,8 @@ class Trial:
         """Wait until nothing is missing, or nothing has come for so long; then a moment for what must not come."""
         known, since = -1, time.monotonic()
         while True:
+            if not self._place.alive():  # the last one may have been one that dies
+                self._place.serve()
             found = await self._executions()
             if len(found) != known:
                 known, since = len(found), time.monotonic()

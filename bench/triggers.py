@@ -1,0 +1,207 @@
+"""Load on Kafka triggers: a real broker, the embedded Temporal server, one service, one driver. Prints JSON lines.
+
+    python bench/triggers.py [--events 50000] [--only batches,single,slow,fair]
+
+* `batches`: all events wait in the topic; batches of 500, `maxActive: 8`. From the start of the service to the last
+  run's end: events and runs a second, the service's memory over time, and how many runs were open at once.
+* `single`: a tenth of the events, one run for each, no limit; the driver is stopped, so that only starts are measured.
+* `slow`: runs of two seconds and `maxActive: 4`: how many were ever open.
+* `fair`: a trigger whose runs take two seconds has a backlog; how long events of another trigger wait for their start,
+  with such a neighbour and without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from kafka import Broker, broker
+from temporalio.client import Client
+from triggers.installation import Execution, Installation, installation, workflow
+
+from treadle.orchestrator import embedded
+
+HEADERS = {"ce_specversion": b"1.0", "ce_source": b"/bench", "ce_type": b"a"}
+BATCH = 500
+PARTITIONS = 4
+
+
+class Watched(threading.Thread):
+    """What a process did to memory, looked at five times a second until the process ends."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid = pid
+        self.sizes: list[int] = []
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, IndexError):
+            while True:
+                status = Path(f"/proc/{self.pid}/status").read_text()
+                self.sizes.append(int(status.partition("VmRSS:")[2].split()[0]) // 1024)
+                time.sleep(0.2)
+
+    def figures(self) -> dict[str, int]:
+        """MiB: in the middle and last third, where it is warm, and at most."""
+        third = max(1, len(self.sizes) // 3)
+        middle, last = self.sizes[third : 2 * third] or self.sizes, self.sizes[-third:]
+        return {"middle": round(statistics.median(middle)), "last": round(statistics.median(last)), "most": max(last)}
+
+
+def fill(kafka: Broker, topic: str, events: int) -> None:
+    """Events of 200 bytes, spread over the partitions."""
+    kafka.create_topic(topic, PARTITIONS)
+    kafka.create_topic(f"{topic}.dlt")
+    pad = b"x" * 160
+    for partition in range(PARTITIONS):
+        values = (b'{"n": %d, "pad": "%s"}' % (number, pad) for number in range(partition, events, PARTITIONS))
+        kafka.produce(topic, values, partition=partition, headers=HEADERS | {"ce_id": b"%d" % partition})
+
+
+@asynccontextmanager
+async def served(place: Installation) -> AsyncIterator[Watched]:
+    service = place.serve()
+    watched = Watched(service.pid)
+    watched.start()
+    try:
+        yield watched
+    finally:
+        await asyncio.to_thread(place.end_all)
+
+
+async def until(place: Installation, client: Client, trigger: str, enough: Callable[[list[Execution]], bool]) -> None:
+    while True:
+        if enough(await place.executions(client, trigger)):
+            return
+        await asyncio.sleep(0.5)
+
+
+def most_open(runs: list[Execution]) -> int:
+    moments = sorted([(one.started, 1) for one in runs] + [(one.ended, -1) for one in runs if one.ended])
+    now = most = 0
+    for _, change in moments:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def rate(runs: list[Execution]) -> float:
+    """Starts a second between the first and the last."""
+    starts = sorted(one.started for one in runs)
+    return round((len(starts) - 1) / (starts[-1] - starts[0]).total_seconds(), 1)
+
+
+async def batches(place: Installation, client: Client, events: int) -> dict[str, Any]:
+    fill(place.kafka, "batches", events)
+    limits = {"batch": {"maxEvents": BATCH, "maxWait": "1s"}, "maxActive": 8}
+    place.deploy(workflow("batches", "batches", "a", **limits))
+    wanted = -(-events // PARTITIONS // BATCH) * PARTITIONS
+    began = time.monotonic()
+    async with served(place) as watched:
+        await until(place, client, "batches.live", lambda runs: sum(bool(one.ended) for one in runs) >= wanted)
+        seconds = time.monotonic() - began
+    runs = await place.executions(client, "batches.live")
+    about = {"runs": len(runs), "seconds": round(seconds, 1), "events_per_second": round(events / seconds)}
+    return about | {"starts_per_second": rate(runs), "most_open": most_open(runs), "memory_mib": watched.figures()}
+
+
+async def single(place: Installation, client: Client, events: int) -> dict[str, Any]:
+    count = events // 10
+    fill(place.kafka, "single", count)
+    place.deploy(workflow("single", "single", "a"))
+    driver = embedded.running_driver(place.home)
+    assert driver is not None
+    os.kill(driver.pid, signal.SIGSTOP)
+    async with served(place) as watched:
+        await until(place, client, "single.live", lambda runs: len(runs) >= count)
+    os.kill(driver.pid, signal.SIGKILL)
+    runs = await place.executions(client, "single.live")
+    return {"runs": len(runs), "starts_per_second": rate(runs), "memory_mib": watched.figures()}
+
+
+def sleepy(name: str, seconds: float, **settings: Any) -> dict[str, Any]:
+    document = workflow(name, name, "a", **settings)
+    nap = {"type": "map", "input": {"items": [seconds]}, "uses": "triggers.naps:nap"}
+    return document | {"stages": {"each": nap}}
+
+
+async def slow(place: Installation, client: Client, events: int) -> dict[str, Any]:
+    count = min(24, events)
+    fill(place.kafka, "slow", count)
+    place.deploy(sleepy("slow", 2.0, maxActive=4))
+    async with served(place):
+        await until(place, client, "slow.live", lambda runs: sum(bool(one.ended) for one in runs) >= count)
+    runs = await place.executions(client, "slow.live")
+    return {"runs": len(runs), "most_open": most_open(runs)}
+
+
+async def fair(place: Installation, client: Client, events: int) -> dict[str, Any]:
+    count = min(40, events)
+    found: dict[str, Any] = {}
+    for name, neighbour in (("alone", False), ("beside", True)):
+        place.kafka.create_topic(name)
+        place.kafka.create_topic(f"{name}.dlt")
+        if neighbour:
+            fill(place.kafka, "greedy", events // 10)
+            place.deploy(sleepy("greedy", 2.0, maxActive=1))
+        place.deploy(workflow(name, name, "a"))
+        async with served(place):
+            await asyncio.sleep(8)  # the service is up
+            waits = [await wait_of(place, client, name, number) for number in range(count)]
+        found[name] = {"median_ms": round(statistics.median(waits) * 1e3), "most_ms": round(max(waits) * 1e3)}
+        place.registry.undeploy(name)
+    place.registry.undeploy("greedy")
+    return found
+
+
+async def wait_of(place: Installation, client: Client, topic: str, number: int) -> float:
+    """Seconds from the record's acknowledgement to the start of its run, as Temporal says."""
+    headers = HEADERS | {"ce_id": b"%d" % number}
+    await asyncio.to_thread(place.kafka.produce, topic, [b"1"], headers=headers)
+    written = time.time()
+    await asyncio.sleep(0.3)
+    await until(place, client, f"{topic}.live", lambda runs: len(runs) > number)
+    latest = max(one.started for one in await place.executions(client, f"{topic}.live"))
+    return max(0.0, latest.timestamp() - written)
+
+
+@contextmanager
+def environment() -> Iterator[Installation]:
+    with tempfile.TemporaryDirectory(prefix="treadle-bench-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder) / "home"
+        home.mkdir(mode=0o700)
+        with broker() as kafka, installation(home, kafka) as place:
+            yield place
+
+
+async def measure(place: Installation, what: list[str], events: int) -> None:
+    client = await place.client()
+    for name in what:
+        place.ensure_driver()
+        print(json.dumps({"what": name, "events": events, **await WHAT[name](place, client, events)}), flush=True)
+
+
+WHAT = {"batches": batches, "slow": slow, "fair": fair, "single": single}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=50_000)
+    parser.add_argument("--only", default=",".join(WHAT))
+    arguments = parser.parse_args()
+    with environment() as place:
+        asyncio.run(measure(place, arguments.only.split(","), arguments.events))

@@ -1,0 +1,10 @@
+"""A function for runs that take their time."""
+
+from __future__ import annotations
+
+import time
+
+
+def nap(seconds: float) -> float:
+    time.sleep(seconds)
+    return seconds
