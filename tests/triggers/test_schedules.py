@@ -112,11 +112,11 @@ async def test_a_schedule_of_another_deployment_is_neither_taken_nor_deleted(
 async def test_backfill_makes_one_run_of_every_nominal_time(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
-    deploy(registry, document({"hourly": HOURLY}, "filled", inputs=INPUTS), tmp_path)
+    deploy(registry, document({"hourly": {**HOURLY, "jitter": "10s"}}, "filled", inputs=INPUTS), tmp_path)
     registry.pause("filled", "hourly")
     await schedules.reconcile(registry)
     for expected_ticks in (4, 8):
-        await schedules.backfill("filled", "hourly", START, START + timedelta(hours=3))
+        await schedules.backfill("filled", "hourly", START, START + timedelta(hours=3, seconds=10))
 
         async def over(count: int = expected_ticks) -> bool:
             return (await ticks(here, "filled")).count(WorkflowExecutionStatus.COMPLETED) == count

@@ -71,7 +71,8 @@ class Schedules:
     ) -> None:
         """Ask for a tick for every nominal time from `start` to `end`, both included; what has a run gets no second.
 
-        The server makes the ticks, as slowly as `overlap` says. Raises Unreachable, UsageError.
+        The server makes the ticks, as slowly as `overlap` says. With `jitter` it leaves a time out that this would lead
+        beyond `end`. Raises Unreachable, UsageError.
         """
         handle = self._client.get_schedule_handle(f"{workflow}.{trigger}")
         # The server leaves the start of the range out.
