@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import zipfile
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -21,7 +23,7 @@ from treadle.orchestrator.places import places as places_module
 from treadle.orchestrator.places.places import Places, find_kind, open_places
 from treadle.orchestrator.plan import Loop, Plan, Segment
 from treadle.orchestrator.planner import Site, make_plan
-from treadle.orchestrator.planner.places import Refused
+from treadle.orchestrator.planner.places import Refused, check_code
 from treadle.primitives.errors import UsageError
 
 MIB, GIB = 2**20, 2**30
@@ -191,6 +193,17 @@ def test_broadcast_that_an_attempt_cannot_hold_is_refused() -> None:
         "b": mapped(SOURCE, executor="fns", **{"with": {"value": "${{ stages.all }}"}}),
     }
     assert "its value may be 256MiB, and an attempt on fns has 128MiB" in refusal(stages, site).message
+
+
+def test_code_beyond_the_temporary_folder_is_refused_with_its_largest_files() -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("modules/small.py", "x")
+        archive.writestr("modules/model.bin", b"\0" * 3 * MIB)
+    small = msgspec.structs.replace(FUNCTIONS, temporary=2 * MIB)
+    check_code({"fns": FUNCTIONS, "local": LOCAL}, packed.getvalue())
+    with pytest.raises(UsageError, match=r"fns has a temporary folder of 2,097,152(.|\n)*model.bin \(3,145,728 bytes"):
+        check_code({"local": LOCAL, "fns": small}, packed.getvalue())
 
 
 # -- profiles ------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from treadle.primitives.functions import describe, load
 
 from ..plan import Plan
 from ..planner import Site, make_plan
+from ..planner.places import check_code
 from ..planner.references import all_stages
 from ..runfiles import Submission
 
@@ -97,6 +98,7 @@ def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
     about = {"id": submission.run, "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     spec = Spec.model_validate(submission.spec)
     plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
+    check_code(plan.executors, bundle)
     return Prepared(submission, bundle, plan)
 
 

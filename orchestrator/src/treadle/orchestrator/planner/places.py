@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -63,6 +65,21 @@ def within(policy: Policy, can: Capabilities | None) -> Policy:
     if can is None or not 0 < can.memory_limit < policy.memory_max:
         return policy
     return msgspec.structs.replace(policy, memory_max=max(policy.memory_start, can.memory_limit))
+
+
+def check_code(executors: Mapping[str, Capabilities], bundle: bytes) -> None:
+    """Refuse a run's code that does not fit into the temporary folder of an executor it uses. Raises UsageError."""
+    bounds = {name: can.temporary for name, can in executors.items() if can.temporary}
+    if not bundle or not bounds:
+        return
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        files = sorted(archive.infolist(), key=lambda info: -info.file_size)
+    size = sum(info.file_size for info in files)
+    for name, bound in bounds.items():
+        if size > bound:
+            largest = ", ".join(f"{info.filename} ({info.file_size:,} bytes)" for info in files[:3])
+            text = f"the modules of the project are {size:,} bytes; {name} has a temporary folder of {bound:,}"
+            raise UsageError(text, f"Keep data out of the project's folder; the largest: {largest}.")
 
 
 # -- the whole graph ----------
