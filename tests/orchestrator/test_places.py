@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -251,6 +251,64 @@ def test_wrong_table_is_told_when_its_executor_is_wanted(lab: Places) -> None:
         lab["other"]
     with pytest.raises(KeyError):
         lab["nobody"]
+
+
+PROVIDERS = """
+[cloud]
+store = "s3://bucket"
+[cloud.executors.lambda]
+region = "eu-central-1"
+concurrency = 500
+sizes = [1024, 3072]
+[cloud.executors.ow]
+kind = "openwhisk"
+endpoint = "http://127.0.0.1:3233"
+timeout = "2m"
+[cloud.executors.local]
+emulate = "lambda"
+sizes = [2048, 512]
+slots = 3
+[here.executors.local]
+emulate = "openwhisk"
+[wrong.executors.local]
+emulate = "lambda"
+memory = "1GiB"
+"""
+
+
+@pytest.fixture
+def providers(tmp_path: Path) -> Callable[[str], Places]:
+    home = Home(tmp_path / "home", {"TREADLE_SECRET_OPENWHISK": "user:password"})
+    home.profiles.write_text(PROVIDERS)
+    nowhere = {"XDG_CONFIG_HOME": str(tmp_path), "TEMPORAL_CONFIG_FILE": "/nonexistent"}
+    return lambda name: open_places(home, load_profile(home, name, nowhere))
+
+
+def test_functions_state_what_their_provider_allows(providers: Callable[[str], Places]) -> None:
+    cloud = providers("cloud")
+    there, ow = cloud["lambda"].capabilities, cloud["ow"].capabilities
+    assert (there.name, there.slots, there.sizes) == ("lambda", 500, (GIB, 3 * GIB))
+    assert (there.shares_host, there.files, there.gangs) == (False, False, False)
+    assert GIB < there.memory_limit < 3 * GIB
+    assert 800 < there.time_limit <= 900
+    assert (ow.name, ow.slots, ow.files) == ("openwhisk", 30, False)
+    assert 100 < ow.time_limit <= 120
+
+
+def test_parity_mode_takes_the_place_of_local_and_has_the_limits_of_the_provider(
+    providers: Callable[[str], Places],
+) -> None:
+    cloud, here = providers("cloud")["local"].capabilities, providers("here")["local"].capabilities
+    assert (cloud.name, cloud.slots, cloud.sizes) == ("lambda", 3, (GIB // 2, 2 * GIB))
+    assert (cloud.shares_host, cloud.gangs, cloud.temporary) == (False, False, 512 * MIB)
+    assert cloud.time_limit == providers("cloud")["lambda"].capabilities.time_limit
+    assert not cloud.files, "with a store that the provider reaches, files of this machine are refused here too"
+    assert (here.name, here.files) == ("openwhisk", True)
+
+
+def test_parity_mode_has_no_memory_of_its_own(providers: Callable[[str], Places]) -> None:
+    with pytest.raises(UsageError, match="the sizes of the functions say it"):
+        providers("wrong")["local"]
 
 
 def test_plug_in_is_one_object_of_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
