@@ -3,8 +3,8 @@
 General layout: `options` and `exits` (what commands share), `environment` and `documents` (what they work with), and a
 module for each family of commands: `planning`, `starting`, `watching` (with `screens`), `showing`, `reading`,
 `reporting` (with `report`), `resuming`, `rerunning`, `steering`, `deploying`, `triggering` (with `trying`),
-`providers`, `serving`, `cleaning`, `making`, `doctor`. `picture` and `following` read a run from its store. Modules of
-commands import nothing heavy at their top, since every command pays for all of them.
+`providers`, `serving`, `cleaning`, `converting`, `making`, `doctor`. `picture` and `following` read a run from its
+store. Modules of commands import nothing heavy at their top, since every command pays for all of them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from . import (
     cleaning,
+    converting,
     deadletters,
     deploying,
     doctor,
@@ -38,7 +39,7 @@ from . import (
 from .exits import finish
 
 SECTIONS = {
-    "Write a workflow": ("init", "validate", "plan", "schema"),
+    "Write a workflow": ("init", "validate", "plan", "convert", "schema"),
     "Start and go on": ("run", "submit", "resume", "rerun"),
     "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
@@ -81,6 +82,7 @@ for command in (
     making.schema,
     planning.validate,
     planning.plan,
+    converting.convert,
     starting.run,
     starting.submit,
     resuming.resume,

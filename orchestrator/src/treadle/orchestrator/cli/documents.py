@@ -14,6 +14,7 @@ from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
 
 if TYPE_CHECKING:
+    from treadle.dsl import Workflow
     from treadle.dsl.diagnostics.diagnostics import Diagnostic
 
 
@@ -91,6 +92,12 @@ def _inputs_file(file: Path) -> dict[str, Any]:
 
 
 def _from_python(path: Path) -> tuple[Document, Mapping[str, bytes]]:
+    workflow = read_workflow(path)
+    return from_spec(workflow.spec(), str(path)), workflow.captured
+
+
+def read_workflow(path: Path) -> Workflow:
+    """The one Workflow that a Python file defines. Raises UsageError."""
     from treadle.dsl import Workflow
 
     if not path.exists():
@@ -101,8 +108,7 @@ def _from_python(path: Path) -> tuple[Document, Mapping[str, bytes]]:
     if len(found) != 1:
         names = f"several: {', '.join(found)}" if found else "none"
         raise UsageError(f"{path} must define exactly one Workflow, and has {names}", "Keep one at module level.")
-    workflow = next(iter(found.values()))
-    return from_spec(workflow.spec(), str(path)), workflow.captured
+    return next(iter(found.values()))
 
 
 def _run(path: Path) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""Which Python name everything in a workflow gets: imported functions their own, the rest what is left."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Iterator, Mapping
+
+from ..model import LoopStage, MapStage, ReduceStage, ShuffleStage, Spec, Stage
+
+BUILDER: tuple[str, ...] = ("Workflow", "batch", "event", "has", "run", "size", "trigger", "wf")
+BUILDER += ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
+BUILDER += ("kafka", "objects", "schedule", "webhook")
+"""Taken by what the module imports or defines."""
+
+
+class Naming:
+    """The names of one module."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._taken = set(BUILDER)
+        self._used: set[str] = set()
+        self.functions = dict(self._imported(function_references(spec.stages)))
+        """`module:name` -> the name it is imported under; the others stay text."""
+        self.triggers = {name: self._new(name) for name in spec.triggers}
+        self.secrets = {name: self._new(name) for name in spec.secrets}
+        self.inputs = {name: self._new(name) for name in spec.inputs}
+        self.stages = {name: self._new(name) for name in _ids(spec.stages)}
+
+    def builder(self, name: str) -> str:
+        """A name of `treadle.dsl`, which is imported because somebody asked for it."""
+        self._used.add(name)
+        return name
+
+    def imports(self) -> list[str]:
+        """`from module import names`, one line for each module of functions, then what is used of the builder."""
+        modules: dict[str, list[str]] = {}
+        for reference, name in self.functions.items():
+            modules.setdefault(reference.partition(":")[0], []).append(name)
+        own = [f"from {module} import {', '.join(sorted(modules[module]))}" for module in sorted(modules)]
+        used = sorted(self._used, key=lambda name: (not name[0].isupper(), name))
+        return [*own, *([""] if own else []), f"from treadle.dsl import {', '.join(used)}"]
+
+    def _imported(self, references: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for reference in references:
+            name = reference.partition(":")[2]
+            if name.isidentifier() and not keyword.iskeyword(name) and name not in self._taken:
+                self._taken.add(name)
+                yield reference, name
+
+    def _new(self, name: str) -> str:
+        while name in self._taken or keyword.iskeyword(name):
+            name += "_"
+        self._taken.add(name)
+        return name
+
+
+def function_references(stages: Mapping[str, Stage]) -> list[str]:
+    """Every `module:name`, once, sorted."""
+    return sorted({reference for stage in stages.values() for reference in _references(stage)})
+
+
+def _references(stage: Stage) -> Iterator[str]:
+    match stage:
+        case LoopStage():
+            yield from function_references(stage.stages)
+        case MapStage():
+            yield stage.uses
+        case ReduceStage():
+            yield from (name for name in (stage.uses, stage.combine, stage.finish) if name)
+        case ShuffleStage():
+            by = stage.by if isinstance(stage.by, str) and stage.by != "key" else None
+            yield from (name for name in (by, stage.combine) if name)
+
+
+def _ids(stages: Mapping[str, Stage]) -> Iterator[str]:
+    for name, stage in stages.items():
+        yield name
+        if isinstance(stage, LoopStage):
+            yield from _ids(stage.stages)

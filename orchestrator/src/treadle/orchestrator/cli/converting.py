@@ -1,0 +1,50 @@
+"""convert: a workflow in its other form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from .exits import complain, reported
+from .options import FileArgument
+
+
+def convert(
+    file: FileArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; without it, and with `-`: stdout.")
+    ] = None,
+) -> None:
+    """A YAML workflow as Python, a Python one as YAML: the same document. Comments are lost."""
+    with reported():
+        text = _converted(file)
+        if output is None or str(output) == "-":
+            typer.echo(text, nl=False)
+            return
+        try:
+            with output.open("x", encoding="utf-8") as new:
+                new.write(text)
+        except OSError as error:
+            raise UsageError(f"{output} cannot be written: {error.strerror}", "Name another file.") from error
+        complain(f"wrote {output}")
+
+
+def _converted(file: Path) -> str:
+    from .documents import read_document, read_workflow
+
+    if file.suffix == ".py":
+        return read_workflow(file).to_yaml()
+    from treadle.dsl.convert.python import to_python
+    from treadle.dsl.diagnostics.diagnostics import has_errors
+    from treadle.dsl.document.document import InvalidDocument
+    from treadle.dsl.validation.validate import validate
+
+    document, _ = read_document(file)
+    found = validate(document)
+    if has_errors(found):
+        raise InvalidDocument(found, document.source)
+    return to_python(document.require())
