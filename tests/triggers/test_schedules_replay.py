@@ -1,0 +1,59 @@
+"""Ticks and runs that tell of themselves, begun by the workflows that recorded these histories, are carried on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.workflow import NondeterminismError
+
+from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.temporal.messages import Opened, RunStart
+from treadle.orchestrator.temporal.workflow import RunWorkflow
+from treadle.orchestrator.triggers.schedules.flow import TICK, Tick, TickWorkflow
+
+HISTORIES = Path(__file__).with_name("histories")
+NAMES = ("tick", "tick_refused", "told")
+
+
+@workflow.defn(name=TICK)
+class Waits(TickWorkflow):
+    """Does something first that no recorded tick did."""
+
+    @workflow.run
+    async def run(self, tick: Tick) -> dict[str, Any]:
+        await asyncio.sleep(1)
+        return await super().run(tick)
+
+
+@workflow.defn(name=messages.WORKFLOW)
+class Silent(RunWorkflow):
+    """Does not tell how it ended."""
+
+    @workflow.run
+    async def run(self, start: RunStart) -> dict[str, Any]:
+        return await super().run(start)
+
+    async def _told(self, opened: Opened) -> dict[str, Any]:
+        return await self._finish(opened)
+
+
+async def replay(name: str, *flows: type[Any]) -> None:
+    replayer = Replayer(workflows=flows, workflow_runner=UnsandboxedWorkflowRunner())
+    await replayer.replay_workflow(WorkflowHistory.from_json(name, (HISTORIES / f"{name}.json").read_text()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_what_was_recorded_replays(name: str) -> None:
+    await replay(name, TickWorkflow, RunWorkflow)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_changed_workflow_is_found_out(name: str) -> None:
+    with pytest.raises(NondeterminismError):
+        await replay(name, Waits, Silent)
