@@ -186,7 +186,7 @@ def test_run_of_a_version_needs_no_user_module() -> None:
     submission = deployed.submission("orders.live.1", {"orders": [1, 2]})
     assert submission.inputs == {"orders": [1, 2], "n": 3}
     assert "triggers" not in submission.spec
-    assert (submission.functions.keys(), submission.executor) == ({"no_such_module:f"}, "local")
+    assert (list(submission.functions), submission.executor) == (["no_such_module:f"], "local")
     assert kept.bundle(deployed) == b"zip"
     with pytest.raises(InvalidInputs, match="'orders' is required"):
         deployed.submission("orders.live.2", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import platform
@@ -19,6 +20,7 @@ from msgspec import Struct
 from treadle.primitives.errors import TreadleError
 
 from . import words
+from .doctor_events import hooks, kafka, retention, search_attribute, triggers_deployed
 from .environment import Environment, silence_core
 from .exits import Exit, complain, reported
 from .options import ProfileOption, TextOrJson
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 
 SHARED_MEMORY_LEAST = 256 << 20
 """Bytes; Docker gives 64 MiB unless told otherwise."""
-RETENTION_LEAST = 7
-"""Days; a run that is no longer listed cannot be resumed."""
 _PARTS = (
     "treadle-orchestrator",
     "treadle-dsl",
@@ -51,11 +51,11 @@ class Check(Struct, frozen=True):
 
 
 def doctor(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
-    """Check Temporal, store, key, shared memory and versions. Starts nothing."""
+    """Check Temporal, store, key, shared memory, versions, and what triggers need. Starts nothing."""
     with reported():
         env = Environment(profile)
         found: list[Check] = []
-        for check in (_python, _versions, _home, _settings, _temporal, _store, _executors, _memory):
+        for check in (_python, _versions, _home, _settings, _temporal, _store, _executors, _memory, kafka, hooks):
             found += _guarded(check, env)
         if output == "json":
             typer.echo(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
@@ -85,7 +85,7 @@ def _verdict(found: list[Check]) -> Exit:
     if not failed:
         return Exit.SUCCESS
     complain(f"{words.counted(len(failed), 'check')} failed: {', '.join(failed)}")
-    return Exit.UNREACHABLE if {"temporal", "store"} & set(failed) else Exit.USAGE
+    return Exit.UNREACHABLE if {"temporal", "store", "kafka"} & set(failed) else Exit.USAGE
 
 
 def _python(_: Environment) -> Iterator[Check]:
@@ -128,8 +128,6 @@ def _settings(env: Environment) -> Iterator[Check]:
 
 
 def _temporal(env: Environment) -> Iterator[Check]:
-    import asyncio
-
     if env.profile.embedded:
         from .. import embedded
         from ..embedded.server import find_program
@@ -156,17 +154,12 @@ async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
 
     silence_core()
     client = await connect(env.profile, env.home)
-    days = await _retention(client)
+    days, triggers = await _retention(client), await asyncio.to_thread(triggers_deployed, env)
     drivers = await Runs(client, env.store, env.key, env.profile.queue).drivers()
     text = f"{client.service_client.config.target_host}, namespace {client.namespace}"
     if days is None:
         return [Check("temporal", "ok", text), Check("retention", "warning", "unknown: the key may not ask")], drivers
-    short = days < RETENTION_LEAST
-    hint = f"Closed runs vanish after {days:g} days, and cannot be resumed then." if short else ""
-    return [
-        Check("temporal", "ok", text),
-        Check("retention", "warning" if short else "ok", f"{days:g} days", hint),
-    ], drivers
+    return [Check("temporal", "ok", text), retention(days, triggers), await search_attribute(client, triggers)], drivers
 
 
 async def _retention(client: Client) -> float | None:

@@ -9,10 +9,11 @@ import os
 import sys
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 TOPIC = "orders"
-SETTINGS = {"bootstrap.servers": os.environ.get("KAFKA", "127.0.0.1:9092")}
+SETTINGS: dict[str, str | int | float | bool] = {"bootstrap.servers": os.environ.get("KAFKA", "127.0.0.1:9092")}
 
 
 def make_topic() -> None:

@@ -1,0 +1,109 @@
+"""doctor, for triggers: what the promise of one run for each event stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from treadle.primitives.errors import TreadleError
+
+from . import words
+from .environment import Environment
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from .doctor import Check
+
+RETENTION_REFUSED, RETENTION_LEAST = 3.0, 7.0
+"""Days. An event that is delivered again after its run was forgotten starts a second one; and a run that is no longer
+listed cannot be resumed."""
+_ANSWER = 5.0
+"""Seconds that a Kafka cluster has."""
+
+
+def triggers_deployed(env: Environment) -> int:
+    return sum(len(one.spec.triggers) for one in env.registry.deployments())
+
+
+def retention(days: float, triggers: int) -> Check:
+    """Of closed runs in the namespace."""
+    from .doctor import Check
+
+    if days < RETENTION_REFUSED and triggers:
+        hint = f"Triggers need {RETENTION_REFUSED:g} days, better {RETENTION_LEAST:g}: an event that comes again after "
+        hint += "its run was forgotten starts a second one.\nChange it: temporal operator namespace update --retention"
+        return Check("retention", "failed", f"{days:g} days", hint)
+    short = days < RETENTION_LEAST
+    hint = f"Closed runs vanish after {days:g} days, and cannot be resumed then." if short else ""
+    return Check("retention", "warning" if short else "ok", f"{days:g} days", hint)
+
+
+async def search_attribute(client: Client, triggers: int) -> Check:
+    """By which runs of a trigger are counted."""
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+    from temporalio.service import RPCError
+
+    from ..client.client import TRIGGER
+    from .doctor import Check
+
+    request = ListSearchAttributesRequest(namespace=client.namespace)
+    try:
+        known = (await client.operator_service.list_search_attributes(request)).custom_attributes
+    except RPCError:
+        return Check("attribute", "warning", f"unknown whether {TRIGGER.name} exists: the key may not ask")
+    if TRIGGER.name in known:
+        return Check("attribute", "ok", f"{TRIGGER.name}: runs of triggers are counted by it")
+    made = f"treadle triggers makes it, or: temporal operator search-attribute create --name {TRIGGER.name} "
+    made += f"--type Keyword -n {client.namespace}"
+    return Check("attribute", "warning" if triggers else "ok", f"no {TRIGGER.name} yet", made if triggers else "")
+
+
+def kafka(env: Environment) -> Iterator[Check]:
+    """Whether each connection of the profile answers."""
+    from .doctor import Check
+
+    for name in sorted(env.profile.kafka):
+        try:
+            yield Check("kafka", "ok", f"{name}: {_brokers(env, name)}")
+        except TreadleError as error:
+            yield Check("kafka", "failed", f"{name}: {error.message}", error.hint)
+
+
+def _brokers(env: Environment, name: str) -> str:
+    from treadle.primitives.errors import UsageError
+
+    try:
+        from confluent_kafka.admin import AdminClient
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not there", "pip install 'treadle-orchestrator[triggers]'") from None
+
+    from ..triggers.kafka.cluster import translated
+    from ..triggers.kafka.positions import KafkaPositions
+
+    settings = KafkaPositions(env.home, env.profile).settings(name)
+    with translated():
+        # What fails is told below; librdkafka would write it to stderr again and again.
+        found = AdminClient({**settings, "log_level": 0}).list_topics(timeout=_ANSWER)
+    return f"{words.counted(len(found.brokers), 'broker')}, {words.counted(len(found.topics), 'topic')}"
+
+
+def hooks(env: Environment) -> Iterator[Check]:
+    """Whether the secrets are there that callers of deployed hooks sign with."""
+    from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
+
+    from .doctor import Check
+
+    for deployment in env.registry.deployments():
+        for name, trigger in deployment.spec.triggers.items():
+            signing = trigger.webhook if isinstance(trigger, ObjectTrigger) else trigger
+            secret = getattr(signing, "secret", None) if isinstance(trigger, ObjectTrigger | WebhookTrigger) else None
+            if secret is None:
+                continue
+            label = f"{deployment.workflow}.{name}"
+            try:
+                env.home.secret(secret)
+            except TreadleError as error:
+                yield Check("hook", "failed", f"{label}: {error.message}", error.hint)
+            else:
+                yield Check("hook", "ok", f"{label}: its secret is there")
