@@ -41,7 +41,10 @@ def command() -> Iterator[ModuleType]:
 @pytest.mark.chaos  # a minute: a process and its worker for every call
 class TestCommandExecutor(ExecutorTests):
     @pytest.fixture
-    async def executor(self, place: Place, command: ModuleType) -> AsyncIterator[Executor]:
+    async def executor(
+        self, place: Place, command: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Executor]:
+        monkeypatch.setenv("TMPDIR", str(tmp_path))  # for what a killed command leaves
         name, value = SECRET
         place = Place(place.store, place.key_file, "", {name: value}.__getitem__)
         executor: Executor = command.open(command.settings({"slots": 2, "secrets": [name]}), place)
