@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.executors.functions.gate import Gate
 from treadle.executors.functions.rate import Rate
 
 
@@ -48,6 +50,17 @@ def test_a_throttled_call_halves_the_rate_once_for_all_calls_made_before() -> No
     rate.made(1.5)
     rate.throttled(1.5, 1.6)
     assert rate.now == 16
+
+
+def test_a_run_that_waits_for_a_provider_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    clock = [0.0]
+    gate = Gate(Rate(10), lambda: clock[0])
+    for clock[0] in (0.0, 1.0, 59.0, 60.0, 61.0):
+        gate.throttled(clock[0], "TooManyRequestsException", 0.0)
+    assert [record.getMessage() for record in caplog.records] == [
+        "calls are refused (TooManyRequestsException); 5.0 are made a second now",
+        "calls are refused (TooManyRequestsException); 1.0 are made a second now",
+    ]
 
 
 def test_no_call_is_made_before_the_provider_said() -> None:

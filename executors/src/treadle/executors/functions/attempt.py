@@ -150,7 +150,7 @@ class FunctionAttempt:
                 answer = await self._means.invoker.invoke(request, size, order.seconds)
             except Throttled as refused:
                 usage.throttled += 1
-                self._means.gate.throttled(made, refused.retry_after)
+                self._means.gate.throttled(made, str(refused), refused.retry_after)
                 continue
             except NotRun:
                 raise

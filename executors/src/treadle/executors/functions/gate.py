@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 
 from .rate import Rate
+
+_SAY_SECONDS = 60.0
+"""Between two warnings: throttling never fails a run, so somebody should see that it is what a run waits for."""
+_log = logging.getLogger(__name__)
 
 
 class Gate:
@@ -16,6 +21,7 @@ class Gate:
         self.rate = rate
         self._clock = clock
         self._turn = asyncio.Lock()
+        self._said = float("-inf")
 
     async def wait(self) -> float:
         """Returns when a call may be made: the moment, which `throttled` wants to know."""
@@ -26,6 +32,10 @@ class Gate:
             self.rate.made(now)
             return now
 
-    def throttled(self, made: float, retry_after: float) -> None:
-        """The call made at that moment was refused."""
-        self.rate.throttled(made, self._clock(), retry_after)
+    def throttled(self, made: float, how: str, retry_after: float) -> None:
+        """The call made at that moment was refused, in these words."""
+        now = self._clock()
+        self.rate.throttled(made, now, retry_after)
+        if now - self._said >= _SAY_SECONDS:
+            self._said = now
+            _log.warning("calls are refused (%s); %.1f are made a second now", how, self.rate.now)
