@@ -17,8 +17,12 @@ import pytest_asyncio
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from orchestrator.test_history_size import bound, events
 
+from treadle.orchestrator import embedded
+from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.client.views import RunEnd
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import connect, load_profile
+from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
 from treadle.orchestrator.testing.service import Service, service
 from treadle.orchestrator.triggers.lifecycle import announcer
 from treadle.orchestrator.triggers.lifecycle.telling import untold_of
@@ -80,13 +84,19 @@ def receiver() -> Iterator[Receiver]:
         thread.join()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> AsyncIterator[Service]:
-    home = Home(tmp_path_factory.mktemp("home"))
+def told_home(folder: Path, receiver: Receiver) -> Home:
+    """A home whose profile `told` tells the receiver."""
+    home = Home(folder)
     url = f"http://127.0.0.1:{receiver.server_address[1]}/news"
     home.profiles.write_text(f'[told]\nlifecycle = {{ webhook = {{ url = "{url}", secret = "news" }} }}\n')
     (home.secrets / "news").touch(0o600)
     (home.secrets / "news").write_text(SECRET)
+    return home
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> AsyncIterator[Service]:
+    home = told_home(tmp_path_factory.mktemp("home"), receiver)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREADLE_PROFILE", "told")
         patch.setattr(announcer, "PAUSES", (0.01, 0.01))
@@ -205,3 +215,31 @@ async def test_what_nobody_ever_took_is_in_the_record_of_the_run(
     assert [one.event.type for one in untold][-1] == "dev.treadle.run.completed.v1"
     assert {one.reason for one in untold} == {"the receiver answers 410"}
     assert len(untold) == 4
+
+
+async def test_another_driver_tells_again_and_the_ids_say_so(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TREADLE_PROFILE", "told")
+    home, flag = told_home(tmp_path / "home", receiver), tmp_path / "go"
+    gate = mapped(ITEMS, "slowly", **{"with": {"flag": str(flag)}})
+    profile = load_profile(home)
+    try:
+        await asyncio.to_thread(embedded.attach, home)
+        await asyncio.to_thread(embedded.ensure_server, home)
+        for begun in (1, 2):
+            client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, 1))
+            async with Driver(client, site, profile, announcer=open_announcer(home, profile)):
+                known = Service(client, site, Runs(client, site.store, site.key, profile.queue))
+                if begun == 1:
+                    await known.submit(spec(gate=gate), "moved", tmp_path, TESTS)
+                while receiver.words("moved").count("gate.started") < begun:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                if begun == 2:
+                    flag.touch()
+                    assert (await known.runs.end("moved")).failure is None
+    finally:
+        await asyncio.to_thread(embedded.down, home)
+    told = receiver.of("moved")
+    assert len({event["id"] for event in told}) == 4 < len(told), "repeats are known by their ids"
+    assert {_words(event) for event in told} == {"run.started", "gate.started", "gate.completed", "run.completed"}

@@ -25,6 +25,7 @@ from treadle.orchestrator.client.client import RUN_ID
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, WebhookSettings
+from treadle.orchestrator.triggers import gate
 from treadle.orchestrator.triggers.allowed import check_allowed
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite
@@ -61,6 +62,7 @@ class Starts:
         self._registry = registry
         self.runs: dict[str, StartOrder] = {}
         self.away = False
+        self.listed = 0
         self.over = asyncio.Event()
 
     async def start(self, order: StartOrder) -> Started:
@@ -73,7 +75,7 @@ class Starts:
         return Started(order.run, new)
 
     async def active(self, workflow: str, trigger: str) -> int:
-        return 0
+        return self.listed
 
     async def wait(self, run: str) -> None:
         await self.over.wait()
@@ -321,6 +323,20 @@ async def test_of_many_at_once_no_more_than_the_limit_start(hooks: Hooks, http: 
     hooks.starts.over.clear()
     answers = await asyncio.gather(*(post(http, "one", {"many": number}) for number in range(20)))
     assert sorted(answer.status_code for answer in answers) == [202] + [503] * 19
+
+
+async def test_runs_that_others_started_count_too(
+    hooks: Hooks, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "FRESH", -1.0)
+    hooks.starts.over.set()
+    while hooks.runners["one"].status().active:
+        await hooks.runners["one"].gate.room(10)
+    hooks.starts.over.clear()
+    hooks.starts.listed = 1
+    check_problem(await post(http, "one", {"others": 1}), 503, "as many runs")
+    hooks.starts.listed = 0
+    assert (await post(http, "one", {"others": 1})).status_code == 202
 
 
 async def test_nothing_is_lost_while_temporal_is_away(
