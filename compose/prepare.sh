@@ -28,11 +28,17 @@ if [ "$user" = 0 ]; then # the worker does not run as root
     user=10001 group=10001
     chown "$user:$group" "$private/key"
 fi
+guest=23bc46b1-71f6-4ed5-8c54-816aa4f8c502:123zO3xZCLrMN6v2BKK1dXYFpXlPkccOFqm12CdAsMgRU4VrNZ9lyGVCGuMDGIwP # as published
 cat > .env <<ENV
 POSTGRES_PASSWORD=$(word)
 AWS_ACCESS_KEY_ID=$access
 AWS_SECRET_ACCESS_KEY=$secret
 TREADLE_UID=$user
 TREADLE_GID=$group
+TREADLE_KEY=$(base64 < "$private/key" | tr -d '\n')
+TREADLE_SECRET_OPENWHISK=$guest
 ENV
+mkdir "$private/home/secrets" # for commands on this host
+printf %s "$access" > "$private/home/secrets/store-id"
+printf %s "$secret" > "$private/home/secrets/store-key"
 echo "written: .env, $private"

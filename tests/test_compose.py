@@ -14,10 +14,13 @@ import yaml
 
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
+from treadle.orchestrator.places.places import open_places
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docker-compose.yml"
-SERVICES = {"postgres", "temporal", "temporal-ui", "s3", "s3-buckets", "kafka", "worker", "triggers"}
+CHOSEN = {"lambda": "lambda", "lambda-names": "lambda", "openwhisk": "openwhisk"}
+"""Services that only a Compose profile starts."""
+SERVICES = {"postgres", "temporal", "temporal-ui", "s3", "s3-buckets", "kafka", "worker", "triggers", *CHOSEN}
 SECRET = re.compile(r"PASSWORD|PWD|SECRET|KEY")
 
 
@@ -103,6 +106,27 @@ def test_profiles_lead_to_the_broker_from_inside_and_from_the_host(composition: 
         assert known["bootstrap.servers"] == advertised[listener]
     for name in ("worker", "triggers"):
         assert composition["services"][name]["environment"]["TREADLE_PROFILE"] == "compose"
+
+
+def test_providers_of_functions_are_started_by_their_profiles_only(composition: dict[str, Any]) -> None:
+    chosen = {name: each["profiles"] for name, each in composition["services"].items() if "profiles" in each}
+    assert chosen == {name: [profile] for name, profile in CHOSEN.items()}
+
+
+def test_profiles_lead_to_the_providers_of_functions(
+    composition: dict[str, Any], prepared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(prepared / "compose" / "private" / "home")
+    services = composition["services"]
+    ports = {name: services[name]["ports"][0].split(":") for name in ("lambda-names", "openwhisk")}
+    for kind, service in (("lambda", "lambda-names"), ("openwhisk", "openwhisk")):
+        _, outside, inside = ports[service]
+        for profile, host, port in (("compose", service, inside), ("host", "127.0.0.1", outside)):
+            monkeypatch.setenv("TREADLE_SECRET_OPENWHISK", variables(prepared)["TREADLE_SECRET_OPENWHISK"])
+            place = open_places(Home(home.path), load_profile(home, profile, {}))
+            assert place[kind].capabilities.name == kind
+            table = load_profile(home, profile, {}).executors[kind]
+            assert table["endpoint"].removesuffix(":80") == f"http://{host}:{port}".removesuffix(":80")
 
 
 @pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")

@@ -155,6 +155,10 @@ def test_plain_http_is_for_this_machine() -> None:
     assert Client("http://127.0.0.1:3233/", "a:b").url == "http://127.0.0.1:3233/api/v1/namespaces/_"
 
 
+def test_plain_http_to_another_host_may_be_allowed() -> None:
+    assert Client("http://openwhisk:3233", "a:b", allow_http=True).url.startswith("http://openwhisk:3233/")
+
+
 def test_limits_leave_room_for_the_actions_own_parameters() -> None:
     limits = OpenWhiskInvoker(Client("https://host", "a:b"), sizes=(512, 256)).limits
     assert limits.request < 1 << 20

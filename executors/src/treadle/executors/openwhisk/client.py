@@ -31,15 +31,18 @@ class Reply(NamedTuple):
 class Client:
     """Requests of one namespace. An async context manager; may be entered again."""
 
-    def __init__(self, endpoint: str, key: str, *, namespace: str = "_", connections: int = 100) -> None:
-        """`endpoint`: such as `https://openwhisk.example.com`; `key`: `UUID:KEY`, as in `~/.wskprops`.
+    def __init__(
+        self, endpoint: str, key: str, *, namespace: str = "_", connections: int = 100, allow_http: bool = False
+    ) -> None:
+        """`endpoint`: such as `https://openwhisk.example.com`; `key`: `UUID:KEY`, as in `~/.wskprops`; `allow_http`:
+        the network between here and there is trusted.
 
         Raises UsageError for a key of another shape, an endpoint that is no URL, or plain HTTP to another host.
         """
         user, colon, password = key.strip().partition(":")
         if not (user and colon and password):
             raise UsageError("the key of OpenWhisk is not of the form UUID:KEY", "Copy AUTH from ~/.wskprops.")
-        self.url = f"{_checked(endpoint)}/api/v1/namespaces/{namespace}"
+        self.url = f"{_checked(endpoint, allow_http)}/api/v1/namespaces/{namespace}"
         self._auth = (user, password)
         self._connections = connections
         self._http: httpx.AsyncClient | None = None
@@ -90,10 +93,10 @@ class Client:
         return Reply(response.status_code, response.content, response.headers)
 
 
-def _checked(endpoint: str) -> str:
+def _checked(endpoint: str, allow_http: bool) -> str:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{endpoint!r} is no endpoint of OpenWhisk", "Give one such as https://openwhisk.example.com.")
-    if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
-        raise UsageError(f"{endpoint} is plain HTTP to another host: {_NOT_LOOPBACK}", "Use https.")
+    if parts.scheme == "http" and not allow_http and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise UsageError(f"{endpoint} is plain HTTP to another host: {_NOT_LOOPBACK}", "Use https, or allow_http.")
     return endpoint.rstrip("/")

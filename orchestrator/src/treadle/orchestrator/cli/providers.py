@@ -102,7 +102,8 @@ async def _openwhisk(
     from ..deployment.openwhisk import OpenWhiskDeployment
 
     key = env.home.secret(settings.key_secret)
-    async with Client(settings.endpoint, key, namespace=settings.namespace) as client:
+    client = Client(settings.endpoint, key, namespace=settings.namespace, allow_http=settings.allow_http)
+    async with client:
         deployment = OpenWhiskDeployment(client, request, env.key)
         return await (deployment.plan() if dry_run else deployment.apply(prune))
 

@@ -91,6 +91,8 @@ class OpenWhiskSettings(Settings):
     """Such as `https://openwhisk.example.com`."""
     key_secret: str = "openwhisk"
     """Name of the secret that holds the key of the namespace, `UUID:KEY`."""
+    allow_http: bool = False
+    """The key may travel in clear, as between containers of one host."""
     namespace: str = "_"
     action: Annotated[str, Field(min_length=1)] = "treadle"
     """What their names begin with."""
@@ -155,7 +157,13 @@ def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
     from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 
     key = place.secret(settings.key_secret)
-    client = Client(settings.endpoint, key, namespace=settings.namespace, connections=2 * settings.concurrency)
+    client = Client(
+        settings.endpoint,
+        key,
+        namespace=settings.namespace,
+        connections=2 * settings.concurrency,
+        allow_http=settings.allow_http,
+    )
     invoker = OpenWhiskInvoker(client, settings.action, settings.sizes, seconds=settings.timeout)
     return _functions("openwhisk", invoker, settings.concurrency, place, files=settings.files)
 
