@@ -14,6 +14,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -163,10 +164,11 @@ class Handler:
         (self._folder / "tmp").mkdir(exist_ok=True)
 
     def _secret(self, name: str) -> str:
+        suffix = re.sub("[-.]", "_", name).upper()
         try:
-            return self._secrets[name.upper()]
+            return self._secrets[suffix]
         except KeyError:
-            hint = f"Deploy it with {SECRET_PREFIX}{name.upper()} set."
+            hint = f"Deploy it with {SECRET_PREFIX}{suffix} set."
             raise UsageError(f"the function has no secret {name!r}", hint) from None
 
 
