@@ -124,13 +124,13 @@ def money(cost: float, currency: str) -> str:
 
 def estimate_lines(made: Bill, seconds: float, assumed: Assumed) -> list[str]:
     """The estimate as a table, with what it was made from."""
-    rows = [["segment", "executor", "tasks", "waves", "time", *_USAGE, "cost"]]
+    rows = [["segment", "executor", "memory", "tasks", "waves", "time", *_USAGE, "reads", "cost"]]
     for line in made.lines:
-        about = [words.number(line.partitions) if line.partitions else "", str(line.waves or "")]
-        time = words.span(line.elapsed) if line.elapsed else ""
-        time += " (!)" if line.late else ""
-        rows.append([line.node, line.executor, *about, time, *_cells(line.usage), money(line.cost, made.currency)])
-    rows.append(["in all", "", "", "", words.span(seconds), *_cells(made.usage), money(made.cost, made.currency)])
+        size = words.size(line.memory) if line.memory else ""
+        counts = [words.number(line.partitions) if line.partitions else "", str(line.waves or "")]
+        time = (words.span(line.elapsed) if line.elapsed else "") + (" (!)" if line.late else "")
+        rows.append([line.node, line.executor, size, *counts, time, *_cells(line.usage), *_end(made, line)])
+    rows.append(["in all", "", "", "", "", words.span(seconds), *_cells(made.usage), *_end(made, None)])
     where = f"{words.size(assumed.bytes)} in each source of files, " if assumed.bytes else ""
     slots = f"{assumed.slots:,} slots of each executor, " if assumed.slots else ""
     stages = "".join(f"{words.size(size)} from {stage}, " for stage, size in assumed.made.items())
@@ -144,7 +144,7 @@ def estimate_lines(made: Bill, seconds: float, assumed: Assumed) -> list[str]:
 
 def spent_lines(made: Bill) -> list[str]:
     """What a run took, node by node."""
-    rows = [["segment", "executor", "attempts", "time", *_USAGE, "read", "cost"]]
+    rows = [["segment", "executor", "attempts", "time", *_USAGE, "reads", "cost"]]
     for line in [*made.lines, None]:
         rows.append(_spent(made, line))
     return ["", *words.columns(rows), "", f"prices: {made.prices}"]
@@ -155,11 +155,16 @@ _USAGE = ("GB-seconds", "requests", "puts", "gets", "actions")
 
 def _spent(made: Bill, line: Line | None) -> list[str]:
     usage = line.usage if line else made.usage
-    cost = money(line.cost if line else made.cost, made.currency)
     name = [line.node, line.executor] if line else ["in all", ""]
-    read = ", ".join(f"{words.size(size)} {place}" for place, size in usage.moved.items())
     attempts = words.number(usage.attempts) if usage.attempts else ""
-    return [*name, attempts, words.span(usage.seconds) if usage.seconds else "", *_cells(usage), read, cost]
+    return [*name, attempts, words.span(usage.seconds) if usage.seconds else "", *_cells(usage), *_end(made, line)]
+
+
+def _end(made: Bill, line: Line | None) -> list[str]:
+    """What is read from where, and the cost."""
+    usage, cost = (line.usage, line.cost) if line else (made.usage, made.cost)
+    reads = ", ".join(f"{words.size(size)} {place}" for place, size in usage.moved.items())
+    return [reads, money(cost, made.currency)]
 
 
 def _cells(usage: Usage) -> list[str]:

@@ -25,6 +25,8 @@ class Line(Struct, frozen=True, rename="camel"):
     """Times that all slots are filled, when it is estimated."""
     elapsed: float = 0.0
     """Seconds from its first task to its last, when it is estimated."""
+    memory: int = 0
+    """Bytes that an attempt is given, when it is estimated."""
     late: bool = False
     """A task of it would take longer than its executor allows."""
     cost: float = 0.0

@@ -143,8 +143,17 @@ def _line(
     )
     if times > 1:
         usage = _repeated(usage, times)
-    late = 0 < can.time_limit < each
-    return Line(segment.id, segment.policy.executor, can.name, usage, own.partitions, waves, times * waves * each, late)
+    return Line(
+        segment.id,
+        segment.policy.executor,
+        can.name,
+        usage,
+        own.partitions,
+        waves,
+        elapsed=times * waves * each,
+        memory=memory,
+        late=0 < can.time_limit < each,
+    )
 
 
 def _repeated(usage: Usage, times: int) -> Usage:
