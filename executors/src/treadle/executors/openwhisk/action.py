@@ -10,7 +10,7 @@ from ..package.build import Package
 from .entry import MEMORY_VARIABLE
 
 ENTRY = {"__main__.py": b"from treadle.executors.openwhisk.entry import ready\n\nmain = ready()\n"}
-"""What a package for OpenWhisk has besides the libraries (docs/actions-python.md, "Packaging Python actions in zip
+"""What a package for OpenWhisk has besides the libraries (actions-python.md, "Packaging Python actions in zip
 files")."""
 LOGS = 1
 """Megabytes of log; what user code prints comes back in reports."""
@@ -25,7 +25,7 @@ def code_of(package: Package) -> dict[str, Any]:
 
 
 def image_of(image: str) -> dict[str, Any]:
-    """The `exec` of an image that has the libraries (docs/actions-docker.md, "Extending Existing Runtimes")."""
+    """The `exec` of an image that has the libraries (actions-docker.md, "Extending Existing Runtimes")."""
     return {"kind": "blackbox", "image": image, "code": ENTRY["__main__.py"].decode(), "binary": False, "main": "main"}
 
 

@@ -1,6 +1,6 @@
 """What a reply of OpenWhisk's API means for the call. Pure: status and bytes in, an Answer or an error out.
 
-Sources, of apache/openwhisk: docs/rest_api.md, docs/actions.md ("Understanding the activation record", "Action
+Sources, of apache/openwhisk: rest_api.md, actions.md ("Understanding the activation record", "Action
 execution"), and where these say less than one must know, Actions.scala (statuses of an invocation),
 ActivationResult.scala (who is to blame) and ErrorResponse.scala (the words).
 """
@@ -100,7 +100,7 @@ def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str
 
 
 def answer_of(record: Activation) -> Answer:
-    """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (docs/actions.md)."""
+    """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (actions.md)."""
     code = record.response.code()
     seconds = record.duration / 1000
     cold = any(annotation.key == "initTime" for annotation in record.annotations)
@@ -153,7 +153,7 @@ _LINE = re.compile(r"\S+\s+std(?:out|err): ?(.*)", re.DOTALL)
 
 
 def text_of(lines: list[str]) -> bytes:
-    """What was printed: lines of a log are `TIMESTAMP STREAM: LINE` (docs/actions.md)."""
+    """What was printed: lines of a log are `TIMESTAMP STREAM: LINE` (actions.md)."""
     printed = (found[1] if (found := _LINE.fullmatch(line)) else line for line in lines)
     return "".join(f"{line}\n" for line in printed).encode()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx
 
 BLOCKING_SECONDS = 60.0
-"""A blocking call is answered within that (docs/actions.md, "Blocking invocations and timeouts")."""
+"""A blocking call is answered within that (actions.md, "Blocking invocations and timeouts")."""
 _CONNECT_SECONDS = 10.0
 _GRACE = 15.0
 _NOT_LOOPBACK = "the key of the namespace would travel in clear"

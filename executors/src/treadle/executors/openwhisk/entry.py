@@ -1,7 +1,7 @@
 """What runs in the action: the package's `__main__.py` has `main = ready()`, which is called for each activation.
 
 The runtime starts the action with those of its parameters that are marked `init` as its whole environment
-(docs/actions-new.md, `env`), and sets `__OW_DEADLINE` before each call (docs/actions.md, "Accessing action metadata").
+(actions-new.md, `env`), and sets `__OW_DEADLINE` before each call (actions.md, "Accessing action metadata").
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ MEGABYTE = 1 << 20
 CURRIED = 32 << 10
 """Bytes of a payload left for the parameters bound to the action, which count with the call's own."""
 SIZES = (256, 512)
-"""Megabytes of memory: the default, and the most of an unchanged installation (docs/reference.md)."""
+"""Megabytes of memory: the default, and the most of an unchanged installation (reference.md)."""
 SECONDS = 300.0
-"""The longest an action of an unchanged installation may take (docs/reference.md)."""
+"""The longest an action of an unchanged installation may take (reference.md)."""
 _STARTING = 30.0
 """Seconds granted for a container to be found and begun, beyond what the call itself may take."""
 _QUEUED = 60.0

@@ -47,7 +47,7 @@ class Limits(NamedTuple):
 LAMBDA = Limits("AWS Lambda", 50 << 20, 250 << 20)
 """docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 50 MB zipped for direct upload, 250 MB unzipped."""
 OPENWHISK = Limits("Apache OpenWhisk", (48 << 20) // 4 * 3)
-"""docs/reference.md of apache/openwhisk: 48 MB of code. What is measured is the Base64 text it is sent as
+"""reference.md of apache/openwhisk: 48 MB of code. What is measured is the Base64 text it is sent as
 (`CodeExec.size` in Exec.scala), so the zip itself may have three quarters of it."""
 
 

@@ -20,7 +20,7 @@ CMD ["treadle.executors.aws.entry.handler"]
 
 _OPENWHISK = """\
 # The runtime's image has the proxy for /init and /run; the action itself is small, it finds the libraries here:
-# docs/actions-docker.md of apache/openwhisk, extending existing runtimes.
+# actions-docker.md of apache/openwhisk, extending existing runtimes.
 FROM openwhisk/action-python-v{python}
 COPY package/ /usr/local/lib/python{python}/site-packages/
 """

@@ -1,4 +1,4 @@
-"""Actions on Apache OpenWhisk, read and changed by its REST API (docs/rest_api.md of apache/openwhisk)."""
+"""Actions on Apache OpenWhisk, read and changed by its REST API (rest_api.md of apache/openwhisk)."""
 
 from __future__ import annotations
 
