@@ -74,7 +74,7 @@ def main(orders: int) -> None:
             wait_until(lambda: loaded(home) == sent)
             print(f"{len(sent)} orders over {sum(sent.values())} cents are in the warehouse", flush=True)
             treadle("list", "--trigger", "orders_etl.live")
-            treadle("trigger", "list")
+            treadle("dlq", "list")
         finally:
             if service is not None:
                 service.terminate()
