@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from executors.functions_provider import Provider, Rig, outcomes, run
@@ -18,6 +19,7 @@ from treadle.executors.functions.invoker import Answer, NotRun, Throttled
 from treadle.executors.functions.payload import Order
 from treadle.executors.program import Outcome, Report
 from treadle.primitives.errors import StoreError
+from treadle.primitives.store import FileStore
 
 PARTITIONS = 6
 ENDS = (
@@ -85,8 +87,8 @@ async def drive(rig: Rig, story: list[str], groups: list[int]) -> Unreliable:
     """A dispatcher that dies whenever a call hangs, and whose successor knows nothing but the store."""
     provider = Unreliable(rig.key, story)
     wanted, number = set(range(PARTITIONS)), 0
+    executor = rig.executor(provider)
     while wanted:
-        executor = rig.executor(provider)
         number += 1
         assert number < 60
         rest = sorted(wanted)
@@ -98,24 +100,46 @@ async def drive(rig: Rig, story: list[str], groups: list[int]) -> Unreliable:
         for task in dead:
             task.cancel()
         await asyncio.gather(*dead, return_exceptions=True)
-        done = [task for task in running if not task.cancelled()]
-        for task in done:
+        if dead:
+            executor = rig.executor(provider)
+        for task in [task for task in running if not task.cancelled()]:
             wanted -= {report.partition for report in task.result() if isinstance(report, Outcome)}
     return provider
 
 
+def failing(method: Callable[..., Any], failures: Iterator[bool]) -> Callable[..., Any]:
+    """A method of a store, some calls of which fail."""
+
+    def call(*arguments: Any) -> Any:
+        if next(failures, False):
+            raise StoreError("the store is away", retryable=True)
+        return method(*arguments)
+
+    return call
+
+
 @contextmanager
-def brisk() -> Iterator[None]:
+def brisk(store: list[bool]) -> Iterator[None]:
+    """Waits are short; `store` tells which calls of the driver's store fail (the functions write by `create`)."""
     with pytest.MonkeyPatch.context() as patch:
+        failures = iter(store)
+        for name in ("put", "list", "get"):
+            patch.setattr(FileStore, name, failing(getattr(FileStore, name), failures))
         patch.setattr(attempts, "START_SECONDS", 0.15)
         patch.setattr(mailbox, "_SHORTEST", 0.01)
         yield
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.sampled_from(ENDS), max_size=12), st.lists(st.integers(1, 4), min_size=1, max_size=3))
-def test_every_partition_ends_and_no_outcome_is_made_again(story: list[str], groups: list[int]) -> None:
-    with brisk(), tempfile.TemporaryDirectory() as folder:
+@given(
+    st.lists(st.sampled_from(ENDS), max_size=12),
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.lists(st.booleans(), max_size=20),
+)
+def test_every_partition_ends_and_no_outcome_is_made_again(
+    story: list[str], groups: list[int], store: list[bool]
+) -> None:
+    with brisk(store), tempfile.TemporaryDirectory() as folder:
         provider = asyncio.run(drive(Rig(folder), list(story), groups))
     assert provider.made == set(range(PARTITIONS))
     assert provider.in_vain == []

@@ -78,11 +78,10 @@ class FunctionAttempt:
         """
         try:
             adopted = await self._adopt()
-            left = tuple(one for one in self._task.partitions if one.index not in adopted)
-            called = await self._call(msgspec.structs.replace(self._task, partitions=left)) if left else []
         except StoreError as error:
-            failure = FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE
-            return [failure_of(self._task, failure, error.message)]
+            return [_unreachable(self._task, error)]
+        left = tuple(one for one in self._task.partitions if one.index not in adopted)
+        called = await self._called(msgspec.structs.replace(self._task, partitions=left)) if left else []
         place = {one.index: at for at, one in enumerate(self._task.partitions)}
         return sorted([*adopted.values(), *called], key=lambda report: place.get(report.partition, len(place)))
 
@@ -93,11 +92,14 @@ class FunctionAttempt:
         await self._book.load()
         wanted = work_of(self._task)
         found: dict[int, Outcome] = {}
+        seen: list[tuple[Call, set[int]]] = []
         for call in self._book.under_way.at(wanted.values()):
             mine = {index for index, work in wanted.items() if index not in found and work in call.work}
             if mine:
                 found |= {one.partition: one for one in await self._left_by(call) if one.partition in mine}
-                self._book.under_way.taken(call, [wanted[index] for index in mine])
+                seen.append((call, mine))
+        for call, mine in seen:
+            self._book.under_way.taken(call, [wanted[index] for index in mine])
         self._means.usage.adopted += len(found)
         return found
 
@@ -118,6 +120,12 @@ class FunctionAttempt:
         return sealed
 
     # -- a call
+
+    async def _called(self, task: Task) -> list[Report]:
+        try:
+            return await self._call(task)
+        except StoreError as error:
+            return [_unreachable(task, error)]
 
     async def _call(self, task: Task) -> list[Report]:
         order = Order(
@@ -179,8 +187,8 @@ class FunctionAttempt:
                 return self._opened(order, base64.b64decode(response.reports))
         try:
             sealed = await self._from_store(call, answer)
-        except asyncio.CancelledError:
-            self._book.under_way.add([call])
+        except (asyncio.CancelledError, StoreError):
+            self._book.under_way.add([call])  # its reports are looked for again
             raise
         if sealed is not None:
             return self._opened(order, sealed)
@@ -199,6 +207,11 @@ class FunctionAttempt:
             return open_reports(order.reports, sealed, self._book.key)
         except CorruptError as error:
             return [failure_of(order.task, FailureClass.CORRUPT, error.message)]
+
+
+def _unreachable(task: Task, error: StoreError) -> Failure:
+    failure = FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE
+    return failure_of(task, failure, error.message)
 
 
 def _decoded(response: bytes) -> Response:
