@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from orchestrator.record_histories import M, mapped, spec
 from treadle.dsl.model import Spec
 from treadle.executors.functions.sizes import OVERHEAD
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.cli.costs import money, read_assumed, supposing
+from treadle.orchestrator.cli.costs import Running, money, read_assumed, supposing
 from treadle.orchestrator.cli.following import LogFollower
 from treadle.orchestrator.cost.bill import Bill, Line, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
@@ -253,3 +254,22 @@ def test_a_small_broadcast_makes_its_readers_no_smaller() -> None:
         "b": mapped("a", executor="fns", timeout="1m"),
     }
     assert lines_of(plan(stages, GIB), made={"few": MIB})["b"].usage.moved == {"store": GIB}
+
+
+def test_watched_run_shows_its_running_total_where_something_has_a_price(breaking: Breaking, tmp_path: Path) -> None:
+    run = breaking(spec(first=mapped({"range": 8, "partitions": 8})))
+    home = Home(tmp_path / "home", {})
+    files = run.engine(run.executor).site.files(run.run)
+    profile = SimpleNamespace(store_url=lambda _: "file:///store")
+    env: Any = SimpleNamespace(home=home, profile=profile, files=lambda _: files)
+    found = files.find(Plan, "plan")
+    run.go()
+    assert Running(env, run.run).text(found) == "", "local slots cost nothing"
+    head = 'currency = "EUR"\ndate = "d"\nsource = "s"\n'
+    (home.path / "prices.toml").write_text(head + "[executors.local]\ncall = 0.5\n")
+    watched = Running(env, run.run)
+    assert watched.text(None) == "", "a run that no driver has opened yet"
+    assert watched.text(found) == "4.00 EUR"
+    (home.path / "prices.toml").write_text(head + "[executors.local]\ncall = 1.0\n")
+    assert watched.text(found) == "4.00 EUR", "not every look lists the ledgers"
+    assert watched.text(found, last=True) == "8.00 EUR"

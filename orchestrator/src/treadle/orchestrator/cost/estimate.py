@@ -123,47 +123,42 @@ def _feeding(segment: Segment, known: Mapping[str, Shape]) -> list[Shape]:
 def _line(
     segment: Segment, can: Capabilities, slots: int, assumed: Assumed, times: int, known: Mapping[str, Shape]
 ) -> Line:
-    own = known[segment.id]
-    inputs = _feeding(segment, known)
-    read = _file_bytes(segment) if isinstance(segment.feed, FilesFeed) else sum(one.size for one in inputs)
+    own, inputs = known[segment.id], _feeding(segment, known)
     limit = segment.policy.max_concurrency or own.partitions
     waves = math.ceil(own.partitions / max(1, min(slots, limit)))
-    each = assumed.start + (read + own.size) / own.partitions / assumed.rate
-    seconds = own.partitions * each
+    each = assumed.start + (_bytes_in(segment, inputs) + own.size) / own.partitions / assumed.rate
     memory = memory_given(can, segment.policy.memory_start)
-    usage = Usage(
+    usage = _repeated(_usage(segment, can, own, inputs, each, waves * each, memory), times)
+    name, late = segment.policy.executor, 0 < can.time_limit < each
+    return Line(segment.id, name, can.name, usage, own.partitions, waves, times * waves * each, memory, late)
+
+
+def _usage(
+    segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape], each: float, elapsed: float, memory: int
+) -> Usage:
+    seconds = own.partitions * each
+    return Usage(
         own.partitions,
         seconds,
         seconds,
         seconds * memory / GIGABYTE,
-        _puts(segment, can, own, waves * each),
+        _puts(segment, can, own, elapsed),
         _gets(segment, own, inputs),
         _moved(segment, inputs),
-        1 + math.ceil(waves * each / HEARTBEAT_SECONDS),
-    )
-    if times > 1:
-        usage = _repeated(usage, times)
-    return Line(
-        segment.id,
-        segment.policy.executor,
-        can.name,
-        usage,
-        own.partitions,
-        waves,
-        elapsed=times * waves * each,
-        memory=memory,
-        late=0 < can.time_limit < each,
+        1 + math.ceil(elapsed / HEARTBEAT_SECONDS),
     )
 
 
 def _repeated(usage: Usage, times: int) -> Usage:
+    """In every iteration of the loops around it, which are one activity."""
     grown = {name: getattr(usage, name) * times for name in usage.__struct_fields__ if name not in ("moved", "actions")}
     return structs.replace(usage, **grown, moved={place: size * times for place, size in usage.moved.items()})
 
 
-def _file_bytes(segment: Segment) -> int:
-    assert isinstance(segment.feed, FilesFeed)
-    return sum(split.stop - split.start for split in segment.feed.splits)
+def _bytes_in(segment: Segment, inputs: list[Shape]) -> int:
+    if isinstance(segment.feed, FilesFeed):
+        return sum(split.stop - split.start for split in segment.feed.splits)
+    return sum(one.size for one in inputs)
 
 
 def _puts(segment: Segment, can: Capabilities, own: Shape, seconds: float) -> int:
