@@ -1,0 +1,268 @@
+"""Commands for events that need no broker: what a sample would do, what deploying does, and rest of schedules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from orchestrator.commands import Done, Terminal
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
+
+KAFKA = {"type": "kafka", "connection": "nowhere", "topics": ["orders.v1"], "with": {"orders": "${{ trigger.events }}"}}
+HOOK = {"type": "webhook", "secret": "partner", "with": {"orders": {"items": ["${{ event.data }}"]}}}
+NIGHTLY = {
+    "type": "schedule",
+    "cron": "0 2 * * *",
+    "timezone": "Europe/Paris",
+    "with": {"orders": {"items": [1]}, "day": "${{ trigger.time.date }}"},
+}
+FILES = {
+    "type": "object",
+    "poll": {"uri": "s3://lake/in/"},
+    "with": {"orders": {"uri": "${{ event.data.uri }}", "format": "jsonl"}},
+}
+EVENT = {"specversion": "1.0", "id": "7", "source": "/shop", "type": "created", "data": {"amount": 12}}
+PROFILE = '[tests]\nallow = ["s3://lake/in/"]\n[tests.kafka.nowhere]\nbootstrap.servers = "127.0.0.1:1"\n'
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    root = tmp_path_factory.mktemp("events")
+    work = root / "work"
+    work.mkdir()
+    (work / "functions.py").write_text("def same(order, day):\n    return order\n")
+    home = Home(root / "home")
+    home.profiles.write_text(PROFILE)
+    try:
+        yield Terminal(work, root / "home", {"TREADLE_PROFILE": "tests"})
+    finally:
+        embedded.down(home)
+
+
+def write(terminal: Terminal, name: str, folder: Path | None = None, **triggers: Any) -> Path:
+    """A workflow with these triggers."""
+    inputs = {"orders": {"type": "dataset", "required": True}, "day": {"type": "string", "default": "today"}}
+    uses = {"type": "map", "input": "inputs.orders", "uses": "functions:same", "with": {"day": "${{ inputs.day }}"}}
+    spec = {"apiVersion": "treadle/v1", "name": name, "inputs": inputs, "stages": {"each": uses}}
+    path = (folder or terminal.folder) / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**spec, **({"triggers": triggers} if triggers else {})}))
+    return path
+
+
+def sample(terminal: Terminal, value: Any) -> Path:
+    path = terminal.folder / "sample.json"
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def tried(terminal: Terminal, file: Path, target: str, *options: object) -> tuple[int, Any]:
+    done = terminal.run("trigger", "test", target, "--file", file, "-o", "json", *options)
+    return done.code, json.loads(done.out)[0]
+
+
+def told(done: Done, code: int = 0) -> Any:
+    assert done.code == code, done
+    return json.loads(done.out)
+
+
+# -- samples -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("filter", "value", "verdict", "reason"),
+    [
+        ("event.data.amount > 3", EVENT, "starts", ""),
+        ("event.data.amount > 30", EVENT, "passed over", ""),
+        ("event.data.amont > 3", EVENT, "dead letter", "filter: there is no event.data.amont"),
+        ("event.data.amount > 3", "no json", "dead letter", "the record is no CloudEvent"),
+        ("event.data.amount > 3", {**EVENT, "id": None}, "dead letter", "id"),
+    ],
+)
+def test_sample_fares_as_the_event_would(
+    terminal: Terminal, filter: str, value: Any, verdict: str, reason: str
+) -> None:
+    file = write(terminal, "orders", live={**KAFKA, "filter": filter})
+    code, trial = tried(terminal, file, "orders.live", "--event", sample(terminal, value))
+    assert (code, trial["verdict"]) == (2 if verdict == "dead letter" else 0, verdict)
+    assert reason in trial["reason"]
+    if verdict == "starts":
+        assert trial["inputs"] == {"orders": {"items": [{"amount": 12}]}, "day": "today"}
+        assert trial["run"] == "orders.live.TOPIC-UUID.0.0"
+    else:
+        assert (trial["inputs"], trial["run"]) == (None, "")
+    assert embedded.running_server(Home(terminal.home)) is None
+
+
+def test_sample_in_binary_mode_has_its_attributes_in_headers(terminal: Terminal) -> None:
+    file = write(terminal, "orders", live={**KAFKA, "filter": "event.subject == 'a'", "dedupe": "event"})
+    given = {"ce_specversion": "1.0", "ce_id": "7", "ce_source": "/s", "ce_type": "t", "ce_subject": "a"}
+    headers = [part for name, text in given.items() for part in ("--header", f"{name}={text}")]
+    headers += ["-H", "content-type=application/json"]
+    code, trial = tried(terminal, file, "orders.live", "-e", sample(terminal, {"amount": 1}), *headers)
+    assert (code, trial["event"]["subject"], trial["inputs"]["orders"]) == (0, "a", {"items": [{"amount": 1}]})
+
+
+def test_time_of_a_schedule_is_read_in_its_timezone(terminal: Terminal) -> None:
+    file = write(terminal, "orders", nightly=NIGHTLY)
+    code, trial = tried(terminal, file, "orders.nightly", "--time", "2026-07-01T00:30")
+    assert (code, trial["run"]) == (0, "orders.nightly.20260630T223000Z")
+    assert trial["inputs"]["day"] == "2026-07-01"
+    code, trial = tried(terminal, file, "orders.nightly", "--time", "2026-07-01T00:30Z")
+    assert trial["run"] == "orders.nightly.20260701T003000Z"
+
+
+def test_request_and_notification_are_samples_too(terminal: Terminal) -> None:
+    file = write(terminal, "orders", hook={**HOOK, "filter": "event.data.n > 1"}, files=FILES)
+    assert tried(terminal, file, "orders.hook", "-e", sample(terminal, {"n": 1}))[1]["verdict"] == "passed over"
+    code, trial = tried(terminal, file, "orders.hook", "-e", sample(terminal, {"n": 2}))
+    assert (code, trial["inputs"]["orders"]) == (0, {"items": [{"n": 2}]})
+    for key, verdict in (("in/a.jsonl", "starts"), ("secret/a.jsonl", "dead letter")):
+        found = {"bucket": {"name": "lake"}, "object": {"key": key, "size": 3}}
+        notification = {"Records": [{"eventName": "ObjectCreated:Put", "s3": found}]}
+        _, trial = tried(terminal, file, "orders.files", "-e", sample(terminal, notification))
+        assert trial["verdict"] == verdict
+    assert "s3://lake/secret/a.jsonl" in trial["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("test", "orders.live"), 4, "no workflow 'orders' is deployed"),
+        (("test", "orders"), 2, "names no trigger"),
+        (("show", "orders"), 4, "treadle deploy FILE"),
+        (("pause", "orders.live"), 4, "no workflow"),
+        (("list", "orders"), 4, "no workflow"),
+        (("seek", "orders.live", "--to", "soon"), 4, "no workflow"),
+    ],
+)
+def test_what_is_not_deployed_is_told_with_the_next_step(
+    terminal: Terminal, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = terminal.run("trigger", *arguments)
+    assert done.code == code
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "give a sample or a time"),
+        (("--event", "absent.json"), "absent.json"),
+        (("--time", "2026-01-01"), "has no schedule 'live'"),
+        (("--event", "functions.py", "--header", "x"), "gives no value"),
+    ],
+)
+def test_sample_that_is_none_is_refused(terminal: Terminal, options: tuple[str, ...], said: str) -> None:
+    file = write(terminal, "orders", live=KAFKA)
+    done = terminal.run("trigger", "test", "orders.live", "--file", file, *options)
+    assert done.code == 2
+    assert said in done.err
+
+
+# -- deploying ---------------------------------------------------------------------------------------------------
+
+
+def test_deploy_says_what_changed_and_keeps_equal_files_as_one_version(terminal: Terminal) -> None:
+    folder = terminal.folder / "deploys"
+    folder.mkdir()
+    (folder / "functions.py").write_text("def same(order, day):\n    return order\n")
+    file = write(terminal, "deploys", folder, hook=HOOK, files=FILES)
+    planned = told(terminal.run("deploy", file, "--dry-run", "-o", "json"))
+    assert told(terminal.run("trigger", "list", "-o", "json")) == []
+    first = told(terminal.run("deploy", file, "--paused", "-o", "json"))
+    assert planned["workflows"][0]["did"] == first["workflows"][0]["did"] == "new"
+    assert first["workflows"][0]["paused"] == ["files", "hook"]
+    again = terminal.run("deploy", file, "--diff", "-o", "json")
+    assert [told(again)["workflows"][0][key] for key in ("version", "did")] == [1, "unchanged"]
+    assert "@@" not in again.err
+    write(terminal, "deploys", folder, hook={**HOOK, "maxActive": 3})
+    changed = terminal.run("deploy", file, "--diff", "-o", "json")
+    (done,) = told(changed)["workflows"]
+    assert {one["trigger"]: one["did"] for one in done["triggers"]} == {"files": "removed", "hook": "changed"}
+    assert "+    maxActive: 3" in changed.err
+    assert done["paused"] == ["hook"]
+    (folder / "functions.py").write_text("def same(order, day):\n    return [order]\n")
+    code = terminal.run("deploy", file, "--diff")
+    assert "the code changed" in code.err
+    assert "deploys@3 deployed, changed" in code.out
+    versions = told(terminal.run("trigger", "show", "deploys", "-o", "json"))
+    assert [one["triggers"] for one in versions] == [["files", "hook"], ["hook"], ["hook"]]
+
+
+def test_prune_undeploys_what_the_folder_no_longer_holds(terminal: Terminal) -> None:
+    folder = terminal.folder / "prunes"
+    folder.mkdir()
+    (folder / "functions.py").write_text("def same(order, day):\n    return order\n")
+    one, other = (write(terminal, name, folder, hook=HOOK) for name in ("one", "other"))
+    elsewhere = write(terminal, "elsewhere", hook=HOOK)
+    assert terminal.run("deploy", one, other).code == 0
+    assert terminal.run("deploy", elsewhere).code == 0
+    told_before = told(terminal.run("deploy", one, "--prune", "--dry-run", "-o", "json"))
+    assert [(each["workflow"], each["did"]) for each in told_before["workflows"]] == [
+        ("one", "unchanged"),
+        ("other", "undeployed"),
+    ]
+    assert told(terminal.run("trigger", "list", "other", "-o", "json"))
+    assert terminal.run("deploy", one, "--prune").code == 0
+    assert terminal.run("trigger", "list", "other").code == 4
+    assert told(terminal.run("trigger", "list", "elsewhere", "-o", "json"))
+    assert terminal.run("undeploy", "one").code == 0
+    assert terminal.run("undeploy", "one").code == 4
+
+
+def test_deploy_refuses_what_cannot_work_and_changes_nothing(terminal: Terminal) -> None:
+    wrong = write(terminal, "refused", hook={**HOOK, "filter": "event.typ == 1"})
+    done = terminal.run("deploy", wrong)
+    assert done.code == 3
+    assert "did you mean type?" in done.err
+    nowhere = write(terminal, "refused", live={**KAFKA, "connection": "unknown"})
+    done = terminal.run("deploy", nowhere)
+    assert (done.code, "no Kafka connection 'unknown'" in done.err) == (2, True)
+    twice = terminal.run("deploy", nowhere, nowhere)
+    assert (twice.code, "both hold" in twice.err) == (2, True)
+    assert terminal.run("trigger", "show", "refused").code == 4
+
+
+# -- schedules and runs by hand ----------------------------------------------------------------------------------
+
+
+def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Terminal) -> None:
+    folder = terminal.folder / "nights"
+    folder.mkdir()
+    functions = folder / "functions.py"
+    functions.write_text("def same(order, day):\n    return [order, day]\n")
+    assert terminal.run("dev", "up", "--detach").code == 0
+    deployed = told(terminal.run("deploy", write(terminal, "nights", folder, nightly=NIGHTLY), "-o", "json"))
+    assert deployed["schedules"] == [{"schedule": "nights.nightly", "did": "created"}]
+    functions.unlink()  # from here on the code comes from what was deployed
+
+    fired = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00", "--watch")
+    assert (fired.code, fired.out.split()[0]) == (0, "nights.nightly.20261120T010000Z")
+    again = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00")
+    assert (again.code, "was there already" in again.err) == (0, True)
+
+    by_hand = terminal.run("submit", "nights@1", "-i", 'orders={"items": [5]}', "--id", "by-hand", "--watch")
+    assert by_hand.code == 0, by_hand
+    records = terminal.run("result", "by-hand", "--stage", "each")
+    assert json.loads(records.out) == [5, "today"]
+    assert terminal.run("submit", "nights@2", "-i", "orders=[5]").code == 4
+
+    listed = told(terminal.run("list", "--trigger", "nights.nightly", "-o", "json"))
+    assert [one["run"] for one in listed] == ["nights.nightly.20261120T010000Z"]
+    assert terminal.run("list", "--trigger", "nights").code == 2
+
+    assert terminal.run("trigger", "pause", "nights", "--reason", "holiday").code == 0
+    about = told(terminal.run("trigger", "show", "nights.nightly", "-o", "json"))
+    assert (about["state"], about["paused"]["reason"], about["schedule"]["paused"]) == ("paused", "holiday", True)
+    assert terminal.run("trigger", "unpause", "nights.nightly").code == 0
+    about = told(terminal.run("trigger", "show", "nights.nightly", "-o", "json"))
+    assert (about["paused"], about["schedule"]["paused"], len(about["schedule"]["next"]) > 0) == (None, False, True)
+
+    gone = told(terminal.run("undeploy", "nights", "-o", "json"))
+    assert gone["schedules"] == [{"schedule": "nights.nightly", "did": "deleted"}]

@@ -1,0 +1,104 @@
+"""Commands for events on a real broker: from a dead letter to its run, and reading a topic from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from orchestrator.commands import Done, Terminal
+from triggers.installation import CONNECTION, Installation
+
+GOOD = {"specversion": "1.0", "source": "/shop", "type": "created", "data": {"amount": 12}}
+
+
+def terminal(place: Installation, folder: Path) -> Terminal:
+    (folder / "functions.py").write_text("def same(order):\n    return order\n")
+    return Terminal(folder, place.home.path, {"TREADLE_PROFILE": "tests"})
+
+
+def write(folder: Path, name: str, filter: str) -> Path:
+    live = {
+        "type": "kafka",
+        "connection": CONNECTION,
+        "topics": [name],
+        "filter": filter,
+        "with": {"orders": "${{ trigger.events }}"},
+    }
+    inputs = {"orders": {"type": "dataset", "required": True}}
+    each = {"type": "map", "input": "inputs.orders", "uses": "functions:same"}
+    spec = {"apiVersion": "treadle/v1", "name": name, "inputs": inputs, "triggers": {"live": live}}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**spec, "stages": {"each": each}}))
+    return path
+
+
+def told(done: Done) -> Any:
+    assert done.code == 0, done
+    return json.loads(done.out)
+
+
+def until(terminal: Terminal, *command: object, holds: Any) -> Any:
+    """What a command tells once it holds; a busy machine takes its time."""
+    deadline = time.monotonic() + 90
+    while not holds(found := told(terminal.run(*command, "-o", "json"))):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.3)
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_dead_letter_is_listed_mended_and_replayed_once(place: Installation, tmp_path: Path) -> None:
+    name = "mended"
+    place.kafka.create_topic(name)
+    hand = terminal(place, tmp_path)
+    assert hand.run("deploy", write(tmp_path, name, "event.data.amount > 3")).code == 0
+    service = place.serve()
+    try:
+        events = [{**GOOD, "id": "1"}, {**GOOD, "id": "2", "data": {"amount": "12"}}, {**GOOD, "id": "3"}]
+        place.kafka.produce(name, [json.dumps(one).encode() for one in events])
+        runs = until(hand, "list", "--trigger", f"{name}.live", holds=lambda found: len(found) == 2)
+        (letter,) = until(hand, "dlq", "list", "--trigger", f"{name}.live", holds=lambda found: len(found) == 1)
+        assert (letter["letter"], letter["place"]) == (f"{name}.dlt/0/0", f"{name}/0/1")
+        assert letter["reason"] == "filter: cannot compare string with int"
+        about = told(hand.run("dlq", "show", letter["letter"], "-o", "json"))
+        assert json.loads(about["value"]) == events[1]
+
+        still = hand.run("dlq", "replay", letter["letter"])
+        assert (still.code, "still" in still.err) == (2, True)
+        assert hand.run("deploy", write(tmp_path, name, 'event.type == "created"')).code == 0
+        every = ("dlq", "replay", "--all", "--reason", "cannot compare", "--trigger", f"{name}.live", "-o", "json")
+        (would,) = told(hand.run(*every, "--dry-run"))
+        (first,), (again,), (forced,) = (told(hand.run(*every, *more)) for more in ((), (), ("--again",)))
+        assert (would["did"], would["run"]) == ("would start", first["run"])
+        assert [one["did"] for one in (first, again, forced)] == ["started", "replayed before", "started"]
+        assert first["run"] == again["run"] == f"{runs[0]['run'].rpartition('.')[0]}.1.r1"
+        assert forced["run"] == f"{first['run'][:-1]}2"
+        state = until(hand, "trigger", "list", name, holds=lambda found: found[0]["state"] == "running")[0]
+        assert (state["dead"], state["started"]) == (1, 2)
+
+        busy = hand.run("trigger", "seek", f"{name}.live", "--to", "earliest")
+        assert (busy.code, "a service runs the trigger" in busy.err) == (2, True)
+    finally:
+        place.end(service, signal.SIGTERM)
+    check_seek(hand, name, len(told(hand.run("list", "--trigger", f"{name}.live", "-o", "json"))), place)
+
+
+def check_seek(hand: Terminal, name: str, runs: int, place: Installation) -> None:
+    """Read again from the first record: what has a run gets no second one, and what was a dead letter matches now."""
+    deadline = time.monotonic() + 90
+    while (done := hand.run("trigger", "seek", f"{name}.live", "--to", "earliest", "-o", "json")).code:
+        assert time.monotonic() < deadline, done
+        time.sleep(0.5)
+    assert [(one["partition"], one["offset"]) for one in json.loads(done.out)] == [(0, 0)]
+    service = place.serve()
+    try:
+        place.kafka.produce(name, [json.dumps({**GOOD, "id": "4"}).encode()])
+        found = until(hand, "list", "--trigger", f"{name}.live", holds=lambda found: len(found) > runs)
+        assert len(found) == runs + 1
+    finally:
+        place.end(service, signal.SIGTERM)
