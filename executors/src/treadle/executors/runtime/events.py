@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _SILENCE = 30.0
 """Seconds without an answer after which the broker counts as away."""
 _BATCH = 500
+_QUIET: dict[str, Any] = {"log_level": 3}
+"""A task's log is the user's; what goes wrong with the broker is raised."""
 
 
 class EventReader:
@@ -60,7 +62,7 @@ class EventReader:
             yield known[offset]
 
     def _consumed(self, split: EventSplit) -> Iterator[Record]:
-        settings: dict[str, Any] = json.loads(self._secrets[connection_secret(split.connection)])
+        settings = _QUIET | json.loads(self._secrets[connection_secret(split.connection)])
         _check_topic(settings, split)
         with closing(_consumer(settings, split)) as consumer:
             messages = _messages(consumer, split)
