@@ -12,7 +12,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from . import words
-from .environment import Environment
+from .environment import Environment, need
 from .exits import CommandFailed, Exit, complain, reported
 from .options import ProfileOption, TextOrJson, Verbs
 from .triggering import found
@@ -175,6 +175,7 @@ def _letters(env: Environment, target: str | None, reason: str | None) -> Iterat
 def _of_trigger(env: Environment, deployment: Deployment, name: str) -> Iterator[Letter]:
     from ..triggers.kafka.reading import reading_of
 
+    need("confluent_kafka")
     trigger = deployment.spec.triggers[name]
     reading = reading_of(trigger)
     if reading is not None:

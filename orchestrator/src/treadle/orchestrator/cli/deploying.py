@@ -14,7 +14,7 @@ from msgspec import Struct
 from treadle.primitives.errors import TreadleError, UsageError
 
 from . import words
-from .environment import Environment
+from .environment import Environment, need
 from .exits import complain, reported
 from .options import ProfileOption, TextOrJson
 
@@ -159,7 +159,10 @@ def _rest(env: Environment, draft: Deployment, resting: set[str], changes: Seque
 def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
     """Where each trigger of a new version begins in its topics. Raises Unreachable, UsageError."""
     from ..triggers.kafka.positions import KafkaPositions
+    from ..triggers.kafka.reading import reading_of
 
+    if any(reading_of(one) for one in draft.spec.triggers.values()):
+        need("confluent_kafka")
     positions = KafkaPositions(env.home, env.profile)
     asked = {
         name: positions.begins(draft.workflow, name, one, before) for name, one in sorted(draft.spec.triggers.items())

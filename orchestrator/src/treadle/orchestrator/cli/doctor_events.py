@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from treadle.primitives.errors import TreadleError
 
 from . import words
-from .environment import Environment
+from .environment import Environment, need
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -71,12 +71,8 @@ def kafka(env: Environment) -> Iterator[Check]:
 
 
 def _brokers(env: Environment, name: str) -> str:
-    from treadle.primitives.errors import UsageError
-
-    try:
-        from confluent_kafka.admin import AdminClient
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not there", "pip install 'treadle-orchestrator[triggers]'") from None
+    need("confluent_kafka")
+    from confluent_kafka.admin import AdminClient
 
     from ..triggers.kafka.cluster import translated
     from ..triggers.kafka.positions import KafkaPositions

@@ -123,6 +123,18 @@ class Environment:
         return await runs.drivers()
 
 
+def need(*modules: str) -> None:
+    """Raises UsageError for a library of the extra `triggers` that is not installed."""
+    from importlib.util import find_spec
+
+    from treadle.primitives.errors import UsageError
+
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        text = f"events need {' and '.join(missing)}, which is not installed"
+        raise UsageError(text, "pip install 'treadle-orchestrator[triggers]'")
+
+
 def silence_core() -> None:
     """The SDK's core writes its retries to stdout, which carries data; what they mean is told by the errors."""
     from temporalio.runtime import Runtime, TelemetryConfig

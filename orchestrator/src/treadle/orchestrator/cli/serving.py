@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .environment import Environment
+from .environment import Environment, need
 from .exits import complain, reported
 from .options import LogLevelOption, LogOption, ProfileOption, TextOrJson
 
@@ -54,6 +54,7 @@ def triggers(profile: ProfileOption = None) -> None:
     with reported():
         from ..triggers.service import instance
 
+        need("confluent_kafka", "starlette", "uvicorn", "jsonschema")
         env = Environment(profile)
         if env.profile.embedded:
             from .. import embedded

@@ -15,7 +15,7 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .environment import Environment
+from .environment import Environment, need
 from .exits import Exit, complain, reported
 from .options import ProfileOption, TextOrJson
 from .triggering import TargetArgument, found
@@ -190,6 +190,7 @@ def seek(
 ) -> None:
     """Set where a Kafka trigger reads on, in all partitions; end the service first. What has a run gets no second."""
     with reported():
+        need("confluent_kafka")
         from ..triggers.kafka.judge import lineage
         from ..triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
 
