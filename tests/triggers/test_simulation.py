@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from properties.profiles import examples
 from triggers.world import TOPIC, Outcome, Owner, World
 
 MATCHING = b'{"a": true, "b": true, "c": 1}'
@@ -123,6 +124,42 @@ class Triggers(RuleBasedStateMachine):
         for number in sorted(owner.assigned | owner.leaving):
             self.world.heirs.pop(number, None)
             self.world.assign(number, self._owner(heir), silently=True)
+
+    @rule(
+        number=st.integers(0, PARTITIONS - 1),
+        values=st.lists(st.sampled_from(VALUES), min_size=1, max_size=8),
+        turns=st.tuples(st.integers(0, 4), st.integers(1, 8)),
+        outcome=st.sampled_from(("written", "unheard", "unreachable")),
+        late=st.booleans(),
+        pace=st.sampled_from(((1, 1.5), (3, 0.3), (2, 0.6))),
+    )
+    def stall_half_way(
+        self,
+        number: int,
+        values: list[bytes | None],
+        turns: tuple[int, int],
+        outcome: Outcome,
+        late: bool,
+        pace: tuple[int, float],
+    ) -> None:
+        """What an owner has gathered is asked for; then it stalls, and another one gathers the same records anew."""
+        mine = [each for each, owner in enumerate(self.world.owners) if number in owner.assigned]
+        if not mine:
+            return
+        owner = self.world.owners[mine[0]]
+        self.produce(number, values[: len(values) // 2])
+        self.turn(mine[0], turns[0] + 1, 0.01)
+        self.turn(mine[0], 2, 1.5)
+        while owner.starts and not late:
+            self.world.answer(owner, 0, outcome)
+        self.produce(number, values[len(values) // 2 :])
+        if len(self.world.owners) == 1:
+            self.come()
+        heir = (mine[0] + 1) % len(self.world.owners)
+        self.world.assign(number, self.world.owners[heir], silently=True)
+        self.world.portion, seconds = pace
+        self.serve(heir, turns[1], seconds)
+        self.world.portion = 2
 
     @rule(which=st.integers(0, 9), prompt=st.booleans())
     def leave(self, which: int, prompt: bool) -> None:
@@ -253,12 +290,13 @@ class Few(Triggers):
     max_active = 2
 
 
-_SETTINGS = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestSingles = Triggers.TestCase
 TestBatches = Batches.TestCase
 TestInOrder = InOrder.TestCase
 TestBatchesInOrder = BatchesInOrder.TestCase
 TestMerged = Merged.TestCase
 TestFew = Few.TestCase
-for case in (TestSingles, TestBatches, TestInOrder, TestBatchesInOrder, TestMerged, TestFew):
-    case.settings = _SETTINGS
+_FEW = settings(examples(25), stateful_step_count=40)
+for _case in (TestSingles, TestInOrder, TestBatchesInOrder, TestMerged, TestFew):
+    _case.settings = _FEW
+TestBatches.settings = settings(examples(60), stateful_step_count=40)

@@ -173,7 +173,7 @@ class FakeSource:
         if not low <= position <= end:
             self._stuck.add(partition)
             return [OutOfRange(partition, low, end)]
-        some = life.logs[partition.number][position : position + min(most, 2)]
+        some = life.logs[partition.number][position : position + min(most, self._world.portion)]
         self._positions[partition] = position + len(some)
         return list(some)
 
@@ -229,6 +229,8 @@ class World:
         self.expired: set[tuple[str, int, int]] = set()
         self.temporal_down = self.broker_down = False
         self.counts = False
+        self.portion = 2
+        """Records that a poll gives of a partition."""
         self.deploy(trigger)
         self.settle()
 

@@ -174,7 +174,7 @@ def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int)
     consumer = Consumer({**settings, **about, "enable.partition.eof": True}, logger=_log)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     try:
-        while message := consumer.poll(_QUIET):
+        while (message := consumer.poll(_QUIET)) is not None:  # one without a value is false
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return

@@ -1,0 +1,276 @@
+"""The service against a real broker and a real Temporal server; nobody runs the runs, so all of them stay open."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kafka import Broker
+from temporalio.client import Client
+from triggers.deployed import document, read
+
+from treadle.dsl.normalise import normalise
+from treadle.orchestrator import embedded
+from treadle.orchestrator.client.client import Runs
+from treadle.orchestrator.environment.connections import KafkaConnection
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile, connect
+from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
+from treadle.orchestrator.triggers.kafka.judge import lineage
+from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
+from treadle.orchestrator.triggers.kafka.replay import replay_orders
+from treadle.orchestrator.triggers.payloads import Payloads
+from treadle.orchestrator.triggers.registry.deployment import Deployment
+from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
+from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
+from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses
+from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.primitives import trust
+from treadle.primitives.errors import UsageError
+from treadle.primitives.store import Store
+
+PATIENCE = 90.0
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """With its Temporal server."""
+    made = Home(tmp_path_factory.mktemp("home"))
+    embedded.attach(made)
+    try:
+        embedded.ensure_server(made)
+        yield made
+    finally:
+        embedded.down(made)
+
+
+@dataclass
+class Stage:
+    """A topic, a workflow with a trigger on it, and what is needed to serve it."""
+
+    broker: Broker
+    site: TriggerSite
+    name: str
+    topic: str
+    serving: tuple[TriggerService, asyncio.Task[None]] | None = None
+
+    def deploy(self, **trigger: Any) -> Deployment:
+        about = {"type": "kafka", "connection": "prod", "topics": [self.topic], "format": "json", **trigger}
+        inputs = {"orders": {"type": "dataset", "required": True}}
+        about = {"startFrom": "earliest", "with": {"orders": "${{ trigger.events }}"}, **about}
+        spec = read(document({"live": about}, self.name, inputs=inputs))
+        positions = KafkaPositions(self.site.home, self.site.profile)
+
+        def begins(before: Deployment | None) -> Any:
+            return {"live": positions.begins(self.name, "live", spec.triggers["live"], before)}
+
+        return self.site.registry.deploy(Candidate(normalise(spec), {}, "", b"", "/"), begins).deployment
+
+    async def serve(self) -> None:
+        service = TriggerService(self.site)
+        self.serving = service, asyncio.create_task(service.run())
+
+    async def stop(self) -> None:
+        if self.serving is not None:
+            self.serving[1].cancel()
+            await asyncio.gather(self.serving[1], return_exceptions=True)
+            self.serving = None
+
+    def status(self) -> TriggerStatus | None:
+        assert self.serving is not None
+        return next((one for one in self.serving[0].statuses() if one.workflow == self.name), None)
+
+    async def runs(self) -> dict[str, dict[str, Any]]:
+        """Run -> memo, of all runs of the trigger that the listing knows."""
+        query = f"TreadleTrigger = '{self.name}.live'"
+        return {one.id: dict(await one.memo()) async for one in self.site.client.list_workflows(query)}
+
+    async def until(self, done: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not await done():  # noqa: ASYNC110  # servers are asked, nobody tells
+                await asyncio.sleep(0.1)
+
+    async def until_runs(self, count: int) -> dict[str, dict[str, Any]]:
+        async def enough() -> bool:
+            return len(await self.runs()) >= count
+
+        await self.until(enough)
+        return await self.runs()
+
+    async def until_done(self) -> None:
+        """Every record of the topic was decided on, and that is committed."""
+
+        async def committed() -> bool:
+            status = self.status()
+            return status is not None and status.lag == 0 and self.commits() == self.ends()
+
+        await self.until(committed)
+
+    def group(self) -> str:
+        return group_of(self.site.key, self.name, "live", 1)
+
+    def commits(self) -> list[int]:
+        from confluent_kafka import Consumer, TopicPartition
+
+        asking = Consumer({**self.broker.settings, "group.id": self.group()})
+        try:
+            wanted = [TopicPartition(self.topic, number) for number in (0, 1)]
+            return [max(0, one.offset) for one in asking.committed(wanted, timeout=30)]
+        finally:
+            asking.close()
+
+    def ends(self) -> list[int]:
+        return [self.broker.end_offset(self.topic, number) for number in (0, 1)]
+
+    def letters(self) -> list[DeadLetter]:
+        return list(read_letters(self.broker.settings, f"{self.topic}.dlt", f"{self.name}.live"))
+
+
+@asynccontextmanager
+async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
+    number = next(_NUMBERS)
+    topic = f"orders-{number}"
+    broker.create_topic(topic, 2, max_message_bytes=str(8 * 2**20))
+    settings = {**broker.settings, "session.timeout.ms": 6000, "message.max.bytes": 8 * 2**20}
+    profile = Profile(kafka={"prod": KafkaConnection.model_validate(settings)})
+    client: Client = await connect(profile, home)
+    await ensure_search_attribute(client)
+    store, key = Store.open(profile.store_url(home)), trust.load_or_create_key(home.key)
+    runs, registry = Runs(client, store, key, profile.queue), Registry(store, key)
+    starter = RunStarter(client, runs, registry, None)
+    with instance(home) as name:
+        site = TriggerSite(home, profile, client, runs, store, key, registry, starter, name)
+        made = Stage(broker, site, f"orders{number}", topic)
+        try:
+            yield made
+        finally:
+            await made.stop()
+            await asyncio.to_thread(registry.undeploy, made.name)
+
+
+async def test_each_matching_record_starts_one_run_and_poison_becomes_letters(home: Home, real_kafka: Broker) -> None:
+    async with stage(home, real_kafka) as here:
+        deployed = await asyncio.to_thread(here.deploy, filter="event.data.n > 0", schema={"required": ["id"]})
+        good = [b'{"n": 1, "id": 1}', b'{"n": 0}', b'{"n": 2, "id": 2}']
+        poison = [b"oops", None, b'{"n": 3}', b'{"m": 1}', b'"' + b"x" * (5 * 2**20) + b'"']
+        real_kafka.produce(here.topic, [*good, *poison], keys=[b"k%d" % n for n in range(8)], headers={"trace": b"t1"})
+        real_kafka.produce(here.topic, [b'{"n": 4, "id": 3}'], partition=1)
+        await here.serve()
+        await here.until_done()
+        runs = await here.until_runs(3)
+        prefix = f"{here.name}.live.{deployed.begins['live'][0].topic_id if deployed.begins else ''}"
+        assert set(runs) == {f"{prefix}.0.0", f"{prefix}.0.2", f"{prefix}.1.0"}
+        letters = {one.record.offset: one for one in await asyncio.to_thread(here.letters)}
+        assert sorted(letters) == [3, 4, 5, 6, 7]
+        assert [letters[offset].record.value for offset in (3, 4, 5, 6)] == poison[:4]
+        assert all(one.record.headers == (("trace", b"t1"),) and one.record.key for one in letters.values())
+        assert "no JSON" in letters[3].reason
+        assert "tombstone" in letters[4].reason
+        assert "'id' is a required property" in letters[5].reason
+        assert "there is no event.data.n" in letters[6].reason
+        assert letters[7].omitted  # the topic of letters takes what a topic takes unless it is told otherwise
+        assert "bytes; at most" in letters[7].reason
+        await asyncio.to_thread(_check_replay, here, letters[5], letters[7])
+
+
+def _check_replay(here: Stage, letter: DeadLetter, omitted: DeadLetter) -> None:
+    """The next version takes what the first one refused."""
+    here.deploy()
+    at = lineage(here.site.registry.history(here.name), "live")
+    assert at is not None
+    payloads = Payloads(here.site.store, here.site.key, lambda _: None)
+    [order] = replay_orders(letter, at, payloads.value)
+    assert order.run.endswith(f".0.{letter.record.offset}.r1")
+    assert order.inputs["orders"]["kafka"]["copied"]  # the record may expire in its topic
+    with pytest.raises(UsageError, match="does not hold the value"):
+        replay_orders(omitted, at, payloads.value)
+
+
+async def test_records_delivered_again_start_nothing_again(home: Home, real_kafka: Broker) -> None:
+    async with stage(home, real_kafka) as here:
+        await asyncio.to_thread(here.deploy, batch={"maxEvents": 4, "maxWait": "1s"})
+        real_kafka.produce(here.topic, [b"%d" % number for number in range(10)])
+        await here.serve()
+        await here.until_done()
+        runs = await here.until_runs(3)
+        await here.stop()
+        at = lineage(here.site.registry.history(here.name), "live")
+        assert at is not None
+        positions = KafkaPositions(here.site.home, here.site.profile)
+        marks = StoredMarks(here.site.store, here.site.key, here.group())
+
+        async def back() -> bool:
+            """The group has to forget its member first."""
+            try:
+                await asyncio.to_thread(positions.seek, at, here.group(), marks, "earliest")
+            except UsageError:
+                return False
+            return True
+
+        await here.until(back)
+        assert here.commits() == [0, 0]
+        real_kafka.produce(here.topic, [b"%d" % number for number in range(10, 12)])
+        await here.serve()
+        await here.until_done()
+        again = await here.until_runs(len(runs) + 1)
+        assert {run: again[run] for run in runs} == runs
+        spans = sorted((int(run.rsplit(".", 1)[1]), memo["end"], memo["count"]) for run, memo in again.items())
+        assert [start for start, _, _ in spans] == [0, *(end for _, end, _ in spans[:-1])]
+        assert spans[-1][1] == 12
+        assert all(end - start == count for start, end, count in spans)
+
+
+async def test_each_version_decides_on_its_own_records(home: Home, real_kafka: Broker) -> None:
+    async with stage(home, real_kafka) as here:
+        await asyncio.to_thread(here.deploy, filter="event.data.a")
+        real_kafka.produce(here.topic, [b'{"a": true, "b": false}', b'{"a": false, "b": true}'])
+        await asyncio.to_thread(here.deploy, filter="event.data.b")
+        real_kafka.produce(here.topic, [b'{"a": true, "b": false}', b'{"a": false, "b": true}'])
+        await here.serve()
+        await here.until_done()
+        runs = await here.until_runs(2)
+        assert sorted((run.rsplit(".", 1)[1], memo["version"]) for run, memo in runs.items()) == [("0", 1), ("3", 2)]
+
+
+async def test_max_active_holds_back_what_is_there(home: Home, real_kafka: Broker) -> None:
+    async with stage(home, real_kafka) as here:
+        await asyncio.to_thread(here.deploy, maxActive=1)
+        real_kafka.produce(here.topic, [b"1", b"2", b"3"])
+        await here.serve()
+        order: list[str] = []
+        for number in range(3):
+            runs = await here.until_runs(number + 1)
+            assert len(runs) == number + 1
+            run = next(iter(set(runs) - set(order)))
+            assert run.endswith(f".0.{number}")
+            assert here.commits()[0] <= number
+            order.append(run)
+            await here.site.client.get_workflow_handle(run).terminate()
+        await here.until_done()
+        statuses = await asyncio.to_thread(read_statuses, here.site.store, here.site.key)
+        assert here.site.instance in statuses
+
+
+async def test_paused_trigger_starts_nothing_and_an_unpaused_one_everything(home: Home, real_kafka: Broker) -> None:
+    async with stage(home, real_kafka) as here:
+        await asyncio.to_thread(here.deploy)
+        here.site.registry.pause(here.name, "live")
+        await here.serve()
+
+        async def paused() -> bool:
+            status = here.status()
+            return status is not None and status.state == "paused"
+
+        await here.until(paused)
+        real_kafka.produce(here.topic, [b"1", b"2"])
+        await asyncio.sleep(1)
+        assert await here.runs() == {}
+        here.site.registry.unpause(here.name, "live")
+        await here.until_done()
+        assert len(await here.until_runs(2)) == 2
