@@ -88,19 +88,37 @@ def _listed(env: Environment, deployment: Deployment) -> list[Line]:
     from ..triggers.registry.changes import listens_to
 
     paused = env.registry.paused(deployment.workflow)
-    statuses = {f"{one.workflow}.{one.trigger}": one for one in _statuses(env)}
+    statuses = _statuses(env)
     return [
         _line(deployment, name, listens_to(name, one), one.type, name in paused, statuses)
         for name, one in sorted(deployment.spec.triggers.items())
     ]
 
 
-def _statuses(env: Environment) -> list[TriggerStatus]:
-    """What services say now; of several that share a trigger, the one that last said something."""
+def _statuses(env: Environment) -> dict[str, TriggerStatus]:
+    """What services say now, by `workflow.trigger`."""
     from ..triggers.service import read_statuses
 
+    merged: dict[str, TriggerStatus] = {}
     said = [one for statuses in read_statuses(env.store, env.key).values() for one in statuses]
-    return sorted(said, key=lambda one: one.time)
+    for one in sorted(said, key=lambda status: status.time):
+        target = f"{one.workflow}.{one.trigger}"
+        merged[target] = _together(merged[target], one) if target in merged else one
+    return merged
+
+
+def _together(one: TriggerStatus, other: TriggerStatus) -> TriggerStatus:
+    """Two services share the trigger: each reads partitions of its own; both count all open runs."""
+    from msgspec.structs import replace
+
+    return replace(
+        other,
+        started=one.started + other.started,
+        dead=one.dead + other.dead,
+        lag=None if one.lag is None or other.lag is None else one.lag + other.lag,
+        active=max((count for count in (one.active, other.active) if count is not None), default=None),
+        error=other.error or one.error,
+    )
 
 
 def _line(
