@@ -52,6 +52,23 @@ def broadcasts_in_turn() -> list[Any]:
     return seen
 
 
+def joins_again() -> list[Any]:
+    """Every channel is left and joined again, by the same objects."""
+    broadcast, reduce, shuffle = BroadcastChannel("b"), ReduceChannel("r", operator.add), ShuffleChannel("s")
+    seen: list[Any] = []
+    for turn in range(3):
+        Barrier("turn").wait()
+        with broadcast, reduce, shuffle:
+            if rank() == turn:
+                broadcast.send(turn)
+            else:
+                seen.append(broadcast.receive())
+            seen.append(reduce.reduce(1))
+            seen.append(shuffle.send_receive([turn] * 3, lambda value: value))
+        Barrier("left").wait()
+    return seen
+
+
 def reductions() -> tuple[Any, Any, list[Any]]:
     handled: list[Any] = []
     with ReduceChannel("sum", operator.add, handled.append) as channel:

@@ -31,6 +31,14 @@ def test_the_sender_changes_and_everybody_gets_every_value(here: Place, size: in
     assert values(here.run(size, functions.broadcasts_in_turn)) == [list(range(size))] * size
 
 
+def test_members_that_leave_may_join_again(here: Place) -> None:
+    for seat, seen in enumerate(values(here.run(3, functions.joins_again))):
+        assert [one for one in seen if one in (0, 1, 2)] == [turn for turn in range(3) if turn != seat]
+        shuffled = [one for one in seen if isinstance(one, list)]
+        assert shuffled == [[[turn] * 3] * 3 if turn == seat else [[]] * 3 for turn in range(3)]
+    assert sum(one == 3 for seen in values(here.run(3, functions.joins_again)) for one in seen) == 3
+
+
 @pytest.mark.parametrize("size", [1, 2, 6])
 def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> None:
     ended = values(here.run(size, functions.reductions))

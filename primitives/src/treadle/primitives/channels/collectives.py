@@ -53,10 +53,15 @@ class _Channel(Generic[M]):
         gang = self._member.gang
         self.deadline = gang.deadline if deadline is None else deadline
         self._key = f"{gang.name}/{self._what}/{name}"
-        self._machine = machine(self._key, self._member.name, on_loss)
-        self._machine.title = f"{self._what} channel {name}"
+        self._make, self._on_loss = machine, on_loss
+        self._machine = self._new_machine()
         self._join = Join(self._key, parties or gang.size, fan_out, role)
         self._open = False
+
+    def _new_machine(self) -> M:
+        machine = self._make(self._key, self._member.name, self._on_loss)
+        machine.title = f"{self._what} channel {self.name}"
+        return machine
 
     def join(self) -> None:
         """Become a member now, instead of at the first use. Returns at once."""
@@ -71,6 +76,7 @@ class _Channel(Generic[M]):
                 self._linger()
             self._open = False
             self._member.leave(self._key)
+            self._machine = self._new_machine()  # who joins again is a new member
 
     def _linger(self) -> None:
         """Wait, but not long, for those who still need something of this member's."""

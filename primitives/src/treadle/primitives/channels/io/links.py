@@ -41,30 +41,38 @@ class Link:
         return self.source[0]
 
     @property
+    def full(self) -> bool:
+        """Whether something is kept, to be sent when there is room."""
+        return bool(self._queue)
+
+    @property
     def events(self) -> int:
         """What to wait for."""
         return select.EPOLLIN | select.EPOLLOUT if self._queue else select.EPOLLIN
 
     def send(self, head: bytes) -> None:
         """Give a frame to the kernel, or keep it for `flush`. Raises WireError."""
-        self._queue.append(LENGTHS.pack(len(head), 0) + head)
-        if len(self._queue) == 1:
-            self.flush()
+        frame = LENGTHS.pack(len(head), 0) + head
+        if self._queue:
+            self._queue.append(frame)
+        else:
+            self._try(frame)
 
     def flush(self) -> None:
         """Send what is kept, as far as it goes. Raises WireError."""
-        queue = self._queue
-        while queue:
-            try:
-                sent = self._transport.send([queue[0]])
-            except (OSError, ValueError) as error:
-                raise WireError(f"the connection to {self.name} was lost: {error}") from error
-            if sent < 0:  # not now
-                return
-            if sent == len(queue[0]):
-                queue.popleft()
-            else:
-                queue[0] = memoryview(queue[0])[sent:]
+        while self._queue and self._try(self._queue.popleft()):
+            pass
+
+    def _try(self, data: Buffer) -> bool:
+        """Whether all of it was sent; what was not is next."""
+        try:
+            sent = self._transport.send((data,))
+        except (OSError, ValueError) as error:
+            raise WireError(f"the connection to {self.name} was lost: {error}") from error
+        if sent == len(data):
+            return True
+        self._queue.appendleft(memoryview(data)[max(sent, 0) :])  # below 0: not now
+        return False
 
     def receive(self) -> list[bytes]:
         """The frames that are here now. Raises WireError; Closed at the end."""

@@ -129,7 +129,7 @@ class Roads:
     def _put(self, road: Road, link: Link, letter: Letter) -> None:
         try:
             link.send(_encode(letter))
-            if link.events & select.EPOLLOUT:
+            if link.full:
                 self._loop.change(link.fileno(), link.events)
         except WireError:
             self._broken(road, link)

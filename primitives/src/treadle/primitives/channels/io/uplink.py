@@ -108,7 +108,7 @@ class Uplink:
             return
         try:
             link.send(_encode(message))
-            if link.events & select.EPOLLOUT:
+            if link.full:
                 self._loop.change(link.fileno(), link.events)
         except WireError as error:
             self._lost(link, error.message)

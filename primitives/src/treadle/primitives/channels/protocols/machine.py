@@ -27,6 +27,7 @@ class Machine:
         self.title = channel
         """The channel in messages of errors."""
         self.roster = NOBODY
+        self.epoch = 0
         self.joined = 0
         """Epoch of the first view this member was in."""
         self.parent: str | None = None
@@ -40,13 +41,9 @@ class Machine:
         self._unnoted: Counter[str] = Counter()
         """How often somebody was asked who has not answered in this view."""
 
-    @property
-    def epoch(self) -> int:
-        return self.roster.epoch
-
     def view(self, roster: Roster) -> list[Send]:
         """A newer view holds from now on."""
-        before, self.roster = self.roster, roster
+        before, self.roster, self.epoch = self.roster, roster, roster.epoch
         self.joined = self.joined or roster.epoch
         self.parent, self.children = roster.parent(self.me), roster.children(self.me)
         self.neighbours = roster.neighbours(self.me)
@@ -120,8 +117,10 @@ class Machine:
 
     def _tell(self) -> None:
         """Raise MemberLost for losses that the user was not told of."""
+        if not self._untold:
+            return
         lost, self._untold = self._untold, []
-        if lost and self.on_loss == "fail":
+        if self.on_loss == "fail":
             raise MemberLost(self.title, lost)
 
     def _moved(self, before: Roster) -> list[Send]:
