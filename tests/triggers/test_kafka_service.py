@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, Stored
 from treadle.orchestrator.triggers.kafka.replay import replay_orders
 from treadle.orchestrator.triggers.payloads import Payloads
 from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
+from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
 from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses
 from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
@@ -134,9 +135,11 @@ class Stage:
 
 @asynccontextmanager
 async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
-    number = next(_NUMBERS)
-    topic = f"orders-{number}"
+    this = next(_NUMBERS)
+    topic = f"orders-{this}"
     broker.create_topic(topic, 2, max_message_bytes=str(8 * 2**20))
+    for number in (0, 1):  # every partition has its leader
+        broker.end_offset(topic, number)
     settings = {**broker.settings, "session.timeout.ms": 6000, "message.max.bytes": 8 * 2**20}
     profile = Profile(kafka={"prod": KafkaConnection.model_validate(settings)})
     client: Client = await connect(profile, home)
@@ -146,12 +149,13 @@ async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
     starter = RunStarter(client, runs, registry, None)
     with instance(home) as name:
         site = TriggerSite(home, profile, client, runs, store, key, registry, starter, name)
-        made = Stage(broker, site, f"orders{number}", topic)
+        made = Stage(broker, site, f"orders{this}", topic)
         try:
             yield made
         finally:
             await made.stop()
-            await asyncio.to_thread(registry.undeploy, made.name)
+            with contextlib.suppress(NoSuchDeployment):
+                await asyncio.to_thread(registry.undeploy, made.name)
 
 
 async def test_each_matching_record_starts_one_run_and_poison_becomes_letters(home: Home, real_kafka: Broker) -> None:
