@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -224,7 +225,12 @@ def test_deploy_refuses_what_cannot_work_and_changes_nothing(terminal: Terminal)
     nowhere = write(terminal, "refused", live={**KAFKA, "connection": "unknown"})
     done = terminal.run("deploy", nowhere)
     assert (done.code, "no Kafka connection 'unknown'" in done.err) == (2, True)
-    twice = terminal.run("deploy", nowhere, nowhere)
+    nowhere.write_text(nowhere.read_text() + "defaults: {executor: cluster}\n")
+    done = terminal.run("deploy", nowhere)
+    assert (done.code, "there is no executor 'cluster' here" in done.err) == (2, True)
+    assert re.search(r"refused\.yaml:\d+:\d+: ", done.err)
+    right = write(terminal, "refused", hook=HOOK)
+    twice = terminal.run("deploy", right, right)
     assert (twice.code, "both hold" in twice.err) == (2, True)
     assert terminal.run("trigger", "show", "refused").code == 4
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..triggers.registry.deployment import Deployment, Position
     from ..triggers.registry.registry import Candidate
     from ..triggers.schedules.wanted import Change
+    from .documents import Loaded
 
 
 class Outcome(Struct):
@@ -93,9 +94,28 @@ def candidate(env: Environment, file: Path) -> Candidate:
     loaded = load_checked(file)
     if loaded.warnings:
         complain(render(loaded.warnings, loaded.document.source).rstrip("\n"))
+    _check_executors(env, loaded)
     code = package(loaded.spec, [loaded.base], loaded.captured)
     base = str(loaded.base.absolute())
     return Candidate(normalise(loaded.spec), code.functions, code.digest, code.bundle, base, env.profile.executor)
+
+
+def _check_executors(env: Environment, loaded: Loaded) -> None:
+    """The rest of what executors may refuse depends on the inputs: then the run says it."""
+    from ..places.places import open_places
+    from ..planner.places import Refused
+    from ..planner.references import all_stages
+    from .starting import positioned
+
+    places = open_places(env.home, env.profile)
+    own = [
+        (getattr(stage, "executor", None), ("stages", name, "executor"))
+        for name, stage in all_stages(loaded.spec.stages)
+    ]
+    for executor, path in [(loaded.spec.defaults.executor, ("defaults", "executor")), *own]:
+        if executor is not None and executor not in places:
+            error = Refused(f"there is no executor {executor!r} here", f"The profile has: {', '.join(places)}.", path)
+            raise positioned(error, loaded.document)
 
 
 def _check_names(candidates: Sequence[Candidate], files: Sequence[Path]) -> None:

@@ -77,7 +77,7 @@ def prepare_file(
             site=site or env.plan_site(),
         )
     except Refused as error:
-        raise _positioned(error, loaded.document) from error
+        raise positioned(error, loaded.document) from error
 
 
 def prepare_deployed(
@@ -109,7 +109,7 @@ def _is_name(text: Path) -> bool:
     return bool(re.fullmatch(r"[a-z][A-Za-z0-9_]*(@.*)?", str(text))) and not text.exists()
 
 
-def _positioned(error: Refused, document: Document) -> UsageError:
+def positioned(error: Refused, document: Document) -> UsageError:
     """The refusal with the place in the document that is its reason, as editors and terminals make links of."""
     path = next((path for path in error.paths if path in document.places), ())
     if not path:
