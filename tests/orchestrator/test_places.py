@@ -260,6 +260,7 @@ store = "s3://bucket"
 region = "eu-central-1"
 concurrency = 500
 sizes = [1024, 3072]
+deploy = { temporary = 2048 }
 [cloud.executors.ow]
 kind = "openwhisk"
 endpoint = "http://127.0.0.1:3233"
@@ -288,6 +289,7 @@ def test_functions_state_what_their_provider_allows(providers: Callable[[str], P
     cloud = providers("cloud")
     there, ow = cloud["lambda"].capabilities, cloud["ow"].capabilities
     assert (there.name, there.slots, there.sizes) == ("lambda", 500, (GIB, 3 * GIB))
+    assert there.temporary == 2 * GIB, "as it is deployed"
     assert (there.shares_host, there.files, there.gangs) == (False, False, False)
     assert GIB < there.memory_limit < 3 * GIB
     assert 800 < there.time_limit <= 900

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from treadle.executors.functions.invoker import Invoker
 
 S = TypeVar("S", bound=Settings)
+MEGABYTE = 1 << 20
 
 # -- tables ----------
 
@@ -99,7 +100,7 @@ class OpenWhiskSettings(Settings):
     sizes: tuple[int, ...] = (256, 512)
     """Megabytes; there is an action of each."""
     concurrency: Annotated[int, Field(ge=1)] = 30
-    """Calls under way at a time; an unchanged installation takes 30 of a namespace."""
+    """Calls under way at a time; the standalone server takes 30 of a namespace, an unchanged installation 100."""
     timeout: Duration = 300.0
     """Of the actions."""
     files: bool = False
@@ -149,6 +150,7 @@ def open_lambda(settings: LambdaSettings, place: Place) -> Executor:
         seconds=settings.timeout,
         endpoint=settings.endpoint,
     )
+    invoker.limits = structs.replace(invoker.limits, temporary=settings.deploy.temporary * MEGABYTE)
     return _functions("lambda", invoker, settings.concurrency, place, files=settings.files)
 
 
@@ -171,7 +173,7 @@ def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
 def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
     """Files of this machine count as reachable only while the store is one of them: with a store that the provider
     reaches too, a plan that reads local files would pass here and fail there."""
-    from treadle.executors.parity.emulations import EMULATIONS, MEGABYTE
+    from treadle.executors.parity.emulations import EMULATIONS
     from treadle.executors.parity.invoker import ParityInvoker
 
     emulation = EMULATIONS[provider]
