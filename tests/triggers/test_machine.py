@@ -1,0 +1,247 @@
+"""Decisions of a Kafka trigger that the simulation does not count: waiting, turns, memory, what is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.dsl.triggers import EventBatch
+from treadle.orchestrator.triggers.events import Event, Record
+from treadle.orchestrator.triggers.kafka.happenings import (
+    Arrived,
+    Assigned,
+    Buried,
+    Bury,
+    BuryFailed,
+    Commit,
+    CommitFailed,
+    Counted,
+    Instruction,
+    Judged,
+    Limit,
+    Match,
+    Note,
+    OutOfRange,
+    Partition,
+    Reading,
+    Release,
+    Rest,
+    Revoked,
+    RunEnded,
+    Seek,
+    Start,
+    StartDone,
+    StartFailed,
+    StartRefused,
+    Watch,
+)
+from treadle.orchestrator.triggers.kafka.machine import HANDOVER, HELD_RECORDS, Machine
+
+A, B = Partition("t", "u", 0), Partition("t", "u", 1)
+
+
+def machine(batch: EventBatch | None = None, max_active: int | None = None, window: int = 50) -> Machine:
+    made = Machine("w", "live", lambda _: batch, max_active, window=window)
+    for partition in (A, B):
+        made.handle(Assigned(partition, 0), 0.0)
+    return made
+
+
+def batches(events: int, size: str = "8MiB") -> EventBatch:
+    return EventBatch.model_validate({"maxEvents": events, "maxWait": "10s", "maxBytes": size}, by_alias=True)
+
+
+def match(partition: Partition, offset: int, count: int = 1, version: int = 1) -> Judged:
+    record = Record("t", "u", partition.number, offset, None, b"x")
+    runs = [f"{partition.number}.{offset}" + f".{index}" * (index > 0) for index in range(count)]
+    return Judged(record, version, tuple(Match(Event("1", "s", "t"), run) for run in runs))
+
+
+def passed(partition: Partition, offset: int) -> Judged:
+    return Judged(Record("t", "u", partition.number, offset), 1)
+
+
+def dead(partition: Partition, offset: int) -> Judged:
+    return Judged(Record("t", "u", partition.number, offset), 1, reason="poison")
+
+
+def only(kind: type[Any], instructions: list[Instruction]) -> list[Any]:
+    return [one for one in instructions if isinstance(one, kind)]
+
+
+def runs(instructions: list[Instruction]) -> list[str]:
+    return [one.batch.run for one in only(Start, instructions)]
+
+
+def test_partitions_take_turns() -> None:
+    it = machine(window=1)
+    [first] = only(Start, it.handle(Arrived(A, tuple(match(A, offset) for offset in range(3))), 0.0))
+    assert it.handle(Arrived(B, (match(B, 0),)), 0.0) == []
+    assert runs(it.handle(StartDone(first.ticket), 0.0)) == ["1.0"]
+
+
+def test_offset_is_committed_up_to_the_first_record_that_is_not_done() -> None:
+    it = machine()
+    records = (match(A, 0), passed(A, 1), match(A, 2), match(A, 5))
+    starts = only(Start, it.handle(Arrived(A, records), 0.0))
+    it.handle(StartDone(starts[1].ticket), 0.0)
+    assert only(Commit, it.tick(10.0)) == []
+    it.handle(StartDone(starts[0].ticket), 10.0)
+    assert only(Commit, it.tick(20.0)) == [Commit(A, 5)]
+    it.handle(StartDone(starts[2].ticket), 20.0)
+    assert only(Commit, it.tick(30.0)) == [Commit(A, 6)]
+    assert only(Commit, it.tick(40.0)) == []
+    it.handle(CommitFailed(A), 40.0)
+    assert only(Commit, it.tick(50.0)) == [Commit(A, 6)]
+
+
+def test_record_of_several_objects_is_done_when_all_of_its_runs_are_there() -> None:
+    it = machine()
+    starts = only(Start, it.handle(Arrived(A, (match(A, 0, count=3),)), 0.0))
+    assert [one.batch.run for one in starts] == ["0.0", "0.0.1", "0.0.2"]
+    for done, one in enumerate(starts):
+        assert it.mark(A) == 0, done
+        it.handle(StartDone(one.ticket), 0.0)
+    assert it.mark(A) == 1
+
+
+def test_failed_starts_come_again_later_and_later_and_in_order() -> None:
+    it = machine(window=1)
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
+    now, pauses = 0.0, []
+    for _ in range(10):
+        assert only(Start, it.handle(StartFailed(start.ticket, "down"), now)) == []
+        assert it.trouble == "down"
+        failed = now
+        while not (again := only(Start, it.tick(now))):
+            now += 0.5
+        pauses.append(now - failed)
+        [start] = again
+        assert start.batch.run == "0.0"
+    assert pauses == sorted(pauses)
+    assert pauses[0] <= 1.0
+    assert pauses[-1] == 30.0
+    assert runs(it.handle(StartDone(start.ticket), now)) == ["0.1"]
+    assert it.trouble == ""
+
+
+def test_dead_letter_is_written_again_until_it_is() -> None:
+    it = machine()
+    [bury] = only(Bury, it.handle(Arrived(A, (dead(A, 0), passed(A, 1))), 0.0))
+    it.handle(BuryFailed(bury.ticket, "full"), 0.0)
+    assert only(Bury, it.tick(0.1)) == []
+    [again] = only(Bury, it.tick(60.0))
+    assert (again.record, again.reason) == (bury.record, "poison")
+    assert it.mark(A) == 0
+    it.handle(Buried(again.ticket), 60.0)
+    assert (it.mark(A), it.dead, it.trouble) == (2, 1, "")
+
+
+def test_handover_waits_for_starts_and_drops_the_rest() -> None:
+    it = machine(window=1)
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
+    assert only(Release, it.handle(Revoked((A,)), 1.0)) == []
+    assert it.handle(Arrived(A, (match(A, 2),)), 1.0) == []
+    done = it.handle(StartDone(start.ticket), 2.0)
+    assert [one for one in done if not isinstance(one, Reading)] == [Commit(A, 1), Release(A)]
+    assert it.partitions == (B,)
+
+
+def test_handover_ends_though_nobody_answers() -> None:
+    it = machine()
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0),)), 0.0))
+    it.handle(Revoked((A,)), 1.0)
+    assert only(Release, it.tick(1.0 + HANDOVER - 0.1)) == []
+    ended = it.tick(1.0 + HANDOVER)
+    assert (only(Release, ended), only(Commit, ended)) == ([Release(A)], [])
+    assert it.handle(StartDone(start.ticket), 20.0) == []
+
+
+def test_reading_stops_when_much_is_held_and_goes_on_at_half() -> None:
+    it = machine(window=1)
+    records = tuple(match(A, offset) for offset in range(HELD_RECORDS + 1))
+    asked = it.handle(Arrived(A, records), 0.0)
+    assert only(Reading, asked) == [Reading(A, False), Reading(B, False)]
+    [start] = only(Start, asked)
+    resumed: list[Reading] = []
+    while not resumed:
+        answered = it.handle(StartDone(start.ticket), 0.0)
+        resumed = only(Reading, answered)
+        [start] = only(Start, answered)
+    assert resumed == [Reading(A, True), Reading(B, True)]
+    assert it.held < HELD_RECORDS / 2 <= it.held + 1
+
+
+def test_max_active_counts_what_is_known_or_listed() -> None:
+    it = machine(max_active=2)
+    first = it.handle(Arrived(A, tuple(match(A, offset) for offset in range(5))), 0.0)
+    assert runs(first) == ["0.0", "0.1"]
+    done = [one for start in only(Start, first) for one in it.handle(StartDone(start.ticket), 0.0)]
+    assert done == [Watch("0.0"), Watch("0.1")]
+    assert runs(it.handle(Counted(3), 0.0)) == []
+    assert runs(it.handle(RunEnded("0.0"), 0.0)) == []
+    assert runs(it.handle(Counted(0), 0.0)) == ["0.2"]
+    assert runs(it.handle(Limit(None), 0.0)) == ["0.3", "0.4"]
+
+
+def test_rest_starts_and_reads_nothing() -> None:
+    it = machine()
+    assert only(Reading, it.handle(Rest(True), 0.0)) == [Reading(A, False), Reading(B, False)]
+    assert runs(it.handle(Arrived(A, (match(A, 0),)), 0.0)) == []
+    awake = it.handle(Rest(False), 0.0)
+    assert runs(awake) == ["0.0"]
+    assert only(Reading, awake) == [Reading(A, True), Reading(B, True)]
+
+
+def test_batch_is_cut_by_count_bytes_time_and_version() -> None:
+    it = machine(batches(3))
+    [full] = only(Start, it.handle(Arrived(A, (passed(A, 0), *(match(A, n) for n in (1, 2, 4)))), 0.0))
+    assert (full.batch.run, len(full.batch.matched), full.batch.end) == ("0.1", 3, 5)
+    it.handle(StartDone(full.ticket), 0.0)
+    assert runs(it.handle(Arrived(A, (match(A, 5), passed(A, 6))), 1.0)) == []
+    assert runs(it.tick(10.9)) == []
+    [late] = only(Start, it.tick(11.0))
+    assert (late.batch.run, late.batch.end) == ("0.5", 7)
+    it.handle(StartDone(late.ticket), 11.0)
+    [old] = only(Start, it.handle(Arrived(A, (match(A, 7), match(A, 8, version=2))), 12.0))
+    assert (old.batch.run, old.batch.version, old.batch.end) == ("0.7", 1, 8)
+
+    small = machine(batches(100, "2B"))
+    [cut] = only(Start, small.handle(Arrived(B, tuple(match(B, n) for n in range(3))), 0.0))
+    assert (cut.batch.run, cut.batch.end, cut.batch.size) == ("1.0", 2, 2)
+
+
+def test_end_of_the_start_that_counts_is_adopted() -> None:
+    it = machine(batches(4))
+    [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(6))), 0.0))
+    assert only(Seek, it.handle(StartDone(start.ticket, {"end": 2}), 0.0)) == [Seek(A, 2)]
+    assert it.mark(A) == 2
+    [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(2, 6))), 0.0))
+    assert start.batch.run == "0.2"
+    assert only(Seek, it.handle(StartDone(start.ticket, {"end": 9}), 0.0)) == [Seek(A, 9)]
+    assert it.handle(Arrived(A, (match(A, 7), match(A, 8))), 0.0) == []
+    assert it.mark(A) == 9
+
+
+def test_refused_batch_becomes_letters() -> None:
+    it = machine(batches(2))
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
+    letters = only(Bury, it.handle(StartRefused(start.ticket, "no such input"), 0.0))
+    assert [(one.record.offset, one.reason) for one in letters] == [(0, "no such input"), (1, "no such input")]
+    it.handle(Buried(letters[1].ticket), 0.0)
+    assert it.mark(A) == 0
+    it.handle(Buried(letters[0].ticket), 0.0)
+    assert it.mark(A) == 2
+
+
+def test_deleted_records_are_told_and_reading_goes_on() -> None:
+    it = machine()
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0),)), 0.0))
+    told = it.handle(OutOfRange(A, 10, 20), 0.0)
+    assert only(Seek, told) == [Seek(A, 10)]
+    assert "1 to 9 were deleted" in only(Note, told)[0].text
+    assert it.mark(A) == 0
+    it.handle(StartDone(start.ticket), 0.0)
+    assert it.mark(A) == 10
+    back = it.handle(OutOfRange(A, 0, 5), 0.0)
+    assert only(Seek, back) == [Seek(A, 5)]
+    assert "went back from 10 to 5" in only(Note, back)[0].text
