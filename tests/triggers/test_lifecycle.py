@@ -119,12 +119,13 @@ async def test_a_run_tells_what_it_does_and_its_history_stays_small(
         collected={"type": "barrier", "input": "counts"},
         sum=mapped("collected"),
         never=mapped("sum", when="1 > 2"),
+        done={"type": "barrier", "input": "sum"},
     ) | {"outputs": {"answer": 42}}
     assert (await run(here, "whole", document, tmp_path)).failure is None
     told = receiver.words("whole")
     assert told[0] == "run.started"
     assert told[-1] == "run.completed"
-    stages = ("pairs", "groups", "counts", "collected", "sum")
+    stages = ("pairs", "groups", "counts", "collected", "sum", "done")
     wanted = {f"{stage}.{what}" for stage in stages for what in ("started", "completed")}
     assert sorted(told[1:-1]) == sorted(wanted), "each once, and nothing of a stage that is skipped"
     for stage in stages:

@@ -112,11 +112,11 @@ async def test_a_schedule_of_another_deployment_is_neither_taken_nor_deleted(
 async def test_backfill_makes_one_run_of_every_nominal_time(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
-    deploy(registry, document({"hourly": {**HOURLY, "jitter": "10s"}}, "filled", inputs=INPUTS), tmp_path)
+    deploy(registry, document({"hourly": HOURLY}, "filled", inputs=INPUTS), tmp_path)
     registry.pause("filled", "hourly")
     await schedules.reconcile(registry)
     for expected_ticks in (4, 8):
-        await schedules.backfill("filled", "hourly", START, START + timedelta(hours=3, seconds=10))
+        await schedules.backfill("filled", "hourly", START, START + timedelta(hours=3))
 
         async def over(count: int = expected_ticks) -> bool:
             return (await ticks(here, "filled")).count(WorkflowExecutionStatus.COMPLETED) == count
@@ -124,6 +124,7 @@ async def test_backfill_makes_one_run_of_every_nominal_time(
         await until(over)
     found = await runs_of(here, "filled")
     assert sorted(found) == [f"filled.hourly.20260301T0{hour}0000Z" for hour in range(4)]
+    assert (await here.client.count_workflows("TreadleTrigger = 'filled.hourly'")).count == 4, "nothing ran again"
     for run in found:
         assert (await here.runs.end(run)).failure is None
         assert (await here.runs.submission(run)).inputs == {"hour": int(run[-7:-5])}
@@ -212,9 +213,9 @@ async def test_a_run_that_fails_is_not_a_failure_of_its_tick(
             "retry": {"maximumAttempts": 1},
         }
     }
-    deploy(registry, document({"hourly": {"type": "schedule", "interval": "1h"}}, "failing", stages=stages), tmp_path)
+    deploy(registry, document({"hourly": {**HOURLY, "with": {}, "jitter": "20s"}}, "failing", stages=stages), tmp_path)
     await schedules.reconcile(registry)
-    await schedules.backfill("failing", "hourly", START, START)
+    await schedules.backfill("failing", "hourly", START, START + timedelta(seconds=20))
 
     async def over() -> bool:
         return await ticks(here, "failing") == [WorkflowExecutionStatus.COMPLETED]
@@ -222,6 +223,7 @@ async def test_a_run_that_fails_is_not_a_failure_of_its_tick(
     await until(over)
     (view,) = (await runs_of(here, "failing")).values()
     assert view.state == "failed"
+    assert view.run == "failing.hourly.20260301T000000Z", "the nominal time has no jitter"
     registry.undeploy("failing")
     await schedules.reconcile(registry)
 
