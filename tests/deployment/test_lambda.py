@@ -43,7 +43,7 @@ def small(content: bytes = b"zip") -> Package:
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("treadle.txt", content)
+        archive.writestr(zipfile.ZipInfo("treadle.txt"), content)  # dated 1980
     return Package(buffer.getvalue(), f"digest of {content!r}", {"treadle.txt": len(content)}, this_machine())
 
 

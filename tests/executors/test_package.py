@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -100,9 +101,23 @@ def test_the_package_without_arrow_is_below_40_mb(package: Package) -> None:
     package.check(OPENWHISK)
 
 
-def test_the_same_content_gives_the_same_bytes(package: Package) -> None:
-    again = build_package(this_machine())
-    assert (again.digest, again.data) == (package.digest, package.data)
+def test_the_same_wheels_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(order: Sequence[str]) -> None:
+        """Wheels laid out in another order, at another time."""
+
+        def fetched(_: object, __: object, folder: Path) -> None:
+            for number, name in enumerate(order):
+                (folder / name).write_text(f"library {name}")
+                os.utime(folder / name, (number, number))
+
+        monkeypatch.setattr(build, "fetch_wheels", fetched)
+
+    fetch("abc")
+    first = build_package(this_machine())
+    fetch("cba")
+    second = build_package(this_machine())
+    assert (first.digest, first.data) == (second.digest, second.data)
+    assert {"a", "b", "c"} <= first.sizes.keys()
 
 
 def test_an_extra_file_is_inside_and_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
