@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ import yaml
 from orchestrator.commands import Done, Terminal
 
 from treadle.orchestrator import embedded
+from treadle.orchestrator.cli.doctor_events import retention
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.triggers.running import TriggerStatus
+from treadle.orchestrator.triggers.service import write_statuses
+from treadle.primitives.store import Store
+from treadle.primitives.trust import load_or_create_key
 
 KAFKA = {"type": "kafka", "connection": "nowhere", "topics": ["orders.v1"], "with": {"orders": "${{ trigger.events }}"}}
 HOOK = {"type": "webhook", "secret": "partner", "with": {"orders": {"items": ["${{ event.data }}"]}}}
@@ -272,3 +278,61 @@ def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Ter
 
     gone = told(terminal.run("undeploy", "nights", "-o", "json"))
     assert gone["schedules"] == [{"schedule": "nights.nightly", "did": "deleted"}]
+
+
+# -- doctor ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("days", "triggers", "state"),
+    [
+        (1.0, 1, "failed"),
+        (1.0, 0, "warning"),
+        (3.0, 1, "warning"),
+        (6.9, 0, "warning"),
+        (7.0, 1, "ok"),
+        (30.0, 0, "ok"),
+    ],
+)
+def test_retention_is_judged_by_what_is_deployed(days: float, triggers: int, state: str) -> None:
+    check = retention(days, triggers)
+    assert check.state == state
+    assert bool(check.hint) == (state != "ok")
+
+
+def test_doctor_tells_of_a_cluster_that_is_away_and_a_secret_that_is_missing(terminal: Terminal) -> None:
+    assert terminal.run("deploy", write(terminal, "signed", hook=HOOK)).code == 0
+    done = terminal.run("doctor", "-o", "json")
+    assert done.code == 5, done
+    failed = {one["name"]: one["about"] for one in json.loads(done.out) if one["state"] == "failed"}
+    assert failed.keys() == {"kafka", "hook"}
+    assert failed["kafka"].startswith("nowhere: ")
+    assert failed["hook"].startswith("signed.hook: there is no secret 'partner'")
+    (Home(terminal.home).secrets / "partner").touch(0o600)
+    again = {
+        one["name"]: one["state"] for one in json.loads(terminal.run("doctor", "-o", "json", TREADLE_PROFILE="").out)
+    }
+    assert again["hook"] == "ok"
+
+
+def test_services_that_share_a_trigger_are_told_as_one(terminal: Terminal) -> None:
+    home = Home(terminal.home)
+    store, key = Store.open(home.store.as_uri()), load_or_create_key(home.key)
+    assert terminal.run("deploy", write(terminal, "shared", hook=HOOK)).code == 0
+    now = time.time()
+    for name, status in {
+        "a": TriggerStatus("shared", "hook", "webhook", 1, "waiting", 2, 1, 4, 10, "away", now - 1),
+        "b": TriggerStatus("shared", "hook", "webhook", 1, "running", 3, 0, 5, 20, "", now),
+        "gone": TriggerStatus("shared", "hook", "webhook", 1, "failed", 9, 9, 9, 9, "old", now - 1000),
+    }.items():
+        write_statuses(store, key, name, [status])
+    (line,) = told(terminal.run("trigger", "list", "shared", "-o", "json"))
+    assert {name: line[name] for name in ("state", "started", "dead", "active", "lag", "error")} == {
+        "state": "running",
+        "started": 5,
+        "dead": 1,
+        "active": 5,
+        "lag": 30,
+        "error": "away",
+    }
+    assert "away" in terminal.run("trigger", "list", "shared").out
