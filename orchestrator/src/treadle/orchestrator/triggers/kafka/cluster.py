@@ -214,15 +214,19 @@ class ClusterSource:
     def lag(self) -> int | None:
         """By the ends that came with the last records."""
         total = 0
-        for position in self._consumer.position([_at(one) for one in self._placed.values()]):
-            bounds = self._consumer.get_watermark_offsets(position, cached=True)
-            if bounds is None or bounds[1] < 0:
-                return None
-            total += max(0, bounds[1] - max(position.offset, bounds[0]))
+        try:
+            for position in self._consumer.position([_at(one) for one in self._placed.values()]):
+                bounds = self._consumer.get_watermark_offsets(position, cached=True)
+                if bounds is None or bounds[1] < 0:
+                    return None
+                total += max(0, bounds[1] - max(position.offset, bounds[0]))
+        except KafkaException:
+            return None
         return total
 
     def close(self) -> None:
-        self._consumer.close()
+        with translated():
+            self._consumer.close()
 
     def _failed(self, error: KafkaError) -> None:
         if not error.fatal():

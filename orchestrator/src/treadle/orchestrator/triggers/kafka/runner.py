@@ -7,6 +7,7 @@ import logging
 import secrets
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 
 from treadle.primitives.errors import TreadleError
@@ -166,7 +167,8 @@ class KafkaRunner:
                 loop.step()
         finally:
             self._loop = None
-            loop.close()
+            with suppress(TreadleError):
+                loop.close()
             graveyard.close(LEAVE)
             hands.close()
             self._counts = [self._counts[0] + machine.started, self._counts[1] + machine.dead]
