@@ -109,6 +109,14 @@ class LambdaEmulator:
         """As Lambda does at any time with those that are idle; and with those that are busy, too."""
         self._call(self._end_sandboxes())
 
+    def settle(self) -> None:
+        """Until no call and no event is under way: what one test left running must not meet the next one's faults."""
+        self._call(self._settle())
+
+    async def _settle(self) -> None:
+        while self._running or self._events:  # noqa: ASYNC110 (two kinds of work)
+            await asyncio.sleep(0.01)
+
     @property
     def credentials(self) -> dict[str, str]:
         """The environment of a process that calls this."""

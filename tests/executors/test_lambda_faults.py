@@ -48,6 +48,7 @@ def bench(tmp_path: Path, key_file: str, functions: LambdaPlace, monkeypatch: py
         folder.mkdir()
         return Workbench(functions.executor(key_file, slots=slots, **options), place, folder)
 
+    functions.emulator.settle()
     functions.emulator.invocations.clear()
     yield make
     functions.emulator.faults.set()
