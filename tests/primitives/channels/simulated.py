@@ -97,6 +97,7 @@ class Network(Generic[M]):
         for (source, target), link in self.links.items():
             if source == sim.name:
                 self.links[source, target] = deque(list(link)[:arrives])
+        self.links = {key: link for key, link in self.links.items() if link}
         self._post(self.coordinator.disconnected(sim.connection, self.now))
         self.now += 1.5
         self._tick()
@@ -122,7 +123,7 @@ class Network(Generic[M]):
         Each link, view and user has a rank; the first that can move does, and now and then it becomes the last. Few
         changes of rank find what few wrong orders need (Burckhardt et al., A randomized scheduler, 2010).
         """
-        random, ranks, last = Random(seed), dict[str, float](), 1.0
+        random, ranks, last = Random(seed), dict[tuple[str, str], float](), 1.0
         late = {random.randrange(40 * len(self.members)) for _ in range(changes)}
         for count in range(200_000):
             actions = dict(self._actions())
@@ -136,17 +137,17 @@ class Network(Generic[M]):
                 ranks[moved] = last
         raise AssertionError("it never comes to rest")
 
-    def _actions(self) -> Iterator[tuple[str, Callable[[], bool]]]:
-        for source, target in sorted(key for key, link in self.links.items() if link):
-            yield f"{source} {target}", partial(self._deliver, source, target)
+    def _actions(self) -> Iterator[tuple[tuple[str, str], Callable[[], bool]]]:
+        for source, target in sorted(self.links):
+            yield (source, target), partial(self._deliver, source, target)
         for name in sorted(name for name, views in self.views.items() if views):
-            yield f"view {name}", partial(self._view, name)
+            yield ("view", name), partial(self._view, name)
         for sim in self.members.values():
             if sim.busy and sim.machine.epoch:
-                yield f"user {sim.name}", partial(self._look, sim)
+                yield ("user", sim.name), partial(self._look, sim)
 
     def _in_flight(self) -> bool:
-        return any(self.links.values()) or any(self.views.values())
+        return bool(self.links) or any(self.views.values())
 
     # -- how it happens ----------
 
@@ -156,7 +157,10 @@ class Network(Generic[M]):
             self.links.setdefault((sim.name, target), deque()).append(message)
 
     def _deliver(self, source: str, target: str) -> bool:
-        message = self.links[source, target].popleft()
+        link = self.links[source, target]
+        message = link.popleft()
+        if not link:
+            del self.links[source, target]
         sim = self.members[target]
         if not sim.gone:
             self.send(sim, sim.machine.message(source, message))

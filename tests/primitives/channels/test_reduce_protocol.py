@@ -109,9 +109,7 @@ def test_members_that_all_leave_at_once_leave_nobody_behind(members: int, fan_ou
 def test_a_round_takes_one_data_message_for_each_member_but_the_root(members: int, fan_out: int) -> None:
     log = Log()
     net = network(log, members, 1, fan_out)
-    for choice in range(10 * members):
-        net.step(choice)
-    net.drain()
+    net.race(members)
     assert net.counts["data"] == members - 1
     roster = next(iter(net.members.values())).machine.roster
     assert max(_depth(roster, name) for name in roster.members) <= math.ceil(math.log(max(members, 2), fan_out))
