@@ -213,7 +213,7 @@ def reconcile(env: Environment) -> list[Change]:
     try:
         return env.with_client(work)
     except TreadleError as error:
-        complain("The workflow is deployed. Its Schedules are made by the next deploy, or by treadle triggers:")
+        complain("The registry is changed. Schedules follow with the next deploy, or with treadle triggers:")
         raise error
 
 
