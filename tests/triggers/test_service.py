@@ -1,0 +1,158 @@
+"""The service: what it starts, changes and ends, and what it tells; connections of the profile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tomllib
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import ValidationError
+from triggers.deployed import deploy, document
+
+from treadle.orchestrator.environment.connections import KafkaConnection, kafka_settings
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile
+from treadle.orchestrator.triggers import service as module
+from treadle.orchestrator.triggers.registry.deployment import Deployment
+from treadle.orchestrator.triggers.registry.registry import Registry
+from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
+from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses, write_statuses
+from treadle.primitives.errors import CorruptError, UsageError
+from treadle.primitives.store import Store
+
+KEY = bytes(32)
+HOOK = {"type": "webhook", "secret": "s"}
+
+
+class Runner:
+    """Writes down what it is told; `bad` ones cannot start, `broken` ones do not end in order."""
+
+    made: ClassVar[dict[str, Runner]] = {}
+
+    def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
+        self.trigger, self.log, self.version = trigger, list[str](), 0
+        Runner.made[f"{workflow}.{trigger}"] = self
+
+    async def start(self) -> None:
+        if self.trigger == "bad":
+            raise UsageError("it cannot be", "Mend it.")
+        self.log.append("start")
+
+    async def update(self, deployment: Deployment, paused: bool) -> None:
+        self.version = deployment.version
+        self.log.append(f"update {deployment.version}{' paused' if paused else ''}")
+
+    async def stop(self) -> None:
+        self.log.append("stop")
+        if self.trigger == "broken":
+            raise RuntimeError("in disorder")
+
+    def status(self) -> TriggerStatus:
+        return TriggerStatus("w", self.trigger, "webhook", self.version, "running", time=time.time())
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TriggerSite:
+    monkeypatch.setattr(module, "_make", lambda _, *about: Runner(*about))
+    monkeypatch.setattr(Runner, "made", {})
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(module, "TELL_EVERY", 0.0)
+    store = Store.open(f"file://{tmp_path}/store")
+    unused: Any = None
+    home = Home(tmp_path / "home")
+    return TriggerSite(home, Profile(), unused, unused, store, KEY, Registry(store, KEY), unused, "here-0")
+
+
+async def heard(trigger: str, text: str) -> None:
+    async with asyncio.timeout(30):
+        while trigger not in Runner.made or text not in Runner.made[trigger].log:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_deployed_triggers_run_change_rest_and_end(site: TriggerSite, tmp_path: Path) -> None:
+    registry = site.registry
+    deploy(registry, document({"a": HOOK, "bad": HOOK, "broken": HOOK}, "w"), tmp_path)
+    service = TriggerService(site)
+    task = asyncio.create_task(service.run())
+    await heard("w.a", "start")
+    await heard("w.broken", "start")
+    registry.pause("w", "a")
+    await heard("w.a", "update 1 paused")
+    failed = next(one for one in service.statuses() if one.trigger == "bad")
+    assert (failed.state, "it cannot be" in failed.error) == ("failed", True)
+    deploy(registry, document({"a": {**HOOK, "maxActive": 3}}, "w"), tmp_path)
+    await heard("w.a", "update 2 paused")
+    await heard("w.broken", "stop")
+    assert [one.trigger for one in service.statuses()] == ["a"]
+    registry.undeploy("w")
+    await heard("w.a", "stop")
+    deploy(registry, document({"later": HOOK}, "v"), tmp_path)
+    await heard("v.later", "start")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert Runner.made["v.later"].log[-1] == "stop"
+    assert read_statuses(site.store, KEY) == {}
+
+
+def test_statuses_of_others_are_read_while_they_are_fresh(tmp_path: Path) -> None:
+    store = Store.open(f"file://{tmp_path}/store")
+    fresh = TriggerStatus("w", "a", "kafka", 1, "running", 5, time=time.time())
+    write_statuses(store, KEY, "one", [fresh])
+    write_statuses(store, KEY, "two", [TriggerStatus("w", "a", "kafka", 1, "running", time=time.time() - 3600)])
+    assert read_statuses(store, KEY) == {"one": [fresh]}
+    with pytest.raises(CorruptError):
+        read_statuses(store, bytes([1]) * 32)
+
+
+def test_processes_of_a_home_have_names_that_come_back(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    with instance(home) as first:
+        with instance(home) as second:
+            assert first != second
+        with instance(home) as again:
+            assert again == second
+    with instance(home) as next_one, instance(Home(tmp_path / "other")) as other:
+        assert next_one == first
+        assert other != first
+
+
+CONNECTION = """
+bootstrap.servers = "kafka.lab:9093"
+security.protocol = "SASL_SSL"
+"sasl.mechanism" = "SCRAM-SHA-512"
+secrets.sasl.password = "kafka-orders"
+"""
+
+
+def test_connection_has_librdkafkas_names_and_its_secrets_by_name() -> None:
+    found = KafkaConnection.model_validate(tomllib.loads(CONNECTION))
+    assert "pass" not in repr(found.settings)
+    assert kafka_settings({"orders": found}, "orders", lambda name: f"value of {name}") == {
+        "bootstrap.servers": "kafka.lab:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.password": "value of kafka-orders",
+    }
+    with pytest.raises(UsageError, match="no Kafka connection 'other'"):
+        kafka_settings({"orders": found}, "other", str)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ('sasl.password = "secret"', "is a secret"),
+        ("enable.auto.commit = true", "is set by treadle"),
+        ('group.id = "mine"', "is set by treadle"),
+        ('plugin.library.paths = "x.so"', "is set by treadle"),
+        ("[nothing]", "bootstrap.servers"),
+    ],
+)
+def test_connection_refuses_what_does_not_belong(table: str, reason: str) -> None:
+    given = tomllib.loads(table)
+    if reason != "bootstrap.servers":
+        given = {**given, "bootstrap.servers": "b:9092"}
+    with pytest.raises(ValidationError, match=reason):
+        KafkaConnection.model_validate(given)
