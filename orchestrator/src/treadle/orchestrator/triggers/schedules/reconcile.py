@@ -75,8 +75,8 @@ class Schedules:
         beyond `end`. Raises Unreachable, UsageError.
         """
         handle = self._client.get_schedule_handle(f"{workflow}.{trigger}")
-        # The server leaves the start of the range out.
-        request = ScheduleBackfill(start - timedelta(seconds=1), end, overlap=OVERLAPS[overlap])
+        # The API says that the start of the range is left out, and that this may change; ticks are at whole seconds.
+        request = ScheduleBackfill(start - timedelta(milliseconds=1), end, overlap=OVERLAPS[overlap])
         with _translated(f"{workflow}.{trigger}"):
             await handle.backfill(request)
 
