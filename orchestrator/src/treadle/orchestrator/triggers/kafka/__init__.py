@@ -1,7 +1,8 @@
 """Kafka triggers: exactly one run for each matching record, or batch of records (docs/triggers.md).
 
-General layout: `machine` (every decision, pure), `partition` (one partition's part of it), `instructions` and
-`happenings` (what goes in and out), `judge` (which version decides, and what it says), `orders` (batches to starts),
-`source` (what is asked of a broker), `confluent` (asked of a real one), `deadletters`, `thread` (the loop of one
-trigger), `runner` (what the service starts).
+General layout. Pure: `machine` (every decision), `partition` (one partition's part of it), `happenings` (what goes in
+and out), `judge` (which version decides on a record, and what it says), `reading` (what a trigger wants of its
+topics), `batch`, `orders` (batches to starts), `replay`. Shells: `source` (what is asked of a cluster), `cluster`
+(asked by confluent's Consumer), `topics`, `positions`, `deadletters`, `loop` (one trigger, step by step), `hands` (its
+starts), `runner` (the loop in a thread, as the service runs it).
 """
