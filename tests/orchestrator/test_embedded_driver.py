@@ -194,7 +194,7 @@ def test_driver_serves_the_profile_of_its_starter(home: Home, stand_in: Maker) -
     small = load_profile(home, "small", {"TREADLE_STORE": "file:///elsewhere"})
     module = stand_in()
     driver = ensure_driver(home, small, module=module)
-    assert json.loads(driver.settings) == {"store": "file:///elsewhere", "queue": "treadle", "slots": 1}
+    assert json.loads(driver.settings) == {"store": "file:///elsewhere", "slots": 1}
     assert ensure_driver(home, small, module=module) == driver
     assert ensure_driver(home, module=module) == driver
 

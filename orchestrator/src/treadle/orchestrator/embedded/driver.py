@@ -121,8 +121,8 @@ def code_fingerprint() -> str:
 
 
 def profile_settings(profile: Profile) -> str:
-    """What matters to a driver: everything but the name."""
-    return profile.model_dump_json(exclude={"name"}, exclude_none=True)
+    """What matters to a driver: everything but the name, as far as it is no default."""
+    return profile.model_dump_json(exclude={"name"}, exclude_defaults=True)
 
 
 def own_state(*, started: float, fingerprint: str, settings: str, ready: bool) -> DriverState:
