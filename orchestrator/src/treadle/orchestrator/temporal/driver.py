@@ -132,19 +132,21 @@ async def serve_embedded(home: Home) -> None:
         return
     with lease:
         profile = load_profile(home)
+        announcer = open_announcer(home, profile)
         client, site = await asyncio.gather(connect(profile, home), open_site(home, profile))
-        async with Driver(client, site, profile, announcer=open_announcer(home, profile)) as driver:
+        async with Driver(client, site, profile, announcer=announcer) as driver:
             lease.ready()
             await lease.until_end(driver.idle_seconds)
 
 
 async def serve(home: Home, profile: Profile, queue: str | None = None, slots: int | None = None) -> None:
     """A driver for `treadle worker`: serves until SIGTERM or SIGINT."""
+    announcer = open_announcer(home, profile)
     client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, slots))
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with Driver(client, site, profile, queue, open_announcer(home, profile)):
+    async with Driver(client, site, profile, queue, announcer):
         await ended.wait()
 
 
