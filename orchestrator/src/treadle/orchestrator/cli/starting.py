@@ -64,7 +64,12 @@ def prepare_file(
 
     loaded = load_checked(file)
     spec = loaded.spec
+    site = site or env.plan_site()
     if executor:
+        if executor not in site.executors:
+            raise UsageError(
+                f"there is no executor {executor!r} here", f"The profile has: {', '.join(site.executors)}."
+            )
         spec = spec.model_copy(update={"defaults": spec.defaults.model_copy(update={"executor": executor})})
     try:
         return prepare(
@@ -74,7 +79,7 @@ def prepare_file(
             base=loaded.base,
             roots=[loaded.base],
             captured=loaded.captured,
-            site=site or env.plan_site(),
+            site=site,
         )
     except Refused as error:
         raise positioned(error, loaded.document) from error

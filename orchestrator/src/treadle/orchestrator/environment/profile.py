@@ -36,6 +36,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from treadle.dsl.base import Identifier
 from treadle.dsl.quantities import Size
 from treadle.primitives.errors import UsageError
 
@@ -155,7 +156,7 @@ class Profile(Settings):
 
     executor: Annotated[str, Field(min_length=1)] = "local"
     """Where stages run for which neither the workflow nor the command names an executor."""
-    executors: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    executors: dict[Identifier, dict[str, Any]] = Field(default_factory=dict)
     """Tables by the name that stages use: `kind`, which is the name itself when absent, and what that kind takes."""
 
     kafka: dict[str, KafkaConnection] = Field(default_factory=dict)
