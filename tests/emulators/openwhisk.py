@@ -43,11 +43,17 @@ def openwhisk(folder: Path, limits: SystemLimits = GENEROUS) -> Iterator[OpenWhi
 
 
 def deploy(
-    emulator: OpenWhiskEmulator, key_file: str, secrets: Mapping[str, str] | None = None, *, seconds: float = 60.0
+    emulator: OpenWhiskEmulator,
+    key_file: str,
+    secrets: Mapping[str, str] | None = None,
+    *,
+    seconds: float = 60.0,
+    environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Put the actions of every size. `secrets`: name -> value."""
+    """Put the actions of every size. `secrets`: name -> value; `environment`: what their store needs."""
     key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
-    environment = {f"{SECRET_PREFIX}{name.upper()}": value for name, value in (secrets or {}).items()}
+    variables = {f"{SECRET_PREFIX}{name.upper()}": value for name, value in (secrets or {}).items()}
+    variables |= {KEY_VARIABLE: key, **(environment or {})}
     package = action_package()
     with httpx.Client(auth=tuple(emulator.key.split(":")), timeout=60, trust_env=False) as http:  # type: ignore[arg-type]
         for size in SIZES:
@@ -57,7 +63,7 @@ def deploy(
                 "",
                 size=size,
                 seconds=seconds,
-                environment={KEY_VARIABLE: key} | environment,
+                environment=variables,
             )
             url = f"{emulator.endpoint}/api/v1/namespaces/_/actions/{action_name('treadle', size)}?overwrite=true"
             http.put(url, json=document).raise_for_status()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ class Container:
         self._logs = {name: (folder / name).open("ab", buffering=0) for name in ("stdout", "stderr")}
         self._read = dict.fromkeys(self._logs, 0)
         ready, told = os.pipe()
+        (folder / "tmp").mkdir()
         command = [_BASE, "-I", "-S", "-B", str(PROXY), str(told), str(cache), str(memory)]
         self._process = subprocess.Popen(
             command,
@@ -47,7 +49,7 @@ class Container:
             stdout=self._logs["stdout"],
             stderr=self._logs["stderr"],
             env={},
-            cwd=folder,
+            cwd=folder / "tmp",
             pass_fds=[told],
             start_new_session=True,
         )
@@ -88,6 +90,7 @@ class Container:
         await self._http.aclose()
         for file in self._logs.values():
             file.close()
+        await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     async def take_log(self) -> list[str]:
         """Lines since the last time, up to the guards, as an activation record has them (docs/actions.md)."""
@@ -100,7 +103,10 @@ class Container:
 
     async def _up_to_guard(self, name: str) -> str:
         """An action that died has not written it: the proxy does, a moment later, or is gone too."""
+        text = b""
         for _ in range(20):
+            if self._gone:
+                break
             text = (self.folder / name).read_bytes()[self._read[name] :]
             if text.endswith(GUARD.encode()) or self._process.poll() is not None:
                 break

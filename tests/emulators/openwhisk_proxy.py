@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import hashlib
 import io
+import itertools
 import json
 import os
 import selectors
@@ -163,6 +164,7 @@ class Proxy:
     def _environment(self, given: dict[str, Any]) -> dict[str, str]:
         """The action sees this and nothing else (`SetEnv`, `NewExecutor`)."""
         own = {"__OW_PROXY_VERSION": "emulated", "__OW_WAIT_FOR_ACK": "1", "PYTHONIOENCODING": "UTF-8"}
+        own["TMPDIR"] = os.getcwd()  # a container has a /tmp of its own, and this process a folder
         words = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
         return own | words
 
@@ -213,9 +215,12 @@ class Handler(BaseHTTPRequestHandler):
 
 def watch_memory(limit: int) -> None:
     """What a memory control group does: the largest process is killed once all together have too much."""
-    while True:
-        time.sleep(0.02)
-        sizes = {pid: size for pid in descendants(os.getpid()) if (size := resident(pid))}
+    known: set[int] = set()
+    for tick in itertools.count():
+        time.sleep(0.05)
+        if tick % 5 == 0:  # finding them reads much of /proc
+            known = descendants(os.getpid())
+        sizes = {pid: size for pid in known if (size := resident(pid))}
         if sum(sizes.values()) > limit:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(max(sizes, key=lambda pid: sizes[pid]), signal.SIGKILL)

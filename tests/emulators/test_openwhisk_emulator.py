@@ -91,7 +91,7 @@ async def test_parameters_are_merged_and_init_ones_are_the_whole_environment(api
     assert (await result(api, colour="green"))["colour"] == "green"
     found = (await result(api, do="environment"))["environment"]
     own = {name: value for name, value in found.items() if not name.startswith("__OW_")}
-    assert own.keys() - {"LC_CTYPE"} == {"COLOUR", "PYTHONIOENCODING"}
+    assert own.keys() - {"LC_CTYPE"} == {"COLOUR", "PYTHONIOENCODING", "TMPDIR"}
     assert {"__OW_ACTIVATION_ID", "__OW_DEADLINE", "__OW_ACTION_NAME"} <= found.keys()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -27,6 +28,12 @@ def emulator(tmp_path_factory: pytest.TempPathFactory, key_file: str) -> Iterato
 
 
 class TestOpenWhisk(ExecutorTests):
+    @pytest.fixture(autouse=True)
+    def folder_of_this_test(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Temporary files of others on this machine are none of an attempt's."""
+        (tmp_path / "temporary").mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
     @pytest.fixture
     def place(self, tmp_path: Path, key_file: str) -> Place:
         return Place(f"file://{tmp_path}/store", key_file, str(tmp_path / "host"))
