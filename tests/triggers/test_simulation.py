@@ -300,3 +300,4 @@ _FEW = settings(examples(25), stateful_step_count=40)
 for _case in (TestSingles, TestInOrder, TestBatchesInOrder, TestMerged, TestFew):
     _case.settings = _FEW
 TestBatches.settings = settings(examples(60), stateful_step_count=40)
+del _case

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -89,10 +89,8 @@ class Owner:
         return self.source
 
     def _look(self) -> Lineage:
-        found = lineage(self.world.history, TRIGGER)
-        assert found is not None
-        self.known = found
-        return found
+        self.known = self.world.lineage(self.world.history)
+        return self.known
 
     # -- Hands
 
@@ -213,6 +211,7 @@ class World:
         self._base = dict(trigger)
         self._numbers = itertools.count(1)
         self.lives: list[Life] = []
+        self._lineages: dict[tuple[int, bool], Lineage] = {}
         self.make_topic()
         self.history: list[Deployment] = []
         self.commits: dict[int, tuple[int, str]] = {}
@@ -320,8 +319,7 @@ class World:
         owner.loop.tell(StartDone(order.ticket, memo))
 
     def batched(self, batch: Batch) -> bool:
-        found = lineage([one for one in self.history if one.version <= batch.version], TRIGGER)
-        return found is not None and found.newest.reading.batch is not None
+        return self.lineage(self.history[: batch.version]).newest.reading.batch is not None
 
     def write(self, owner: Owner, index: int, works: bool) -> None:
         """Let one dead letter of an owner come to something."""
@@ -360,9 +358,16 @@ class World:
     def verdict(self, record: Record) -> Judged:
         life = next(one for one in self.lives if one.id == record.topic_id)
         versions = [one for one in life.history or self.history if one.begins is not None]
-        found = lineage(versions, TRIGGER)
-        assert found is not None
-        return found.judge(record)
+        return self.lineage(versions).judge(record)
+
+    def lineage(self, versions: Sequence[Deployment]) -> Lineage:
+        """Read once, since it is asked for again and again. Raises Unsettled."""
+        key = (len(versions), versions[-1].begins is None)
+        if key not in self._lineages:
+            found = lineage(versions, TRIGGER)
+            assert found is not None
+            self._lineages[key] = found
+        return self._lineages[key]
 
     def check_done(self, record: Record) -> None:
         """What is below a committed offset is done."""
