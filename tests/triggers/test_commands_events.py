@@ -115,6 +115,12 @@ def test_sample_in_binary_mode_has_its_attributes_in_headers(terminal: Terminal)
     assert (code, trial["event"]["subject"], trial["inputs"]["orders"]) == (0, "a", {"items": [{"amount": 1}]})
 
 
+def test_raw_sample_is_shown_as_text(terminal: Terminal) -> None:
+    file = write(terminal, "orders", live={**KAFKA, "format": "raw", "filter": "event.subject == 'k'"})
+    code, trial = tried(terminal, file, "orders.live", "-e", sample(terminal, "a line"), "--key", "k")
+    assert (code, trial["inputs"]["orders"]) == (0, {"items": ["a line"]})
+
+
 def test_time_of_a_schedule_is_read_in_its_timezone(terminal: Terminal) -> None:
     file = write(terminal, "orders", nightly=NIGHTLY)
     code, trial = tried(terminal, file, "orders.nightly", "--time", "2026-07-01T00:30")

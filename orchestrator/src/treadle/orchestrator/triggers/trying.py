@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from treadle.primitives.errors import UsageError
-from treadle.primitives.events.records import as_item
 
 from .allowed import check_allowed
 from .events import Event, Record, decode
@@ -144,10 +143,16 @@ def _mapped(
 ) -> Trial:
     batch = Batch(trial.run, at.workflow, deployment.version, at.name, (Matched(record, event),), 1)
     try:
-        order = batch_order(batch, at.newest, lambda _, trigger: [as_item(event, trigger.envelope)])
+        order = batch_order(batch, at.newest, lambda _, trigger: [_item(event, trigger.envelope)])
     except UsageError as error:
         return replace(trial, verdict="dead letter", reason=error.message, run="")
     return _accepted(trial, deployment, order.inputs, allow)
+
+
+def _item(event: Event, envelope: bool) -> Any:
+    """As the run would read it, but bytes as text: raw records travel as a range of offsets, which a sample has not."""
+    shown = event_env(event)
+    return shown if envelope else shown["data"]
 
 
 def _request_headers(trigger: Trigger, sample: Sample) -> dict[str, str]:
