@@ -35,6 +35,8 @@ from emulators.lambda_http import HangUp, Reply, Request, Server
 from emulators.lambda_sandbox import Deployed, Ended, Sandbox
 from msgspec import Struct
 
+from treadle.executors.local.guard import Guard
+
 T = TypeVar("T")
 SYNCHRONOUS_LIMIT, ASYNCHRONOUS_LIMIT = 6 << 20, 1 << 20
 REGION = "eu-test-1"
@@ -75,6 +77,7 @@ class LambdaEmulator:
         self._sandboxes: set[Sandbox] = set()
         self._running = 0
         self._events: set[asyncio.Task[Any]] = set()
+        self._guard = Guard()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lambda emulator", daemon=True)
 
@@ -92,6 +95,7 @@ class LambdaEmulator:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._guard.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         self.functions.close()
 
@@ -144,7 +148,11 @@ class LambdaEmulator:
     async def _end_sandboxes(self) -> None:
         self._idle.clear()
         ended, self._sandboxes = self._sandboxes, set()
-        await asyncio.gather(*(sandbox.end() for sandbox in ended))
+        await asyncio.gather(*(self._end(sandbox) for sandbox in ended))
+
+    async def _end(self, sandbox: Sandbox) -> None:
+        await sandbox.end()
+        self._guard.forget(sandbox.process.pid)
 
     # -- Invoke
 
@@ -259,6 +267,7 @@ class LambdaEmulator:
         sandbox = Sandbox(function, self._folder / f"sandbox-{next(self._numbers)}", REGION)
         self._sandboxes.add(sandbox)
         await sandbox.start()
+        self._guard.watch(sandbox.process.pid)  # a frozen one would not notice that this process is gone
         return sandbox
 
     async def _back(self, sandbox: Sandbox, ended: Ended) -> None:
@@ -272,7 +281,7 @@ class LambdaEmulator:
     async def _drop(self, sandbox: Sandbox) -> None:
         if sandbox in self._sandboxes:
             self._sandboxes.discard(sandbox)
-            await sandbox.end()
+            await self._end(sandbox)
 
 
 def _bounded(ended: Ended) -> Ended:

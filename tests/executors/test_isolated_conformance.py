@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,8 +17,7 @@ class TestIsolatedExecutor(ExecutorTests):
     async def executor(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[IsolatedExecutor]:
         monkeypatch.setenv("TEMPORAL_API_KEY", "not for workers")
         name, value = SECRET
-        executor = IsolatedExecutor(
-            key_file=place.key_file, slots=2, start_seconds=3, environment={f"TREADLE_SECRET_{name.upper()}": value}
-        )
+        environment = {f"TREADLE_SECRET_{name.upper()}": value, "TMPDIR": tempfile.gettempdir()}
+        executor = IsolatedExecutor(key_file=place.key_file, slots=2, start_seconds=3, environment=environment)
         yield executor
         await executor.stop()

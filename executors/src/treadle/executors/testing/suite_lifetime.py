@@ -30,6 +30,15 @@ class LifetimeTests:
         yield
         prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
+    @pytest.fixture(autouse=True)
+    def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A temporary folder of this test's own: in the common one others come and go."""
+        folder = tmp_path / "temporary"
+        folder.mkdir(exist_ok=True)
+        monkeypatch.setenv("TMPDIR", str(folder))
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        return folder
+
     async def test_start_is_idempotent(self, bench: Workbench) -> None:
         slots = list(bench.executor.slots)
         await bench.executor.start()
@@ -67,12 +76,10 @@ class LifetimeTests:
         assert failure_of(report).failure is FailureClass.WORKER_LOST
         assert failure_of(report).how == "the executor was stopped"
 
-    async def test_attempts_leave_no_temporary_files(self, bench: Workbench) -> None:
-        before = set(os.listdir(tempfile.gettempdir()))
+    async def test_attempts_leave_no_temporary_files(self, bench: Workbench, temporary: Path) -> None:
         await bench.play(("print", "x"))
         await bench.play(("exit", 1))
-        new = set(os.listdir(tempfile.gettempdir())) - before
-        assert [name for name in new if name.startswith("treadle-")] == []
+        assert [name for name in os.listdir(temporary) if name.startswith("treadle-")] == []
 
     async def test_descriptors_do_not_pile_up_in_a_worker(self, bench: Workbench) -> None:
         counts = [bench.records((await bench.run(bench.task("descriptors", [[0]])))[0])[0] for _ in range(5)]
