@@ -155,7 +155,7 @@ async def slow(place: Installation, client: Client, events: int) -> dict[str, An
 
 
 async def fair(place: Installation, client: Client, events: int) -> dict[str, Any]:
-    count = min(40, events)
+    count = min(15, events)
     found: dict[str, Any] = {}
     for name, neighbour in (("alone", False), ("beside", True)):
         place.kafka.create_topic(name)
