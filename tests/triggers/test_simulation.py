@@ -214,6 +214,23 @@ class Triggers(RuleBasedStateMachine):
     def deploy(self, choice: str, batch: dict[str, Any]) -> None:
         self.world.deploy({"filter": choice, **({"batch": batch} if self.batch else {})})
 
+    @precondition(lambda self: self.world.history[-1].begins is not None and len(self.world.history) < 5)
+    @rule(
+        choice=st.sampled_from(FILTERS),
+        number=st.integers(0, PARTITIONS - 1),
+        values=st.lists(st.sampled_from(VALUES), min_size=2, max_size=6),
+    )
+    def deploy_between_records(self, choice: str, number: int, values: list[bytes | None]) -> None:
+        """Owners have just looked at the registry."""
+        self.produce(number, values[:1])
+        for each in range(len(self.world.owners)):
+            self.turn(each, 2, 0.1)
+        self.world.deploy({"filter": choice})
+        self.world.settle()
+        self.produce(number, values[1:])
+        for each in range(len(self.world.owners)):
+            self.turn(each, 2, 0.1)
+
     @rule()
     def settle(self) -> None:
         self.world.settle()
