@@ -129,7 +129,7 @@ class Triggers(RuleBasedStateMachine):
         number=st.integers(0, PARTITIONS - 1),
         values=st.lists(st.sampled_from(VALUES), min_size=1, max_size=8),
         turns=st.tuples(st.integers(0, 4), st.integers(1, 8)),
-        outcome=st.sampled_from(("written", "unheard", "unreachable")),
+        outcome=st.sampled_from(("written", "unheard", "unreachable", "done")),
         late=st.booleans(),
         pace=st.sampled_from(((1, 1.5), (3, 0.3), (2, 0.6))),
     )
@@ -152,6 +152,8 @@ class Triggers(RuleBasedStateMachine):
         self.turn(mine[0], 2, 1.5)
         while owner.starts and not late:
             self.world.answer(owner, 0, outcome)
+        if outcome == "done":
+            self.turn(mine[0], 1, 1.5)  # and commits
         self.produce(number, values[len(values) // 2 :])
         if len(self.world.owners) == 1:
             self.come()
