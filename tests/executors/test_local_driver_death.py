@@ -34,7 +34,7 @@ async def main(kind, place, script, folder):
     await bench.run(bench.scripted_task(script, 1))
 
 kind, place, script, folder = sys.argv[1:]
-place, script = msgspec.json.decode(place, type=Place), msgspec.json.decode(script, type=Script)
+place, script = Place(*msgspec.json.decode(place)), msgspec.json.decode(script, type=Script)
 asyncio.run(main(kind, place, script, Path(folder)))
 """
 
@@ -62,7 +62,8 @@ def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kin
     place.run_key("")
     pids = tmp_path / "pids"
     script = Script.of(tmp_path, {0: [[("leave running", 100), ("note processes", str(pids)), (busy, 60)]]})
-    documents = [msgspec.json.encode(one).decode() for one in (place, script)]
+    paths = [place.store, place.key_file, place.host_root]
+    documents = [msgspec.json.encode(one).decode() for one in (paths, script)]
     driver = subprocess.Popen(
         [sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)],
         env=os.environ | {"TMPDIR": str(tmp_path)},  # a killed driver leaves the folder of its attempt
