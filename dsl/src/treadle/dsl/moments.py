@@ -37,5 +37,5 @@ def moment(when: datetime) -> dict[str, str | int]:
         "minute": when.minute,
         "second": when.second,
         "weekday": when.isoweekday(),
-        "epoch": int(when.timestamp() // 1),
+        "epoch": int(when.replace(microsecond=0).timestamp()),
     }
