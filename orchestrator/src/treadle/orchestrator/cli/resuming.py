@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -64,9 +65,6 @@ def resume(
     with reported():
         env = Environment(profile)
         how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
-        alone = env.profile.embedded and not env.driver_lives()
-        if not explain:
-            env.ensure_driver()
 
         async def work(runs: Runs) -> Exit:
             name = await runs.find(run)
@@ -74,17 +72,19 @@ def resume(
                 await _check_same(env, runs, name, file, input, inputs)
             if explain:
                 return await _explain(env, runs, name)
-            return await _resume(env, runs, name, assume or "", None if detach else how, alone=alone)
+            return await _resume(env, runs, name, assume or "", None if detach else how)
 
         raise typer.Exit(int(env.with_runs(work)))
 
 
-async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watching | None, *, alone: bool) -> Exit:
-    view = await runs.view(run)
+async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watching | None) -> Exit:
+    view = await runs.view(run)  # before there is a driver, which may bring the run to its end at once
     if view.state == "succeeded":
         complain(f"run {run} has succeeded already; there is nothing to go on with")
         print_outputs((await runs.end(run)).outputs)
         return Exit.SUCCESS
+    alone = env.profile.embedded and not env.driver_lives()
+    await asyncio.to_thread(env.ensure_driver)
     if await runs.resume(run, assume=assume):
         complain(
             f"run {run} goes on (resumption {view.resumption + 1}) with the workflow and code it was submitted with"

@@ -57,6 +57,7 @@ class DriverLease:
         self._files = DriverFiles(home)
         self._lock: int | None = lock
         self._clients: int | None = None
+        self._asked = asyncio.Event()
         self._started = time.time()
         self._fingerprint = code_fingerprint()
         # The same variables as the starter's, so the same profile as `load_profile` gives anywhere in this process.
@@ -75,27 +76,26 @@ class DriverLease:
         return cls(home, lock)
 
     def ready(self) -> None:
-        """Say that runs are being served."""
+        """Say that runs are being served. From here on a signal ends the driver in order; needs a running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked.set)
         self._write(ready=True)
 
     async def until_end(
         self, idle_seconds: Callable[[], float], *, limit: float | None = None, interval: float = 1.0
     ) -> End:
-        """Wait for SIGTERM or SIGINT, or until `idle_seconds()` reaches `limit` (default: `idle_limit()`).
+        """After `ready`: wait for SIGTERM or SIGINT, or until `idle_seconds()` reaches `limit` (or `idle_limit()`).
 
         It is not idle while a client of the embedded default lives. Meanwhile it looks every `interval` seconds whether
         the server lives, starts it again when it does not, and bounds the logs.
         """
         limit = idle_limit() if limit is None else limit
-        asked = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked.set)
-        while not asked.is_set():
+        while not self._asked.is_set():
             if idle_seconds() >= limit and self._no_clients():
                 return "idle"
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asked.wait(), interval)
+                await asyncio.wait_for(self._asked.wait(), interval)
                 break
             await self._care()
         return "signal"

@@ -131,10 +131,12 @@ class TriggerService:
             )
 
     async def _stop(self, keys: list[tuple[str, str, str]]) -> None:
-        runners = [self._runners.pop(key) for key in keys]
-        for outcome in await asyncio.gather(*(one.stop() for one in runners), return_exceptions=True):
+        """They are told of until they have ended."""
+        for outcome in await asyncio.gather(*(self._runners[key].stop() for key in keys), return_exceptions=True):
             if isinstance(outcome, Exception):
                 _log.warning("a trigger does not end in order: %s", outcome)
+        for key in keys:
+            del self._runners[key]
 
     async def _tell(self) -> None:
         if time.monotonic() >= self._told + TELL_EVERY:
