@@ -146,12 +146,13 @@ class Broker(Mock):
         self.admin.delete_records([at])[at].result(_TIMEOUT)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The offset of the next record."""
+        """The offset of the next record. A new partition has no leader for a moment."""
         from confluent_kafka import Consumer, TopicPartition
 
         reader = Consumer({**self.settings, "group.id": "ends"}, logger=_silent())
+        at = TopicPartition(topic, partition)
         try:
-            _, high = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT)
+            _, high = _eventually(lambda: reader.get_watermark_offsets(at, timeout=_TIMEOUT))
             return int(high)
         finally:
             reader.close()
