@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from treadle.primitives.errors import MissingError
+from treadle.primitives.run_names import run_folder
 
 from .program import Job
 
@@ -95,7 +96,7 @@ class Context:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        name = f"runs/{self.run}/checkpoints/{self.stage}/{self.partition}"
+        name = f"runs/{run_folder(self.run)}/checkpoints/{self.stage}/{self.partition}"
         return Checkpoint(self._store, self._key, name)
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError
+from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
 from .plan import Plan
@@ -71,7 +72,7 @@ class RunFiles:
 
     def __init__(self, store: Store, run: str, key: bytes) -> None:
         self.store, self.run, self.key = store, run, key
-        self.prefix = f"runs/{run}"
+        self.prefix = f"runs/{run_folder(run)}"
 
     def segment(self, segment: str) -> str:
         return f"{self.prefix}/segments/{segment}"

@@ -16,6 +16,7 @@ from .codec import decode, encode, rows
 from .errors import CorruptError, MissingError, StoreError, TreadleError
 from .host import HostFolder
 from .references import BlockRef, Kind, Part, Slice
+from .run_names import run_folder
 from .store import Store
 from .store_errors import border
 from .whole_files import Buffer, check_name, map_file, read_range
@@ -54,14 +55,14 @@ class Blocks:
     ) -> None:
         """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach."""
         self._store = store
-        self.run = run
+        self.run, self._folder = run, run_folder(run)
         self.host = host
         self._open_peers = peers
         self.read: Counter[str] = Counter()
         """Bytes got so far from each kind of place: inline, host, peer, store."""
-        self._folders = {"store": (str(store.path(f"runs/{run}/blocks") or ""), store.url)}
+        self._folders = {"store": (str(store.path(f"runs/{self._folder}/blocks") or ""), store.url)}
         if host is not None:
-            self._folders["host"] = (str(host.path(run)), host.url)
+            self._folders["host"] = (str(host.path(self._folder)), host.url)
         self._checked: set[tuple[str, str, int]] = set()
         self._nonce, self._numbers = os.urandom(6).hex(), itertools.count()
 
@@ -126,7 +127,7 @@ class Blocks:
         return found.union(*(self._peers.gone(host, list(names)) for host, names in far.items()))
 
     def _is_gone(self, name: str) -> bool:
-        return self.host is None or not self.host.path(f"{self.run}/{name}").exists()
+        return self.host is None or not self.host.path(f"{self._folder}/{name}").exists()
 
     def copy_to_store(self, ref: BlockRef) -> None:
         """Give a block that was put with a durability a second location.
@@ -138,7 +139,7 @@ class Blocks:
     def _whole(self, ref: BlockRef) -> list[Buffer]:
         """The bytes of a block. Its readers check them; what comes from a peer is checked here too."""
         if self.host is not None and f"host:{self.host.host_id}" in ref.locations:
-            return [self.host.map(f"{self.run}/{ref.name}")]
+            return [self.host.map(f"{self._folder}/{ref.name}")]
         parts = [ref.slice(index) for index in range(len(ref.parts))]
         return [self._read(part, location, shared=False) for part in parts for location in [*self._locations(part)][:1]]
 
@@ -161,7 +162,7 @@ class Blocks:
         """Remove every block of the run from the store and this host."""
         if self.host is not None:
             self.host.delete_run(self.run)
-        self._store.delete_prefix(f"runs/{self.run}/blocks")
+        self._store.delete_prefix(f"runs/{self._folder}/blocks")
 
     def close(self) -> None:
         """Hang up on other hosts; a later `get` connects again."""
@@ -174,7 +175,7 @@ class Blocks:
         return self._open_peers()
 
     def _object(self, name: str) -> str:
-        return f"runs/{self.run}/blocks/{name}"
+        return f"runs/{self._folder}/blocks/{name}"
 
     def _put_host(
         self, name: str, buffers: Sequence[Buffer], write: Callable[[str, Sequence[Buffer]], None] | None
@@ -183,7 +184,7 @@ class Blocks:
         if self.host is None:
             return ""
         try:
-            (write or self.host.put)(f"{self.run}/{name}", buffers)
+            (write or self.host.put)(f"{self._folder}/{name}", buffers)
         except StoreError as error:
             if error.retryable:
                 return ""

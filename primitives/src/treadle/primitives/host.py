@@ -12,6 +12,7 @@ from pathlib import Path
 import xxhash
 
 from .errors import StoreError, UsageError
+from .run_names import CHILD, child_run, run_folder
 from .store_errors import border
 from .whole_files import Buffer, check_name, make_folders, map_file, write_file
 
@@ -51,8 +52,16 @@ class HostFolder:
         return self.root / check_name(name)
 
     def delete_run(self, run: str) -> None:
-        """Remove every block of a run; mappings of them stay readable."""
-        self.delete_folder(run)
+        """Remove every block of a run and of its children; mappings of them stay readable."""
+        self.delete_folder(run_folder(run))
+
+    def runs(self) -> list[str]:
+        """Ids of the runs that have blocks here, children after their parents."""
+        return [run for top in self.folders() for run in self._with_children(top)]
+
+    def _with_children(self, run: str) -> list[str]:
+        stages = [name.removeprefix(CHILD) for name in self.folders(run_folder(run)) if name.startswith(CHILD)]
+        return [run, *(below for stage in stages for below in self._with_children(child_run(run, stage)))]
 
     def delete_folder(self, name: str) -> None:
         """Remove every block below a name: a run, or a segment of one. Not there is well too."""

@@ -17,6 +17,7 @@ import msgspec
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.functions import CAPTURED
+from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
 from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version
@@ -34,7 +35,7 @@ def prepare(store: Store, run: str, digest: str, key: bytes) -> dict[str, bytes]
     root = cache_root()
     path = _active.get(digest) or root / digest
     if not path.is_dir():
-        name = f"runs/{run}/bundle"
+        name = f"runs/{run_folder(run)}/bundle"
         path = open_bundle(bytes(trust.unseal(key, name, store.get(name))), digest, root)
     return activate(path)
 

@@ -17,6 +17,7 @@ import xxhash
 from msgspec import Struct
 
 from treadle.primitives import trust
+from treadle.primitives.run_names import run_folder
 
 from ..program import Task
 
@@ -75,7 +76,7 @@ class Names(Struct, frozen=True):
 
     @staticmethod
     def of(run: str, segment: str, session: str) -> Names:
-        return Names(f"runs/{run}/functions/{segment}", session)
+        return Names(f"runs/{run_folder(run)}/functions/{segment}", session)
 
     @property
     def calls(self) -> str:

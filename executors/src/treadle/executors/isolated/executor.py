@@ -18,6 +18,7 @@ import msgspec
 
 from treadle.primitives import trust
 from treadle.primitives.errors import InternalError, UsageError
+from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
 from ..functions.payload import Order, Response, encode_request, open_reports
@@ -105,7 +106,7 @@ class IsolatedSlot:
 
     async def _run(self, task: Task) -> list[Report]:
         key = trust.run_key(self._deployment_key, task.job.run)
-        reports = f"runs/{task.job.run}/responses/{secrets.token_hex(12)}"
+        reports = f"runs/{run_folder(task.job.run)}/responses/{secrets.token_hex(12)}"
         order = Order(task, reports, seconds=0.0, inline=PAYLOAD_LIMIT)
         death, response = await self._invoke(task, _request(order, key))
         return await asyncio.to_thread(self._reports, order, death, response, key)

@@ -29,7 +29,7 @@ class Hosts:
         self._server = PeerServer(folder, self._run_key, address)
         self.host_id = folder.host_id
         self.figures: Figures | None = None
-        for run in folder.folders():
+        for run in folder.runs():
             self.announce(run)
 
     @property

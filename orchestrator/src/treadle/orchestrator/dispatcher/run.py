@@ -15,6 +15,7 @@ from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.errors import InternalError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Slice
+from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
 from ..plan import Plan, Segment, Shipped
@@ -80,7 +81,7 @@ class Run:
 
     def __init__(self, site: Site, files: RunFiles, submission: Submission, plan: Plan) -> None:
         self.site, self.files, self.submission, self.plan = site, files, submission, plan
-        self.id = files.run
+        self.id, self.folder = files.run, run_folder(files.run)
         self.env: dict[str, Any] = {"inputs": submission.inputs, "run": {"id": self.id, "startTime": plan.started}}
         self.job = Job(
             run=self.id,

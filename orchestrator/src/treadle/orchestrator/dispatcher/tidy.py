@@ -51,16 +51,16 @@ class Tidier:
     def _remove(self, ready: list[tuple[int, str, frozenset[str]]]) -> None:
         assert self._host is not None
         for _, iteration, kept in ready:
-            for node in self._host.folders(f"{self._run.id}/{iteration}"):
+            for node in self._host.folders(f"{self._run.folder}/{iteration}"):
                 if not any(segment.startswith(f"{iteration}/{node}") for segment in kept):
-                    self._host.delete_folder(f"{self._run.id}/{iteration}/{node}")
+                    self._host.delete_folder(f"{self._run.folder}/{iteration}/{node}")
 
 
 async def sweep(host: HostFolder, client: Client) -> None:
     """Until cancelled: remove the blocks of runs that are over and need them no more."""
     while True:
         try:
-            for run in await asyncio.to_thread(host.folders):
+            for run in await asyncio.to_thread(host.runs):
                 if await _needless(client, run):
                     await asyncio.to_thread(host.delete_run, run)
         except (RPCError, StoreError) as error:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ..errors import CorruptError, MissingError
 from ..host import HostFolder
+from ..run_names import run_folder
 from ..store_errors import border
 from ..whole_files import check_name
 from ..wire import Connection, NotAuthentic, TimedOut, WireError
@@ -80,7 +81,7 @@ class PeerClient:
         The others wait for that one. When shared memory is full, each gets the bytes in memory of its own. Raises
         as `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
         """
-        own = f"{self.run}/{check_name(name)}"
+        own = f"{run_folder(self.run)}/{check_name(name)}"
         with border(host.url, own):
             view = _mapped(host, own)
             if view is None:

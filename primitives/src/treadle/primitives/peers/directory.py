@@ -7,6 +7,7 @@ import threading
 import msgspec
 
 from ..errors import MissingError
+from ..run_names import run_folder
 from ..store import Store
 from ..trust import seal, unseal
 from ..whole_files import check_name
@@ -59,4 +60,4 @@ class Directory:
 
 
 def _name(run: str, host_id: str) -> str:
-    return check_name(f"runs/{run}/hosts/{host_id}")
+    return check_name(f"runs/{run_folder(run)}/hosts/{host_id}")

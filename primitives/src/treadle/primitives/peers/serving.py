@@ -9,6 +9,7 @@ import time
 
 from ..errors import UsageError
 from ..host import HostFolder
+from ..run_names import run_folder
 from ..whole_files import check_name
 from ..wire import Connection, WireError
 from .messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull, Want
@@ -41,7 +42,7 @@ class _Files:
     """The files of one run; the one read last stays open, as ranges of one block follow each other."""
 
     def __init__(self, host: HostFolder, run: str) -> None:
-        self._folder = f"{host.root}/{check_name(run)}"
+        self._folder = f"{host.root}/{check_name(run_folder(run))}"
         self._name = ""
         self._size = GONE
         self.descriptor = -1
