@@ -1,0 +1,181 @@
+"""Which names of its module a statement reads. Names that a function binds itself are its own, as Python has it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+Chain = tuple[str, ...]
+"""`a.b.c` as ("a", "b", "c")."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+ASKED = frozenset({"run", "started", "attempt", "checkpoint"})
+"""What a function may ask its `context` that differs from run to run."""
+_IMPORTERS = ("import_module", "__import__")
+
+
+class Reads(NamedTuple):
+    """What a statement mentions."""
+
+    chains: frozenset[Chain]
+    modules: frozenset[str]
+    """Modules it imports by a text, as `import_module("x")` does."""
+    any_module: bool
+    """It may import what no text says."""
+    asks: frozenset[str]
+    """Of what is called `context`, those of ASKED."""
+
+
+def reads_of(statement: ast.stmt) -> Reads:
+    """Everything the statement and the functions in it may read of the module's names, whenever they are called."""
+    reader = _Reader()
+    reader.visit(statement)
+    return Reads(frozenset(reader.chains), frozenset(reader.modules), reader.any_module, frozenset(reader.asks))
+
+
+def chain_of(node: ast.AST) -> Chain | None:
+    """The names of `a.b.c`; None for anything else."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
+
+
+class _Reader(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.chains: set[Chain] = set()
+        self.modules: set[str] = set()
+        self.any_module = False
+        self.asks: set[str] = set()
+        self._own: list[frozenset[str]] = []
+
+    # -- names
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._read((node.id,))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        chain = chain_of(node)
+        if chain is None:
+            self.generic_visit(node)
+        else:
+            self._read(chain)
+
+    def _read(self, chain: Chain) -> None:
+        if chain[0] == "context":
+            self.asks |= {*chain[1:2]} & ASKED
+        if not any(chain[0] in names for names in self._own):
+            self.chains.add(chain)
+            self.any_module |= chain[:2] == ("sys", "modules")
+
+    def visit_Call(self, node: ast.Call) -> None:
+        chain = chain_of(node.func)
+        if chain is not None and chain[-1] in _IMPORTERS:
+            match node.args:
+                case [ast.Constant(value=str(name)), *_] if not name.startswith("."):
+                    self.modules.add(name)
+                case _:
+                    self.any_module = True
+        self.generic_visit(node)
+
+    # -- scopes
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._visit_all([*node.decorator_list, *_around(node.args), *([node.returns] if node.returns else [])])
+        with self._scope({*_parameters(node.args), *_bound_in(node.body)} - _declared_global(node.body)):
+            self._visit_all(node.body)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._visit_all(_around(node.args))
+        with self._scope(_parameters(node.args)):
+            self.visit(node.body)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        if isinstance(node, _COMPREHENSIONS):
+            self._comprehension(node)
+        else:
+            super().generic_visit(node)
+
+    def _comprehension(self, node: _Comprehension) -> None:
+        """Its first iterable belongs to the scope around it."""
+        self.visit(node.generators[0].iter)
+        targets = {name for generator in node.generators for name in _stored(generator.target)}
+        with self._scope(targets):
+            parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+            conditions = [condition for generator in node.generators for condition in generator.ifs]
+            self._visit_all([*parts, *conditions, *(generator.iter for generator in node.generators[1:])])
+
+    @contextmanager
+    def _scope(self, names: Iterable[str]) -> Iterator[None]:
+        self._own.append(frozenset(names))
+        try:
+            yield
+        finally:
+            self._own.pop()
+
+    def _visit_all(self, nodes: Iterable[ast.AST]) -> None:
+        for node in nodes:
+            self.visit(node)
+
+
+def _each(arguments: ast.arguments) -> list[ast.arg]:
+    several = [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *several]
+
+
+def _parameters(arguments: ast.arguments) -> set[str]:
+    return {one.arg for one in _each(arguments)}
+
+
+def _around(arguments: ast.arguments) -> list[ast.AST]:
+    """Defaults and annotations: they are evaluated outside of the function."""
+    annotations = [one.annotation for one in _each(arguments) if one.annotation is not None]
+    return [*annotations, *arguments.defaults, *filter(None, arguments.kw_defaults)]
+
+
+def _stored(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def _bound_in(body: Iterable[ast.stmt]) -> set[str]:
+    """What the statements of a function bind; not imports, which are looked up by their names."""
+    return {name for statement in body for name in _bound(statement)}
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, _SCOPES):
+        if not isinstance(node, ast.Lambda):
+            yield node.name
+        return
+    if isinstance(node, _COMPREHENSIONS):
+        return
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
+    for child in ast.iter_child_nodes(node):
+        yield from _bound(child)
+
+
+def _declared_global(body: Iterable[ast.stmt]) -> set[str]:
+    return {
+        name
+        for statement in body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Global)
+        for name in node.names
+    }

@@ -1,0 +1,312 @@
+"""Code digests: what of a project counts for a function, and what does not."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.executors.bundle.build import build_bundle
+from treadle.executors.bundle.digests import Code, code_of
+
+MAIN = '''
+"""The module."""
+from helpers import clean, LIMIT
+import shapes
+
+UNUSED = 1
+
+
+def f(record):
+    """What it does."""
+    point = shapes.Point(clean(record))  # a comment
+    return point.norm() if record < LIMIT else None
+
+
+def other(record):
+    return UNUSED + record
+'''
+HELPERS = """
+from deep import strip
+
+LIMIT = 10
+SPARE = 11
+
+
+def clean(value):
+    return strip(value) + 1
+
+
+def untouched(value):
+    return value
+"""
+SHAPES = """
+class Base:
+    def norm(self):
+        return self.x
+
+
+class Point(Base):
+    def __init__(self, x):
+        self.x = x
+"""
+DEEP = "def strip(value):\n    return value\n"
+PROJECT = {"main": MAIN, "helpers": HELPERS, "shapes": SHAPES, "deep": DEEP}
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Callable[..., Code]:
+    """The code of a function of a project that is written for it."""
+
+    def make(sources: Mapping[str, str | bytes], reference: str = "main:f", **changes: str) -> Code:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        for name, text in {**sources, **changes}.items():
+            path = folder / (name if "." in name else f"{name}.py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return code_of([reference], build_bundle([reference], [folder], {}).data)[reference]
+
+    return make
+
+
+Make = Callable[..., Code]
+
+
+def changed(one: Code, other: Code) -> set[str]:
+    return {name for name in {*one.units, *other.units} if one.units.get(name) != other.units.get(name)}
+
+
+def test_what_a_function_reaches_counts_by_definition_and_nothing_else(code: Make) -> None:
+    assert set(code(PROJECT).units) == {
+        "main.py:f",
+        "helpers.py:clean",
+        "helpers.py:LIMIT",
+        "deep.py:strip",
+        "shapes.py:Point",
+        "shapes.py:Base",
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("main", "# a comment", "# another one, and more of it"),
+        ("main", '"""What it does."""', '"""What it really does."""'),
+        ("main", '"""The module."""\n', ""),
+        (
+            "main",
+            "return point.norm() if record < LIMIT else None",
+            "return (\n point.norm() if record < LIMIT\n else None)",
+        ),
+        ("main", "return UNUSED + record", "return UNUSED - record"),
+        ("helpers", "SPARE = 11", "SPARE = 12"),
+        ("helpers", "LIMIT = 10", "# the most\nLIMIT = 1_0"),
+        ("helpers", "return value\n", "return value * 2\n"),
+    ],
+)
+def test_comments_layout_docstrings_and_what_is_not_reached_do_not_count(
+    code: Make, module: str, old: str, new: str
+) -> None:
+    text = PROJECT[module]
+    assert old in text
+    assert code(PROJECT, **{module: text.replace(old, new)}) == code(PROJECT)
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new", "unit"),
+    [
+        ("main", "record < LIMIT", "record <= LIMIT", "main.py:f"),
+        ("helpers", "strip(value) + 1", "strip(value) + 2", "helpers.py:clean"),
+        ("helpers", "LIMIT = 10", "LIMIT = 11", "helpers.py:LIMIT"),
+        ("deep", "return value", "return -value", "deep.py:strip"),
+        ("shapes", "return self.x", "return abs(self.x)", "shapes.py:Base"),
+    ],
+)
+def test_what_is_reached_counts_wherever_it_is(code: Make, module: str, old: str, new: str, unit: str) -> None:
+    text = PROJECT[module]
+    assert changed(code(PROJECT), code(PROJECT, **{module: text.replace(old, new)})) == {unit}
+
+
+def test_names_that_a_function_binds_itself_are_not_the_modules(code: Make) -> None:
+    source = """
+def clean(x): return x
+def f(clean, rest):
+    total = [other for other in rest]
+    return clean, total, (lambda y: y)(rest)
+def other(): pass
+def y(): pass
+"""
+    assert set(code({"main": source}).units) == {"main.py:f"}
+    used_after = source.replace("return clean, total", "return clean, total, other(1)")
+    assert set(code({"main": used_after}).units) == {"main.py:f", "main.py:other"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import pkg.text\n\ndef f(x):\n    return pkg.text.clean(x)",
+        "import pkg.text as t\n\ndef f(x):\n    return t.clean(x)",
+        "from pkg import text\n\ndef f(x):\n    return text.clean(x)",
+        "from pkg.text import clean as c\n\ndef f(x):\n    return c(x)",
+        "from pkg.text import *\n\ndef f(x):\n    return clean(x)",
+        "from pkg import clean\n\ndef f(x):\n    return clean(x)",
+        "def f(x):\n    from pkg.text import clean\n    return clean(x)",
+        "from importlib import import_module\n\ndef f(x):\n    return import_module('pkg.text').clean(x)",
+        "try:\n    from none import c\nexcept ImportError:\n    from pkg.text import clean as c\ndef f(x):\n    return c(x)",
+    ],
+)
+def test_every_way_to_import_leads_to_the_definition(code: Make, body: str) -> None:
+    project = {"main": body, "pkg/__init__": "from .text import clean", "pkg/text": "def clean(x):\n    return x\n"}
+    assert changed(code(project), code({**project, "pkg/text": "def clean(x):\n    return x + 1\n"})) == {
+        "pkg/text.py:clean"
+    }
+
+
+@pytest.mark.parametrize("call", ["eval('g(x)')", "globals()['g'](x)", "vars()['g'](x)"])
+def test_what_no_text_says_falls_back_to_the_whole_module(code: Make, call: str) -> None:
+    source = f"def g(x):\n    return x\n\ndef f(x):\n    return {call}\n"
+    assert changed(code({"main": source}), code({"main": source.replace("return x\n", "return -x\n", 1)})) == {
+        "main.py:g"
+    }
+
+
+def test_a_module_used_as_a_value_counts_as_a_whole(code: Make) -> None:
+    project = {"main": "import tools\ndef f(x):\n    return getattr(tools, x)()\n", "tools": "def a(): return 1\n"}
+    assert changed(code(project), code({**project, "tools": "def a(): return 2\n"})) == {"tools.py:a"}
+    packed = {"main": "from pkg import tools\ndef f(x):\n    return getattr(tools, x)()\n", "pkg/__init__": ""}
+    assert "pkg/tools.py:a" in code({**packed, "pkg/tools": "def a(): return 1\n"}).units
+
+
+def test_where_any_module_may_be_meant_the_whole_project_counts(code: Make) -> None:
+    project = {
+        "main": "import importlib, aside\ndef f(x):\n    return importlib.import_module(x).g()\n",
+        "aside": "def g(): return 1\n",
+    }
+    assert changed(code(project), code({**project, "aside": "def g(): return 2\n"})) == {"aside.py:g"}
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "after"),
+    [
+        ("setup", "import numpy\nnumpy.seterr(all='raise')", "import numpy\nnumpy.seterr(all='ignore')"),
+        ("setup", "import tools\ntools.LIMIT = 1", "import tools\ntools.LIMIT = 2"),
+        ("setup", "import tools\nif tools.LIMIT:\n    tools.go(1)", "import tools\nif tools.LIMIT:\n    tools.go(2)"),
+        ("tools", "ALL = {}\ndef note(f):\n    ALL[f.__name__] = f\n    return f\n@note\ndef g(): return 1",
+         "ALL = {}\ndef note(f):\n    ALL[f.__name__] = f\n    return f\n@note\ndef g(): return 2"),
+        ("tools", "class B:\n    def __init_subclass__(cls): pass\nclass C(B):\n    x = 1",
+         "class B:\n    def __init_subclass__(cls): pass\nclass C(B):\n    x = 2"),
+    ],
+)  # fmt: skip
+def test_what_importing_a_module_does_counts_for_whoever_imports_it(
+    code: Make, module: str, before: str, after: str
+) -> None:
+    project = {"main": "import setup\nimport tools\ndef f(x):\n    return x\n", "setup": "", "tools": "LIMIT = 0\n"}
+    assert code({**project, module: before}) != code({**project, module: after})
+
+
+def test_a_script_below_its_guard_does_not_count(code: Make) -> None:
+    source = "def f(x):\n    return x\nif __name__ == '__main__':\n    print(f(1))\n"
+    assert code({"main": source}) == code({"main": source.replace("f(1)", "f(2)")})
+
+
+def test_files_of_a_package_that_looks_for_its_folder_count(code: Make) -> None:
+    reads = (
+        "from pathlib import Path\nHERE = Path(__file__).parent\ndef f(x):\n    return (HERE / 'w.txt').read_text()\n"
+    )
+    project: dict[str, str | bytes] = {"pkg/__init__": "", "pkg/m": reads, "pkg/w.txt": b"1"}
+    one, other = code(project, "pkg.m:f"), code({**project, "pkg/w.txt": b"2"}, "pkg.m:f")
+    assert changed(one, other) == {"pkg/w.txt"}
+
+
+def test_docstrings_count_where_something_reads_them(code: Make) -> None:
+    source = "def f(x):\n    '''one'''\n    return f.__doc__\n"
+    assert code({"main": source}) != code({"main": source.replace("one", "two")})
+
+
+def test_distributions_that_are_reached_count_by_version_with_what_they_require(code: Make) -> None:
+    found = code({"main": "import pydantic\nimport numpy\ndef f(x):\n    return pydantic.BaseModel\n"}).versions
+    assert {"python", "pydantic", "pydantic-core"} <= set(found)
+    assert "numpy" not in found
+
+
+def test_what_a_function_asks_its_context_for_is_noted(code: Make) -> None:
+    source = "def f(x, context):\n    return g(context)\ndef g(context):\n    return context.run, context.rng\n"
+    assert code({"main": source}).asks == ("run",)
+
+
+@given(st.text(alphabet="abc #'\"\n", max_size=30))
+def test_any_comment_anywhere_leaves_the_digest_alone(text: str) -> None:
+    from treadle.executors.bundle.definitions import parse_module
+    from treadle.executors.bundle.reads import reads_of
+
+    comment = "".join(f"# {line}\n" for line in text.split("\n"))
+    plain, noted = (
+        parse_module("m", "m.py", f"{before}def f(x):\n    return g(x)\n{before}".encode(), docstrings=False)
+        for before in ("", comment)
+    )
+    assert [reads_of(one) for one in plain.bindings["f"]] == [reads_of(one) for one in noted.bindings["f"]]
+
+
+# -- functions by value ----------
+
+
+def taken(source: str, name: str = "f", **known: Any) -> bytes:
+    """A function of a script that cannot be imported, by value."""
+    scope: dict[str, Any] = {"__name__": "__main__", **known}
+    exec(compile(source, "script.py", "exec"), scope)
+    data: bytes = cloudpickle.dumps(scope[name])
+    return data
+
+
+def code_by_value(data: bytes, *roots: Path) -> Code:
+    return code_of(["captured:0"], build_bundle(["captured:0"], list(roots), {"captured:0": data}).data)["captured:0"]
+
+
+SCRIPT = "LIMIT = 3\ndef helper(x):\n    return x + LIMIT\ndef f(x, n=1):\n    '''Doc.'''\n    return helper(x) * n\n"
+
+
+@pytest.mark.parametrize("edit", [("LIMIT = 3", "\n\n# more\nLIMIT = 3"), ("'''Doc.'''", "'''Other.'''  # so")])
+def test_lines_and_docstrings_of_captured_functions_do_not_count(edit: tuple[str, str]) -> None:
+    assert code_by_value(taken(SCRIPT)) == code_by_value(taken(SCRIPT.replace(*edit)))
+
+
+@pytest.mark.parametrize(
+    "edit", [("LIMIT = 3", "LIMIT = 4"), ("x + LIMIT", "x - LIMIT"), ("* n", "+ n"), ("n=1", "n=2")]
+)
+def test_what_captured_functions_hold_on_to_counts(edit: tuple[str, str]) -> None:
+    assert code_by_value(taken(SCRIPT)) != code_by_value(taken(SCRIPT.replace(*edit)))
+
+
+def test_captured_functions_may_hold_many_sorts_of_values() -> None:
+    def make(n: int) -> Callable[..., Any]:
+        class Local:
+            size = n
+
+            @property
+            def twice(self) -> int:
+                return self.size * 2
+
+        held = {"a": (1, frozenset({"x", "y"}), functools.partial(max, n))}
+        return lambda x: (Local().twice, held, x in {"p", "q", "r"})
+
+    data = [cloudpickle.dumps(make(n)) for n in (1, 1, 2)]
+    one, same, other = map(code_by_value, data)
+    assert one == same != other
+
+
+def test_project_functions_that_captured_ones_name_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "named_by_capture.py"
+    path.write_text("def g(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import named_by_capture  # type: ignore[import-not-found]
+
+    data = taken("def f(x):\n    return m.g(x)\n", m=named_by_capture)
+    before = code_by_value(data, tmp_path)
+    path.write_text("def g(x):\n    return -x\n")
+    assert changed(before, code_by_value(data, tmp_path)) == {"named_by_capture.py:g"}
