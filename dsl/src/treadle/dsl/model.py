@@ -18,6 +18,7 @@ from .triggers import Format, Trigger
 API_VERSION = "treadle/v1"
 FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]
 """`module:qualname`, or `captured:<digest>` for a function taken by value into the bundle."""
+WorkflowFile = Annotated[str, StringConstraints(pattern=r"\.(yaml|yml|json)$")]
 Template = Annotated[str, StringConstraints(pattern=r"\$\{\{.*\}\}")]
 """Text with at least one `${{ expression }}`."""
 Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*){0,2}$")]
@@ -339,8 +340,18 @@ class LoopStage(StageBase):
     next: dict[Identifier, JsonValue] = {}
 
 
+class WorkflowStage(StageBase):
+    """Runs another workflow as a child of the run, and waits for its end."""
+
+    type: Literal["workflow"]
+    uses: Annotated[Annotated[WorkflowFile, Tag("<text>")] | Annotated[Spec, Tag("<document>")], _text_or("<document>")]
+    """Its file, as seen from this one; or the document itself, which is how a run keeps it."""
+    with_: Arguments = Field(default_factory=dict, alias="with")
+    """Values for its inputs; null counts as not given."""
+
+
 Stage = Annotated[
-    MapStage | ShuffleStage | BroadcastStage | ReduceStage | BarrierStage | LoopStage,
+    MapStage | ShuffleStage | BroadcastStage | ReduceStage | BarrierStage | LoopStage | WorkflowStage,
     Field(discriminator="type"),
 ]
 WorkStage = MapStage | ShuffleStage | BroadcastStage | ReduceStage
@@ -380,4 +391,5 @@ class Spec(Model):
 
 
 LoopStage.model_rebuild()
+WorkflowStage.model_rebuild()
 Spec.model_rebuild()

@@ -19,11 +19,10 @@ _TITLE = "treadle workflow"
 
 def schema() -> dict[str, Any]:
     """The schema, made from the model: unknown keys refused, `x-*` allowed at the top, keys described."""
-    made = model.Spec.model_json_schema(by_alias=True)
-    definitions = made.pop("$defs")
-    for name, definition in {"Spec": made, **definitions}.items():
+    definitions = model.Spec.model_json_schema(by_alias=True)["$defs"]
+    for name, definition in definitions.items():
         _polish(definition, getattr(model, name, getattr(triggers, name, None)))
-    made["patternProperties"] = {"^x-": {}}
+    made = {**definitions["Spec"], "patternProperties": {"^x-": {}}}
     made["title"] = _TITLE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "$defs": definitions}
 

@@ -122,6 +122,14 @@ class StageHandle:
         return f"<stage {self.id}>"
 
 
+class ChildHandle(StageHandle):
+    """A workflow that runs as a child: the source of `.outputs.x`."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id)
+        self.outputs = Names(lambda name: Scalar(Path(("stages", id, "outputs", name))))
+
+
 class RunHandle:
     """The run itself."""
 

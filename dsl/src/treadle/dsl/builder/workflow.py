@@ -23,7 +23,7 @@ from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
 from ..triggers import Trigger
 from .formats import Files, LiteralData, given
-from .handles import DataValue, Names, Scalar, StageHandle, Value
+from .handles import ChildHandle, DataValue, Names, Scalar, StageHandle, Value
 from .parts import boundaries, condition, data, function, is_data, state, template, validated
 from .triggers import Source
 
@@ -148,6 +148,20 @@ class Body:
         fields = {"state": state, "max_iterations": max_iterations, **given(on_exhausted=on_exhausted), **settings}
         return Loop(self, id, fields)
 
+    def workflow(
+        self,
+        id: str,
+        *,
+        uses: str | Workflow | Mapping[str, Any],
+        with_: Mapping[str, Any] | None = None,
+        **settings: Unpack[StageSettings],
+    ) -> ChildHandle:
+        """Run another workflow as a child: that of a YAML file, named as seen from this one, or one made here."""
+        self._workflow.claim(id)
+        stage = self._workflow.stage_fields({**given(with_=with_), **settings})
+        self._put(id, {"type": "workflow", "uses": self._workflow.inside(uses), **stage})
+        return ChildHandle(id)
+
     def _add(self, id: str, type: str, settings: Mapping[str, Any], **fields: Any) -> StageHandle:
         self._workflow.claim(id)
         stage = self._workflow.stage_fields({**fields, **settings})
@@ -242,6 +256,8 @@ class Workflow(Body):
         super().__init__(self)
         self.captured: dict[str, bytes] = {}
         """Functions taken by value (lambdas, closures, those of `__main__`): reference -> their pickle."""
+        self.is_inside = False
+        """Whether it is a part of another one."""
         if defaults is not None:
             validated(Settings.model_validate, template(defaults), "defaults")
         self._head = {"name": name, **given(description=description, labels=labels, seed=seed)}
@@ -318,6 +334,14 @@ class Workflow(Body):
         }
 
     # -- used by Body
+
+    def inside(self, other: str | Workflow | Mapping[str, Any]) -> Any:
+        """A sub-workflow as `uses` takes it; functions that it captured travel with this workflow."""
+        if not isinstance(other, Workflow):
+            return other
+        self.captured |= other.captured
+        other.is_inside = True
+        return other.spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def claim(self, id: str) -> None:
         """Note a stage's id; UsageError when it is taken: ids are unique across nesting."""

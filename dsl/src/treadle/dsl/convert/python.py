@@ -9,7 +9,7 @@ from typing import Any
 from ..expressions import parse as parse_expression
 from ..expressions import paths
 from ..graph.graph import bare, next_references, references_of
-from ..model import LoopStage, Spec, Stage
+from ..model import LoopStage, Spec, Stage, WorkflowStage
 from ..templates import template_paths
 from .naming import Naming
 from .source import Source, literal
@@ -96,12 +96,24 @@ class _Module:
 
     def _stage(self, owner: str, name: str, declared: dict[str, Any], depth: int) -> None:
         kind = declared.pop("type")
-        data = declared.pop("input")
-        edges = [self._data(one) for one in data] if isinstance(data, list) else [self._data(data)]
-        first = [("", literal(name)), ("", f"[{', '.join(edges)}]" if isinstance(data, list) else edges[0])]
+        first = [("", literal(name))]
+        if kind == "workflow":
+            first.append(("uses", literal(self._workflow(name, declared.pop("uses")))))
+        else:
+            data = declared.pop("input")
+            edges = [self._data(one) for one in data] if isinstance(data, list) else [self._data(data)]
+            first.append(("", f"[{', '.join(edges)}]" if isinstance(data, list) else edges[0]))
         options = [self._option(key, value) for key, value in declared.items()]
         target = f"{self._naming.stages[name]} = " if self._is_read(name) else ""
         self._call(depth, f"{target}{owner}.{kind}", [*first, *options])
+
+    def _workflow(self, name: str, uses: Any) -> Any:
+        """A file, or the document that stands in its place."""
+        stage = self._spec.stages[name]
+        assert isinstance(stage, WorkflowStage)
+        if isinstance(stage.uses, Spec):
+            return stage.uses.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return uses
 
     def _option(self, key: str, value: Any) -> tuple[str, str]:
         match key:
@@ -211,7 +223,7 @@ def _argument(argument: tuple[str, str]) -> str:
 def _reads(name: str, stage: Stage) -> set[str]:
     """Stages that a statement needs, those of a loop's body included."""
     found = {reference.partition(".")[0] for _, reference in references_of(stage)} | set(stage.needs)
-    dumped = stage.model_dump(mode="json", exclude={"stages"}, exclude_unset=True)
+    dumped = stage.model_dump(mode="json", exclude={"stages", "uses"}, exclude_unset=True)
     mentioned = template_paths(dumped)
     conditions = [text for text in (stage.when, getattr(stage, "until", None)) if text]
     mentioned = mentioned.union(*(paths(parse_expression(text)) for text in conditions))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from .diagnostics import CODES, Diagnostic
@@ -15,10 +15,13 @@ _WINDOW = 120
 """Characters of a source line shown around the mistake."""
 
 
-def render(diagnostics: Sequence[Diagnostic], source: str = "") -> str:
-    """Each finding with its source line and carets; empty for none."""
-    lines = re.split(r"\r\n|[\r\n\x85\u2028\u2029]", source)  # the line breaks of the YAML parser
-    return "\n".join(_render_one(diagnostic, lines) for diagnostic in diagnostics)
+def render(diagnostics: Sequence[Diagnostic], source: str | Mapping[str, str] = "") -> str:
+    """Each finding with its source line and carets; empty for none. `source`: of all of them, or of each file."""
+    files = {one.file for one in diagnostics}
+    sources = dict.fromkeys(files, source) if isinstance(source, str) else source
+    breaks = r"\r\n|[\r\n\x85\u2028\u2029]"  # the line breaks of the YAML parser
+    lines = {file: re.split(breaks, sources.get(file, "")) for file in files}
+    return "\n".join(_render_one(diagnostic, lines[diagnostic.file]) for diagnostic in diagnostics)
 
 
 def _render_one(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
@@ -130,8 +133,10 @@ def _escape(text: str, *, property: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if property else text
 
 
-def format_diagnostics(diagnostics: Sequence[Diagnostic], form: DiagnosticFormat, source: str = "") -> str:
-    """All findings in one form; `source` is the document's text, of which `text` shows lines."""
+def format_diagnostics(
+    diagnostics: Sequence[Diagnostic], form: DiagnosticFormat, source: str | Mapping[str, str] = ""
+) -> str:
+    """All findings in one form; `source` is the document's text (or that of each file), of which `text` shows lines."""
     forms: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
         "text": lambda found: render(found, source),
         "json": _json,

@@ -23,10 +23,11 @@ from .syntax import Problem
 class InvalidDocument(UsageError):
     """The document has errors; the author must change it. `diagnostics` has all findings, warnings too."""
 
-    def __init__(self, diagnostics: Iterable[Diagnostic], source: str) -> None:
+    def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> None:
+        """`sources`: the text of each file that they are about."""
         self.diagnostics = tuple(diagnostics)
         errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error"]
-        super().__init__(render(errors, source).rstrip("\n"))
+        super().__init__(render(errors, sources).rstrip("\n"))
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,16 @@ class Document:
     places: Mapping[Path, Place] = field(default_factory=dict)
     problems: tuple[Diagnostic, ...] = ()
     spec: Spec | None = None
+    children: Mapping[str, Document] = field(default_factory=dict)
+    """Stage -> the workflow that it runs, as far as its file could be found."""
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """File -> text, for this document and those below it."""
+        found = {self.file: self.source}
+        for child in self.children.values():
+            found |= child.sources
+        return found
 
     def span(self, path: Path, *, key: bool = False) -> Span:
         """Where the value (or its key) stands; the nearest enclosing place when the document does not say it."""
@@ -58,23 +69,32 @@ class Document:
     def require(self) -> Spec:
         """The spec, when it has one; raises InvalidDocument otherwise. Meaning is judged by `validate`."""
         if self.spec is None or has_errors(self.problems):
-            raise InvalidDocument(self.problems, self.source)
+            raise InvalidDocument(self.problems, self.sources)
         return self.spec
 
 
 def load(source: FilePath | str, file: str = "") -> Document:
-    """Read a file (a Path) or a text (a str, named `file`): YAML 1.2 or JSON. Never raises for its contents."""
+    """Read a file (a Path) or a text (a str, named `file`): YAML 1.2 or JSON. Never raises for its contents.
+
+    Files of other workflows that its stages run are read too; the project is the file's folder.
+    """
+    from .children import with_children
+
     if isinstance(source, FilePath):
-        return _load_file(source, file or str(source))
-    return _load_text(source, file or "<document>")
+        return with_children(load_file(source, file or str(source)), source)
+    return with_children(_load_text(source, file or "<document>"))
 
 
-def from_spec(spec: Spec, file: str = "<workflow>") -> Document:
-    """A document without text, for a spec made by the builder or read back from a run."""
-    return Document(file, data=spec.model_dump(mode="json", by_alias=True, exclude_unset=True), spec=spec)
+def from_spec(spec: Spec, file: str = "<workflow>", path: FilePath | None = None) -> Document:
+    """A document without text, for a spec made by the builder (in the file at `path`) or read back from a run."""
+    from .children import with_children
+
+    data = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return with_children(Document(file, data=data, spec=spec), path)
 
 
-def _load_file(path: FilePath, file: str) -> Document:
+def load_file(path: FilePath, file: str) -> Document:
+    """One file, without those that it names."""
     try:
         if path.stat().st_size > 4 * MAX_CHARACTERS:
             problem = Diagnostic("T004", f"the file is larger than {4 * MAX_CHARACTERS:,} bytes", "", file)
@@ -109,16 +129,16 @@ def _shaped(document: Document) -> Document:
         return replace(document, spec=spec, problems=tuple(_empty_keys(document)))
     except ValidationError as error:
         found = shape_problems(error, document.data)
-        return replace(document, problems=tuple(_at_path(document, problem, on_key) for problem, on_key in found))
+        return replace(document, problems=tuple(at_path(document, problem, on_key) for problem, on_key in found))
 
 
 def _empty_keys(document: Document) -> Iterator[Diagnostic]:
     for path in empty_keys(document.data):
         problem = Problem("T013", f"'{path[-1]}' has no value", "give it one, or remove the key", path=path)
-        yield _at_path(document, problem, on_key=True)
+        yield at_path(document, problem, on_key=True)
 
 
-def _at_path(document: Document, problem: Problem, on_key: bool) -> Diagnostic:
+def at_path(document: Document, problem: Problem, on_key: bool) -> Diagnostic:
     return _positioned(document, replace(problem, span=document.span(problem.path, key=on_key)))
 
 

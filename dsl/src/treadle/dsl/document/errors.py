@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from ..base import Identifier
 from ..diagnostics.diagnostics import Path, did_you_mean, one_of, path_text
-from ..model import ErrorType, FunctionRef, Percentage, Reference, Template
+from ..model import ErrorType, FunctionRef, Percentage, Reference, Template, WorkflowFile
 from ..quantities import SIZE_UNITS
 from .scalars import resolve
 from .shape import keys_at
@@ -19,7 +19,6 @@ from .syntax import Problem
 LATER = {
     "cache": "every run computes its stages; `resume` keeps what a run has committed",
     "heartbeat": "a worker that is lost is noticed without it; bound an attempt with `timeout`",
-    "workflow": "a stage is one of map, shuffle, broadcast, reduce, barrier, loop",
 }
 """Words the language reserves, and what holds instead of them in this version."""
 OTHER_NAMES = {
@@ -50,6 +49,7 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
     ),
     _pattern(ErrorType): ("the name of an exception class", "write `SchemaError`, or `module.SchemaError`"),
     _pattern(Percentage): ("a percentage", "write 95% or 0.1%"),
+    _pattern(WorkflowFile): ("the file of a workflow", "write its path from this file, such as `./load.yaml`"),
 }
 """Pattern of the model -> (what is needed, how to write it)."""
 

@@ -25,6 +25,7 @@ from ..model import (
     Source,
     Spec,
     Stage,
+    WorkflowStage,
 )
 
 RESERVED = frozenset({"inputs", "stages", "state", "run", "secrets", "trigger", "event"})
@@ -197,8 +198,8 @@ def _list(names: list[str]) -> str:
 
 
 def inputs_of(stage: Stage) -> Iterator[tuple[Path, str | Source | Items | Range]]:
-    """The inputs of a stage with their paths below it; a loop has none of its own."""
-    if isinstance(stage, LoopStage):
+    """The inputs of a stage with their paths below it; a loop has none of its own, a workflow no data at all."""
+    if isinstance(stage, LoopStage | WorkflowStage):
         return
     if isinstance(stage.input, list):
         for index, item in enumerate(stage.input):

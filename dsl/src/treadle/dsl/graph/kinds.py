@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, ShuffleStage, Source
+from ..model import (
+    BarrierStage,
+    BroadcastStage,
+    LoopStage,
+    MapStage,
+    ReduceStage,
+    ShuffleStage,
+    Source,
+    WorkflowStage,
+)
 from .graph import Graph, InputTarget, Node, ReferenceProblem, StageTarget, inputs_of
 
 Kind = Literal["objects", "table", "array"]
@@ -32,7 +41,7 @@ def _output(graph: Graph, node: Node, seen: frozenset[str]) -> Kind | None:
             return "objects"
         case ShuffleStage() | BarrierStage():
             return _input(graph, node, seen | {node.id})
-        case MapStage() | BroadcastStage() | LoopStage():
+        case MapStage() | BroadcastStage() | LoopStage() | WorkflowStage():
             return None
 
 
@@ -60,7 +69,7 @@ def _one(graph: Graph, node: Node, item: object, seen: frozenset[str]) -> Kind |
 def grouped_by(graph: Graph, node: Node) -> ShuffleStage | None:
     """The shuffle whose partitions a stage reads, directly or through barriers."""
     seen: set[str] = set()
-    while node.id not in seen and not isinstance(node.stage, (LoopStage, ShuffleStage)):
+    while node.id not in seen and not isinstance(node.stage, (LoopStage, ShuffleStage, WorkflowStage)):
         seen.add(node.id)
         if not isinstance(node.stage.input, str):
             return None

@@ -12,8 +12,9 @@ from treadle.primitives.files import absolute_uri
 
 from ..expressions import ExpressionError, evaluate, parse
 from ..graph.graph import Graph, Node
-from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec
+from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec, WorkflowStage
 from ..templates import render
+from ..validation.subworkflows import given_inputs
 from .calls import ReferenceFailure
 from .data import Partition
 from .edges import Edges
@@ -35,6 +36,8 @@ class ReferenceResult:
     """For each tolerant stage, in input order; `record` is the record itself, not the JSON of the listed file."""
     written_parts: dict[str, list[bytes]] = field(default_factory=dict)
     """Files of the stages with an `output`, one for each partition; of a stage in a loop the last iteration's."""
+    children: dict[str, ReferenceResult] = field(default_factory=dict)
+    """What the workflows that its stages ran have made."""
 
 
 def run_reference(
@@ -129,7 +132,7 @@ class Interpreter:
     def _done(self, node: Node, frame: Frame) -> Done:
         path = frame.prefix + node.id
         done = self._run(node, frame)
-        if not isinstance(node.stage, LoopStage):
+        if not isinstance(node.stage, LoopStage | WorkflowStage):
             self.result.datasets[path] = done.dataset.partitions
         self.result.metrics[path] = done.metrics
         output = getattr(node.stage, "output", None)
@@ -141,6 +144,8 @@ class Interpreter:
     def _run(self, node: Node, frame: Frame) -> Done:
         if isinstance(node.stage, LoopStage):
             return run_loop(self, node, node.stage, frame)
+        if isinstance(node.stage, WorkflowStage):
+            return self._child(node.id, node.stage, frame)
         work = Work(self, node, frame)
         match node.stage:
             case MapStage():
@@ -152,6 +157,22 @@ class Interpreter:
             case BarrierStage():
                 return work.barrier(node.stage)
         return work.shuffle(node.stage)
+
+    def _child(self, name: str, stage: WorkflowStage, frame: Frame) -> Done:
+        """A run of the other workflow: what it means alone, with these inputs, is what it means here."""
+        assert isinstance(stage.uses, Spec), "files are read before anything runs"
+        run = self.fixed_env["run"]
+        try:
+            inputs = given_inputs(stage.uses, render(stage.with_, self.env(frame)))
+        except UsageError as error:
+            raise ReferenceFailure(name, None, error) from error
+        env = {"inputs": inputs, "run": {**run, "id": f"{run['id']}/{name}"}}
+        try:
+            made = Interpreter(stage.uses, env, self.functions, self.base, self.secrets).run()
+        except ReferenceFailure as failure:
+            raise ReferenceFailure(f"{name}/{failure.stage}", failure.partition, failure.error) from failure.error
+        self.result.children[name] = made
+        return Done(outputs=made.outputs)
 
 
 def encode(stage: Any, done: Done, path: str) -> list[bytes]:

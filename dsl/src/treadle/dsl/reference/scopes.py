@@ -21,11 +21,13 @@ class Done:
     scalars: dict[str, Any] = field(default_factory=dict)
     """A loop's state after it."""
     states: dict[str, Dataset] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    """Of a workflow that ran as a child."""
 
     def env(self) -> dict[str, Any]:
         """What expressions see."""
         output = None if self.uri is None else {"uri": self.uri}
-        return {"metrics": self.metrics, "output": output, "state": self.scalars}
+        return {"metrics": self.metrics, "output": output, "state": self.scalars, "outputs": self.outputs}
 
 
 @dataclass

@@ -13,7 +13,7 @@ from ..expressions import Expr, ExpressionError, Type, check, parse
 from ..expressions import Path as Name
 from ..expressions.nodes import walk
 from ..graph.graph import Graph, Node, ReferenceProblem, StageTarget, is_broadcast
-from ..model import LoopStage, MapStage, ReduceStage, Stage
+from ..model import LoopStage, MapStage, ReduceStage, Stage, WorkflowStage
 from ..templates import OPEN, parse_template
 from .report import Report
 
@@ -63,8 +63,8 @@ class Expressions:
     """Checks of expressions over one graph; findings go to the report."""
 
     def __init__(self, graph: Graph, report: Report) -> None:
-        self._graph = graph
-        self._report = report
+        self.graph = graph
+        self.report = report
         self.used_inputs: set[str] = set()
         self.used_secrets: set[str] = set()
 
@@ -73,26 +73,26 @@ class Expressions:
         if OPEN in text:
             bare = text.replace(OPEN, "").replace("}}", "").strip()
             name = site.path[-1]
-            self._report.add("T303", site.path, f"'{name}' is always an expression", f"write `{name}: {bare}`")
+            self.report.add("T303", site.path, f"'{name}' is always an expression", f"write `{name}: {bare}`")
             return
         try:
             expr = parse(text)
         except ExpressionError as error:
-            self._report.expression("T301", site.path, text, error)
+            self.report.expression("T301", site.path, text, error)
             return
         found = self._type(site, text, expr)
         if found not in (None, Type.BOOL, Type.UNKNOWN):
-            self._report.add("T304", site.path, f"a condition must be true or false; this is {a(found)}")
+            self.report.add("T304", site.path, f"a condition must be true or false; this is {a(found)}")
 
     def scalar(self, site: Site, text: str, wanted: set[Type], words: str) -> None:
         """An expression without delimiters that gives one of the wanted types."""
         try:
             found = self._type(site, text, parse(text))
         except ExpressionError as error:
-            self._report.expression("T301", site.path, text, error)
+            self.report.expression("T301", site.path, text, error)
             return
         if found is not None and found not in {*wanted, Type.UNKNOWN}:
-            self._report.add("T304", site.path, f"this must be {words}; the expression gives {a(found)}")
+            self.report.add("T304", site.path, f"this must be {words}; the expression gives {a(found)}")
 
     def count(self, site: Site, value: object) -> None:
         """A number or one whole expression that gives a whole number."""
@@ -118,7 +118,7 @@ class Expressions:
     def literal(self, path: Path, value: object, reason: str) -> None:
         """A value in which `${{ }}` would not be evaluated."""
         if isinstance(value, str) and OPEN in value:
-            self._report.add("T303", path, "an expression here would not be evaluated", reason)
+            self.report.add("T303", path, "an expression here would not be evaluated", reason)
         pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, item in pairs:
             self.literal((*path, key), item, reason)
@@ -128,17 +128,17 @@ class Expressions:
         try:
             pieces = parse_template(text)
         except ExpressionError as error:
-            self._report.expression("T301", site.path, text, error)
+            self.report.expression("T301", site.path, text, error)
             return
         if len(pieces) == 1 and not isinstance(pieces[0], str):
             found = self._type(site, text, pieces[0])
             if wanted is not None and found is not None and found not in {*wanted, Type.UNKNOWN}:
-                self._report.add(
+                self.report.add(
                     "T304", site.path, f"this must be {words}; the expression gives {a(found)}", _division(text, found)
                 )
             return
         if not embedded:
-            self._report.add("T304", site.path, f"this must be {words} or one expression, without other text around it")
+            self.report.add("T304", site.path, f"this must be {words} or one expression, without other text around it")
         for piece in pieces:
             if not isinstance(piece, str):
                 self._embedded(replace(site, whole_values=False), text, piece)
@@ -146,7 +146,7 @@ class Expressions:
     def _embedded(self, site: Site, text: str, expr: Expr) -> None:
         found = self._type(site, text, expr)
         if found in (Type.LIST, Type.NULL):
-            self._report.add("T304", site.path, f"{a(found)} cannot stand inside a longer text")
+            self.report.add("T304", site.path, f"{a(found)} cannot stand inside a longer text")
 
     def _type(self, site: Site, text: str, expr: Expr) -> Type | None:
         """The type of an expression; None when one of its names is already reported."""
@@ -158,12 +158,12 @@ class Expressions:
                     _insert(scope, node.names, self._name(site, node, whole=node is expr))
                 except ReferenceProblem as problem:
                     at = (node.offset, node.offset + len(str(node)))
-                    self._report.inside(problem.code, site.path, text, at, problem.message, problem.hint)
+                    self.report.inside(problem.code, site.path, text, at, problem.message, problem.hint)
                     return None
         try:
             return check(expr, scope)
         except ExpressionError as error:
-            self._report.expression("T304", site.path, text, error)
+            self.report.expression("T304", site.path, text, error)
             return None
 
     def _name(self, site: Site, name: Name, *, whole: bool) -> Type:
@@ -192,7 +192,7 @@ class Expressions:
         return self._stage(site, rest, whole=whole)
 
     def _secret(self, site: Site, rest: list[str], *, whole: bool) -> Type:
-        declared = self._graph.spec.secrets
+        declared = self.graph.spec.secrets
         if len(rest) != 1:
             raise ReferenceProblem("T109", "a secret is `secrets.NAME`", "")
         self.used_secrets.add(rest[0])
@@ -206,8 +206,8 @@ class Expressions:
 
     def _input(self, rest: list[str]) -> Type:
         if len(rest) != 1:
-            raise ReferenceProblem("T101", "an input is `inputs.NAME`", f"declared: {one_of(self._graph.spec.inputs)}")
-        target = self._graph.input(rest[0])
+            raise ReferenceProblem("T101", "an input is `inputs.NAME`", f"declared: {one_of(self.graph.spec.inputs)}")
+        target = self.graph.input(rest[0])
         self.used_inputs.add(rest[0])
         if target.input.type == "dataset":
             hint = f"read it with `input: inputs.{rest[0]}`"
@@ -217,16 +217,18 @@ class Expressions:
     def _state(self, site: Site, rest: list[str]) -> Type:
         if len(rest) != 1:
             raise ReferenceProblem("T101", "a state is `state.NAME`", "")
-        target = self._graph.state(rest[0], site.loops)
+        target = self.graph.state(rest[0], site.loops)
         return _scalar_state(target.loop, rest[0])
 
     def _stage(self, site: Site, rest: list[str], *, whole: bool) -> Type:
         if not rest:
             raise ReferenceProblem("T101", "`stages` alone is not a value", "write `stages.ID.metrics.NAME`")
-        node = self._graph.stage(rest[0], site.loops)
+        node = self.graph.stage(rest[0], site.loops)
         if node.id in site.loops:
             hint = "inside a loop read `state.NAME`"
             raise ReferenceProblem("T102", f"the loop '{node.id}' is not over here", hint)
+        if isinstance(node.stage, WorkflowStage):
+            return self._outputs(node, rest[1:])
         match rest[1:]:
             case []:
                 return _broadcast(site, node, whole=whole)
@@ -235,10 +237,25 @@ class Expressions:
             case ["output", "uri"]:
                 return _output(node)
             case ["state", name]:
-                target = self._graph.loop_state(node.id, name, site.loops)
+                target = self.graph.loop_state(node.id, name, site.loops)
                 return _scalar_state(target.loop, name)
         hint = f"write `stages.{node.id}.metrics.NAME`, `.output.uri`, or for a loop `.state.NAME`"
         raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
+
+    def _outputs(self, node: Node, rest: list[str]) -> Type:
+        """`stages.SUB.outputs.NAME`."""
+        child = self.report.document.children.get(node.id)
+        known = child.spec.outputs if child is not None and child.spec is not None else None
+        if len(rest) != 2 or rest[0] != "outputs":
+            hint = f"write `stages.{node.id}.outputs.NAME`"
+            raise ReferenceProblem("T106", f"'{node.id}' is a workflow, it has outputs only", hint)
+        if known is None:
+            return Type.UNKNOWN
+        if rest[1] not in known:
+            hint = did_you_mean(rest[1], known) or (f"it has {one_of(known)}" if known else "it declares no `outputs`")
+            raise ReferenceProblem("T101", f"the workflow '{node.id}' has no output '{rest[1]}'", hint)
+        value = known[rest[1]]
+        return Type.STRING if isinstance(value, str) and OPEN not in value else Type.UNKNOWN
 
 
 def _division(text: str, found: Type) -> str:

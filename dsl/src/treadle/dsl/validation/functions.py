@@ -42,7 +42,8 @@ class _Use:
 
 
 def check_functions(document: Document, search_path: Sequence[FilePath]) -> list[Diagnostic]:
-    """Findings about every named function; none for functions taken by value, or when the document did not load."""
+    """Findings about every named function, those of sub-workflows too; none for functions taken by value, or when the
+    document did not load."""
     if document.spec is None:
         return []
     report = Report(document)
@@ -51,7 +52,8 @@ def check_functions(document: Document, search_path: Sequence[FilePath]) -> list
         for use in uses:
             if not use.function.startswith(CAPTURED):
                 _check(report, use)
-    return in_order(report.found)
+    below = (found for child in document.children.values() for found in check_functions(child, search_path))
+    return list(dict.fromkeys([*in_order(report.found), *below]))
 
 
 def _uses(node: Node) -> Iterator[_Use]:

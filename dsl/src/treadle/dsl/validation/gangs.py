@@ -14,6 +14,7 @@ from ..model import (
     ShuffleStage,
     Source,
     StageInput,
+    WorkflowStage,
 )
 from .report import Report
 
@@ -80,7 +81,7 @@ def _width(graph: Graph, node: Node, seen: frozenset[str]) -> int | None:
             widths = [_input_width(graph, node, item, seen) for _, item in inputs_of(stage)]
             known = [width for width in widths if width is not None]
             return min(sum(known), _MOST) if len(known) == len(widths) else None
-        case MapStage() | ShuffleStage() | LoopStage():
+        case MapStage() | ShuffleStage() | LoopStage() | WorkflowStage():
             return None
 
 

@@ -21,7 +21,7 @@ from .formats import check_source
 from .report import Report
 
 _DATASET: TypeAdapter[Source | Items | Range | EventRange] = TypeAdapter(DatasetValue)
-_WORDS = {
+WORDS = {
     "string": "text",
     "uri": "text",
     "boolean": "true or false",
@@ -68,7 +68,7 @@ def _check_enum(report: Report, path: Path, declared: Input) -> None:
         report.add("T218", (*path, "enum"), "'enum' allows no value at all", "list the allowed values", key=True)
     for index, value in enumerate(declared.enum):
         if declared.type in _PYTHON and not _is(declared.type, value):
-            report.add("T218", (*path, "enum", index), f"this input needs {_WORDS[declared.type]}, not {found(value)}")
+            report.add("T218", (*path, "enum", index), f"this input needs {WORDS[declared.type]}, not {found(value)}")
 
 
 def _check_default(report: Report, path: Path, declared: Input) -> None:
@@ -116,7 +116,7 @@ def accept(declared: Input, value: JsonValue) -> JsonValue:
     if declared.type == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if not _is(declared.type, value):
-        raise InputError(f"it must be {_WORDS[declared.type]}, not {found(value)}")
+        raise InputError(f"it must be {WORDS[declared.type]}, not {found(value)}")
     if isinstance(value, (int, float)):
         if not math.isfinite(value):
             raise InputError("it must be a finite number")
@@ -140,7 +140,7 @@ def _dataset(value: JsonValue) -> JsonValue:
             raise InputError("the format of the files cannot be told from their name", hint)
         value = {"uri": value, "format": _ENDINGS[ending]}
     if not isinstance(value, dict):
-        raise InputError(f"it must be {_WORDS['dataset']}, not {found(value)}")
+        raise InputError(f"it must be {WORDS['dataset']}, not {found(value)}")
     try:
         source = _DATASET.validate_python(value, by_alias=True, by_name=False)
     except ValidationError as error:

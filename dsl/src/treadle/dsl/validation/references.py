@@ -20,7 +20,7 @@ from ..graph.graph import (
     next_references,
     references_of,
 )
-from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage
+from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage, WorkflowStage
 from ..templates import OPEN, template_paths
 from .report import Report
 
@@ -73,6 +73,9 @@ def _not_data(target: Target) -> tuple[str, str] | None:
         case StageTarget(Node(name, LoopStage(state=state))):
             hint = f"write {one_of(f'{name}.state.{each}' for each in state)}" if state else "it has no state"
             return f"'{name}' is a loop, its results are its state", hint
+        case StageTarget(Node(name, WorkflowStage())):
+            hint = f"let it write files, and hand their place on: `${{{{ stages.{name}.outputs.NAME }}}}`"
+            return f"'{name}' is a workflow, which gives values and no dataset", hint
         case StageTarget(Node(name, BroadcastStage(input=source))):
             inner = f"`{source}`" if isinstance(source, str) else "what it broadcasts"
             return f"'{name}' is a broadcast, a value and not a dataset", f"read {inner}, or use it inside `with`"
@@ -152,7 +155,7 @@ def _sources(graph: Graph, node: Node) -> Iterator[tuple[EdgeKind, Path, Node]]:
         yield from _values(graph, (*node.path, "until"), _condition(stage.until), inner)
         yield from _values(graph, (*node.path, "next"), _template(stage.next), inner)
         yield from _values(graph, (*node.path, "state"), _template(stage.state), node.loops)
-    elif isinstance(stage, (MapStage, ReduceStage)):
+    elif isinstance(stage, (MapStage, ReduceStage, WorkflowStage)):
         yield from _values(graph, (*node.path, "with"), _template(stage.with_), node.loops)
     yield from _values(graph, (*node.path, "when"), _condition(stage.when), node.loops)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..diagnostics.diagnostics import Diagnostic, has_errors, in_order
+from ..document.children import linked
 from ..document.document import Document, InvalidDocument
 from ..graph.graph import Graph, Node, inputs_of, next_references, references_of
 from ..model import (
@@ -17,6 +18,7 @@ from ..model import (
     ShuffleStage,
     Source,
     Spec,
+    WorkflowStage,
 )
 from .expressions import PLAN_ROOTS, RUN_ROOTS, Expressions, Site
 from .formats import check_files, check_places
@@ -24,11 +26,12 @@ from .inputs import check_inputs
 from .references import check_cycles, check_ids, check_loops, check_references, edges
 from .report import Report
 from .stages import check_settings, check_stage
+from .subworkflows import check_subworkflow
 from .triggers import check_triggers
 
 
 def validate(document: Document) -> list[Diagnostic]:
-    """All findings, in the order of the text; what stopped the document from loading comes alone."""
+    """All findings, in the order of the text, then those in sub-workflows; what stops one from loading comes alone."""
     if document.spec is None:
         return in_order(document.problems)
     report = Report(document, list(document.problems))
@@ -48,15 +51,16 @@ def validate(document: Document) -> list[Diagnostic]:
     check_triggers(document.spec, expressions, report)
     if not has_errors(report.found):
         _check_unused(graph, report, expressions)
-    return in_order(report.found)
+    below = (found for child in document.children.values() for found in validate(child))
+    return list(dict.fromkeys([*in_order(report.found), *below]))
 
 
 def valid_spec(document: Document) -> Spec:
-    """The spec of a document without errors; raises InvalidDocument with all findings otherwise."""
+    """The spec of a document without errors, sub-workflows in their places; raises InvalidDocument otherwise."""
     found = validate(document)
-    if document.spec is None or has_errors(found):
-        raise InvalidDocument(found, document.source)
-    return document.spec
+    if has_errors(found):
+        raise InvalidDocument(found, document.sources)
+    return linked(document)
 
 
 # -- expressions, place by place ---------------------------------------------------------------------------------
@@ -87,6 +91,8 @@ def _stage(expressions: Expressions, node: Node) -> None:
         _input(expressions, _plan(*node.path, *below), item)
     if isinstance(stage, LoopStage):
         _loop(expressions, node, stage)
+    elif isinstance(stage, WorkflowStage):
+        check_subworkflow(expressions, node, stage)
     elif not isinstance(stage, BarrierStage):
         _work(expressions, node, stage)
 

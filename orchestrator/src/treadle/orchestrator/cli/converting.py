@@ -46,5 +46,5 @@ def _converted(file: Path) -> str:
     document, _ = read_document(file)
     found = validate(document)
     if has_errors(found):
-        raise InvalidDocument(found, document.source)
+        raise InvalidDocument(found, document.sources)
     return to_python(document.require())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treadle.dsl.document.children import linked
 from treadle.dsl.document.document import Document, InvalidDocument, from_spec, load
 from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
@@ -57,10 +58,10 @@ def load_checked(path: Path) -> Loaded:
     base = path.absolute().parent
     found = findings(document, base)
     if has_errors(found):
-        raise InvalidDocument(found, document.source)
+        raise InvalidDocument(found, document.sources)
     if str(base) not in sys.path:
         sys.path.insert(0, str(base))
-    return Loaded(document, document.require(), base, captured, tuple(found))
+    return Loaded(document, linked(document), base, captured, tuple(found))
 
 
 def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def _inputs_file(file: Path) -> dict[str, Any]:
 
 def _from_python(path: Path) -> tuple[Document, Mapping[str, bytes]]:
     workflow = read_workflow(path)
-    return from_spec(workflow.spec(), str(path)), workflow.captured
+    return from_spec(workflow.spec(), str(path), path), workflow.captured
 
 
 def read_workflow(path: Path) -> Workflow:
@@ -104,7 +105,7 @@ def read_workflow(path: Path) -> Workflow:
         raise UsageError(f"there is no file {path}", "Check the name.")
     sys.path.insert(0, str(path.absolute().parent))
     module = _run(path)
-    found = {name: value for name, value in module.items() if isinstance(value, Workflow)}
+    found = {name: value for name, value in module.items() if isinstance(value, Workflow) and not value.is_inside}
     if len(found) != 1:
         names = f"several: {', '.join(found)}" if found else "none"
         raise UsageError(f"{path} must define exactly one Workflow, and has {names}", "Keep one at module level.")

@@ -1,0 +1,121 @@
+"""The workflows that a document's stages run (`type: workflow`): found, read, and kept with it.
+
+A project is the folder of the document that is started, and what is below it: no other file is read. Workflows that run
+each other in a circle are refused with the files on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path as FilePath
+
+from ..diagnostics.diagnostics import Path, path_text
+from ..model import Spec, WorkflowStage
+from .document import Document, at_path, load_file
+from .syntax import Problem
+
+MAX_DEPTH = 8
+"""Workflows inside each other, the outermost counted."""
+MAX_DOCUMENTS = 100
+"""Workflows below one document: each use counts, since a run keeps a copy for each."""
+
+
+def with_children(document: Document, path: FilePath | None = None) -> Document:
+    """The document with the workflows that its stages run, and theirs; what is wrong is among its problems.
+
+    `path`: where the document is; without, it can only hold workflows, not name their files.
+    """
+    if document.spec is None or not any(_uses(document.spec)):
+        return document
+    trail = (path.absolute().parent.resolve() / path.name,) if path else ()
+    return _Reader(trail[0].parent if trail else None).attach(document, trail, 1)
+
+
+def linked(document: Document) -> Spec:
+    """The spec with its sub-workflows in place of their files, which is what a run keeps. Raises InvalidDocument.
+
+    Triggers of sub-workflows are left out: only the workflow that is deployed has any.
+    """
+    spec = document.require()
+    found = {
+        name: stage.model_copy(update={"uses": linked(document.children[name]).model_copy(update={"triggers": {}})})
+        for name, stage in _uses(spec)
+    }
+    return spec.model_copy(update={"stages": {**spec.stages, **found}}) if found else spec
+
+
+def _uses(spec: Spec) -> Iterator[tuple[str, WorkflowStage]]:
+    """Inside of loops there are none: `validate` refuses them."""
+    yield from ((name, stage) for name, stage in spec.stages.items() if isinstance(stage, WorkflowStage))
+
+
+class _Wrong(Exception):
+    """Why a sub-workflow cannot be had; `hint` is what to write."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class _Reader:
+    """Reads the files of one project."""
+
+    def __init__(self, root: FilePath | None) -> None:
+        self._root = root
+        self._count = 0
+
+    def attach(self, document: Document, trail: tuple[FilePath, ...], depth: int) -> Document:
+        """`trail`: the files on the way here, this document's last."""
+        if document.spec is None:
+            return document
+        children: dict[str, Document] = {}
+        problems = list(document.problems)
+        for name, stage in _uses(document.spec):
+            path: Path = ("stages", name, "uses")
+            try:
+                children[name] = self._child(document, path, stage, trail, depth)
+            except _Wrong as wrong:
+                problem = Problem("T110", str(wrong), wrong.hint, path=path)
+                problems.append(at_path(document, problem, on_key=False))
+        return replace(document, children=children, problems=tuple(problems))
+
+    def _child(
+        self, document: Document, path: Path, stage: WorkflowStage, trail: tuple[FilePath, ...], depth: int
+    ) -> Document:
+        self._count += 1
+        if depth >= MAX_DEPTH:
+            raise _Wrong(f"more than {MAX_DEPTH} workflows are inside each other", "let one do what two of them do")
+        if self._count > MAX_DOCUMENTS:
+            raise _Wrong(f"there are more than {MAX_DOCUMENTS} sub-workflows below this document")
+        if isinstance(stage.uses, Spec):
+            return self.attach(_part(document, path, stage.uses), trail, depth + 1)
+        file = self._found(stage.uses, trail)
+        name = os.path.normpath(FilePath(document.file).parent / stage.uses)
+        return self.attach(load_file(file, name), (*trail, file), depth + 1)
+
+    def _found(self, uses: str, trail: tuple[FilePath, ...]) -> FilePath:
+        if self._root is None:
+            hint = "save it as a file, or put the other workflow in its place"
+            raise _Wrong(f"this document has no place that '{uses}' could be seen from", hint)
+        file = (trail[-1].parent / uses).resolve()
+        if not file.is_relative_to(self._root):
+            hint = f"keep it in {self._root} or below"
+            raise _Wrong(f"'{uses}' is outside of the project", hint)
+        if file in trail:
+            shown = " → ".join(str(each.relative_to(self._root)) for each in (*trail[trail.index(file) :], file))
+            raise _Wrong(f"workflows run each other: {shown}", "to repeat stages, use a loop")
+        if not file.is_file():
+            raise _Wrong(f"there is no file '{uses}'", f"it is looked for at {file}")
+        return file
+
+
+def _part(document: Document, path: Path, spec: Spec) -> Document:
+    """The workflow that stands in the document at `path`, as a document of its own."""
+    data = document.data
+    for part in path:
+        data = data[part]
+    places = {at[len(path) :]: place for at, place in document.places.items() if at[: len(path)] == path}
+    file = document.file if places else f"{document.file}: {path_text(path)}"
+    return Document(file, document.source, data, places, (), spec)

@@ -1,0 +1,116 @@
+"""What a stage hands to the workflow that it runs: the names and types of that workflow's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from ..diagnostics.diagnostics import Diagnostic, Path, did_you_mean, one_of
+from ..expressions import ExpressionError, Type
+from ..expressions import Path as Name
+from ..graph.graph import Node
+from ..model import Input, Spec, WorkflowStage
+from ..templates import OPEN, template_paths, whole
+from .expressions import RUN_ROOTS, Expressions, Site
+from .inputs import WORDS, InputError, InvalidInputs, accept
+
+_NUMBER = {Type.INT, Type.FLOAT}
+_WANTED: Mapping[str, set[Type]] = {
+    "string": {Type.STRING},
+    "uri": {Type.STRING},
+    "boolean": {Type.BOOL},
+    "integer": _NUMBER,
+    "number": _NUMBER,
+    "list": {Type.LIST},
+}
+"""Only the run can tell a metric that is whole from one that is not."""
+
+
+def check_subworkflow(expressions: Expressions, node: Node, stage: WorkflowStage) -> None:
+    """That it may stand here, that its inputs get what they need, and that nothing else is given."""
+    report = expressions.report
+    if node.loops:
+        hint = f"run it before or after '{node.loops[-1]}', or put its stages into the loop"
+        report.add("T222", node.path, f"'{node.id}' runs a workflow in every iteration of a loop", hint, key=True)
+        return
+    child = report.document.children.get(node.id)
+    declared = child.spec.inputs if child is not None and child.spec is not None else None
+    for name, value in stage.with_.items():
+        path: Path = (*node.path, "with", name)
+        if declared is not None and name not in declared:
+            hint = did_you_mean(name, declared) or (f"it has {one_of(declared)}" if declared else "it has none")
+            report.add("T501", path, f"the workflow has no input '{name}'", hint, key=True)
+        elif not _names_secret(expressions, path, value):
+            _check_value(expressions, Site(path, RUN_ROOTS - {"state"}, "while the run goes on"), declared, value)
+    for name, known in (declared or {}).items():
+        if known.required and stage.with_.get(name) is None:
+            hint = f"write `with: {{{name}: ...}}`"
+            report.add("T502", (*node.path, "with"), f"'{node.id}' needs the input '{name}'", hint, key=True)
+
+
+def _names_secret(expressions: Expressions, path: Path, value: JsonValue) -> bool:
+    try:
+        found = any(name[0] == "secrets" for name in template_paths(value))
+    except ExpressionError:
+        return False
+    if found:
+        hint = "declare it in the other workflow, whose stages then read it in their own `with`"
+        expressions.report.add("T109", path, "a secret cannot be handed to a workflow", hint)
+    return found
+
+
+def _check_value(expressions: Expressions, site: Site, declared: Mapping[str, Input] | None, value: JsonValue) -> None:
+    wanted = declared[str(site.path[-1])] if declared is not None else None
+    if value is None or _is_dataset(expressions, value, wanted):
+        return
+    if wanted is not None and OPEN not in str(value):
+        _check_literal(expressions, site.path, wanted, value)
+    elif wanted is not None and isinstance(value, str) and wanted.type in _WANTED:
+        text = wanted.type in ("string", "uri")
+        expressions.typed(site, value, _WANTED[wanted.type], WORDS[wanted.type], embedded=text)
+    else:
+        expressions.value(site, value)
+
+
+def _is_dataset(expressions: Expressions, value: JsonValue, wanted: Input | None) -> bool:
+    """Whether a dataset that the run was given is handed on: `${{ inputs.NAME }}`, to an input of that type."""
+    try:
+        expr = whole(value) if isinstance(value, str) else None
+    except ExpressionError:
+        return False
+    inputs = expressions.graph.spec.inputs
+    match expr:
+        case Name(("inputs", name)) if name in inputs and inputs[name].type == "dataset":
+            expressions.used_inputs.add(name)
+            return wanted is None or wanted.type == "dataset"
+    return False
+
+
+def _check_literal(expressions: Expressions, path: Path, wanted: Input, value: JsonValue) -> None:
+    try:
+        accept(wanted, value)
+    except InputError as error:
+        expressions.report.add("T503", path, f"the input '{path[-1]}' does not fit: {error}", error.hint)
+
+
+def given_inputs(spec: Spec, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """A value for every input of a sub-workflow; null counts as not given. Raises InvalidInputs.
+
+    Unlike what a person writes on a command line, a text is never read as a number.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    found: dict[str, JsonValue] = {}
+    problems: list[Diagnostic] = []
+    for name, declared in spec.inputs.items():
+        try:
+            value = given.get(name, declared.default)
+            if value is None and declared.required:
+                raise InputError("it is required, and the stage gives null", "ask with has(...) before")
+            found[name] = None if value is None else accept(declared, value)
+        except InputError as error:
+            message = f"the input '{name}' does not fit: {error}"
+            problems.append(Diagnostic("T503", message, error.hint, "inputs", path=("inputs", name)))
+    if problems:
+        raise InvalidInputs(problems)
+    return found
