@@ -10,12 +10,12 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def versions_of(modules: Iterable[str]) -> dict[str, str]:
-    """Distribution -> version, of top-level modules and of all that stands behind them; what is not there is left out."""
+    """Distribution -> version, of top-level modules and of all that these require; what is not there is left out."""
     wanted = set(modules)
     if not wanted:
         return {}
     found: dict[str, str] = {}
-    pending = [name for module in wanted for name in _providers().get(module, ())]
+    pending = [name for module in wanted for name in providers().get(module, ())]
     while pending:
         name = _normal(pending.pop())
         if name not in found and (known := _distribution(name)):
@@ -25,7 +25,7 @@ def versions_of(modules: Iterable[str]) -> dict[str, str]:
 
 
 @cache
-def _providers() -> dict[str, list[str]]:
+def providers() -> dict[str, list[str]]:
     """Top-level module -> distributions; looks at every installed one, so once for a process."""
     from importlib import metadata
 

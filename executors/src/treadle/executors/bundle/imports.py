@@ -84,8 +84,9 @@ class Project:
             return {}
         from importlib import metadata
 
-        providers = metadata.packages_distributions()
-        names = {distribution for module in foreign for distribution in providers.get(module, ())}
+        from .distributions import providers
+
+        names = {distribution for module in foreign for distribution in providers().get(module, ())}
         return {name: metadata.version(name) for name in sorted(names)}
 
 
