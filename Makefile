@@ -5,7 +5,7 @@ STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdl
 UV_VERSION := 0.13.8
 PROCESSES ?= 2
 
-.PHONY: demo test check format chaos bench isolated clean
+.PHONY: demo test check format chaos bench workloads isolated clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -39,6 +39,10 @@ bench: .venv/ready
 	$(BIN)/python bench/environments.py
 	$(BIN)/python bench/run.py $(if $(FULL),,--quick --minutes 9)
 	$(BIN)/python bench/report.py
+
+## workloads: eight workloads beside Ray, Dask, Spark and others, below twelve minutes: writes bench/WORKLOADS.md
+workloads: .venv/ready
+	cd bench && ../$(BIN)/python -m workloads --minutes 10
 
 ## isolated: each member tested in an environment that holds it and what it depends on, no more
 isolated: .venv/ready

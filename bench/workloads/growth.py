@@ -1,0 +1,224 @@
+"""How the cost of an item, a byte and a stage grows: treadle alone, from small to large. Writes a table and a picture.
+
+python -m workloads.growth [--largest 0.1] [--rounds 2] [--output docs/growth.md] [--svg docs/growth.svg]   (in bench)
+
+`--largest` leaves out what is larger than that share of the largest size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness import machine, tera
+from harness.settings import BENCH, BENCH_DIR
+from sorters.treadle import workflow as terasort
+
+from treadle.dsl import Spec
+from workloads.checks import check
+from workloads.report import table
+from workloads.report import time as shown
+from workloads.rivals.treadle import Rival
+from workloads.settings import DATA, FULL
+
+_PART = 64 << 20
+"""Bytes of a partition of the sort."""
+
+
+class Series(NamedTuple):
+    title: str
+    of: str
+    """What the cost is per."""
+    sizes: tuple[int, ...]
+    label: Callable[[int], str]
+    run: Callable[[Rival, int, Path], None]
+    """Once, with an empty folder; the answer is checked."""
+
+
+def fan_out(rival: Rival, items: int, target: Path) -> None:
+    rival.sizes = sizes = _replaced(items=items)
+    check("fan_out", sizes, rival.fan_out("", target), target)
+
+
+def one_by_one(rival: Rival, items: int, target: Path) -> None:
+    rival.sizes = sizes = _replaced(items=items)
+    check("fan_out", sizes, rival.fan_out("one by one", target), target)
+
+
+def sort(rival: Rival, size: int, target: Path) -> None:
+    source = tera.make(DATA, size)
+    inputs = {"source": f"{source}/rec-*", "target": str(target / "sorted"), "partitions": max(2, size // _PART)}
+    rival.submit(_in_parts(terasort("auto")), inputs)
+
+
+def verify_sort(size: int, target: Path) -> None:
+    tera.check(target, tera.expected(tera.make(DATA, size)))
+
+
+def pipeline(rival: Rival, stages: int, target: Path) -> None:  # noqa: ARG001
+    done = rival.chain(stages)
+    assert done == stages * rival.sizes.width, done
+
+
+def _in_parts(spec: Spec) -> Spec:
+    """The sort with partitions of `_PART` bytes in place of whole files."""
+    document = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for stage in ("sample", "sorted"):
+        document["stages"][stage]["input"]["split"] = f"{_PART >> 20}MiB"
+    return Spec.model_validate(document, by_alias=True, by_name=False)
+
+
+def _replaced(**changes: int) -> Any:
+    from dataclasses import replace
+
+    return replace(FULL, **changes)
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"
+
+
+def _bytes(value: int) -> str:
+    return f"{value >> 20:,} MiB"
+
+
+SERIES = (
+    Series("W1 fan-out, 256 partitions", "item", (1000, 10_000, 100_000, 1_000_000), _number, fan_out),
+    Series("W1 fan-out, items one by one", "item", (1000, 10_000, 100_000), _number, one_by_one),
+    Series("W3 sort, partitions of 64 MiB", "MiB", (64 << 20, 256 << 20, 1 << 30, 4 << 30), _bytes, sort),
+    Series("W8 pipeline of 4 tasks a stage", "stage", (1, 5, 20, 50, 100, 200), _number, pipeline),
+)
+
+
+class Point(NamedTuple):
+    size: int
+    seconds: float
+    """The least of the rounds."""
+
+    def each(self, series: Series) -> float:
+        return self.seconds / (self.size / (1 << 20) if series.of == "MiB" else self.size)
+
+
+def measure(series: Series, largest: float, rounds: int) -> list[Point]:
+    """In an environment of its own for each series."""
+    with tempfile.TemporaryDirectory(prefix="g", dir=BENCH_DIR / "tmp") as folder:
+        rival = Rival(FULL, Path(folder))
+        rival.start()
+        try:
+            sizes = [size for size in series.sizes if size <= largest * series.sizes[-1]]
+            _once(rival, series, sizes[0], Path(folder))
+            return [_point(rival, series, size, rounds, Path(folder)) for size in sizes]
+        finally:
+            rival.stop()
+
+
+def _point(rival: Rival, series: Series, size: int, rounds: int, folder: Path) -> Point:
+    point = Point(size, min(_once(rival, series, size, folder) for _ in range(rounds)))
+    print(f"{series.title}: {series.label(size)}: {shown(point.seconds)}", flush=True)
+    return point
+
+
+def _once(rival: Rival, series: Series, size: int, folder: Path) -> float:
+    target = Path(tempfile.mkdtemp(prefix="round-", dir=folder))
+    if series.run is sort:
+        tera.make(DATA, size)
+    try:
+        began = time.perf_counter()
+        series.run(rival, size, target)
+        seconds = time.perf_counter() - began
+        if series.run is sort:
+            verify_sort(size, target)
+        return seconds
+    finally:
+        rival.after()
+        shutil.rmtree(target)
+
+
+# -- what is written
+
+
+def rendered(found: Sequence[tuple[Series, list[Point]]], about: dict[str, Any], picture: str) -> str:
+    parts = [
+        "# Growth",
+        "How the cost of an item, a byte and a stage changes with the size of a run: the least of several rounds, from "
+        "submission until the result is read, everything durable. Made by `python -m workloads.growth` in the folder "
+        f"`bench`, on {about['cores']} cores ({about['processor']}) with {about['memory GB']} GB of memory.",
+        f"![cost of one item, byte and stage against the size of the run]({picture})",
+    ]
+    for series, points in found:
+        rows = [[series.label(one.size), shown(one.seconds), _cost(one.each(series))] for one in points]
+        parts += [f"## {series.title}", table(["size", "run", f"per {series.of}"], rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cost(seconds: float) -> str:
+    return f"{seconds * 1e6:.3g} us" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
+
+
+_WIDTH, _HEIGHT, _LEFT, _TOP = 240, 150, 60, 40
+_TEXT = 'font-family="sans-serif" font-size="11" fill="#444"'
+
+
+def drawn(found: Sequence[tuple[Series, list[Point]]]) -> str:
+    """A panel for each series: cost of one against the size, both logarithmic; a flat line is what is hoped for."""
+    panels = [_panel(series, points, index) for index, (series, points) in enumerate(found)]
+    width, height = 2 * (_WIDTH + 2 * _LEFT), (len(found) + 1) // 2 * (_HEIGHT + 2 * _TOP)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *panels, "</svg>"]) + "\n"
+
+
+def _panel(series: Series, points: list[Point], index: int) -> str:
+    left, top = _LEFT + index % 2 * (_WIDTH + 2 * _LEFT), _TOP + index // 2 * (_HEIGHT + 2 * _TOP)
+    costs = [one.each(series) for one in points]
+    low, high = min(costs) / 2, max(costs) * 2
+    across = _scale(points[0].size, points[-1].size, left, left + _WIDTH)
+    down = _scale(low, high, top + _HEIGHT, top)
+    places = [(across(one.size), down(one.each(series))) for one in points]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+    parts = [
+        f'<path d="M{left},{top} V{top + _HEIGHT} H{left + _WIDTH}" fill="none" stroke="#888"/>',
+        f'<polyline fill="none" stroke="#2c5aa0" stroke-width="2" points="{line}"/>',
+        f'<text x="{left}" y="{top - 14}" {_TEXT}>{series.title}: cost of one {series.of}</text>',
+    ]
+    for one, (x, y) in zip(points, places, strict=True):
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2c5aa0"/>')
+        parts.append(f'<text x="{x:.1f}" y="{y - 8:.1f}" text-anchor="middle" {_TEXT}>{_cost(one.each(series))}</text>')
+        label = series.label(one.size)
+        parts.append(f'<text x="{x:.1f}" y="{top + _HEIGHT + 15}" text-anchor="middle" {_TEXT}>{label}</text>')
+    return "\n".join(parts)
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+    """From a logarithmic scale to a place."""
+    from math import log
+
+    span = log(high / low) or 1.0
+    return lambda value: start + (end - start) * log(value / low) / span
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--largest", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=BENCH.parent / "docs" / "growth.md")
+    parser.add_argument("--svg", type=Path, default=BENCH.parent / "docs" / "growth.svg")
+    chosen = parser.parse_args()
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    (BENCH_DIR / "tmp").mkdir(parents=True, exist_ok=True)
+    about = machine.facts()
+    found = [(series, measure(series, chosen.largest, chosen.rounds)) for series in SERIES]
+    print(json.dumps({series.title: points for series, points in found}))
+    picture = os.path.relpath(chosen.svg, chosen.output.parent)
+    chosen.output.write_text(rendered(found, about, picture))
+    chosen.svg.write_text(drawn(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""treadle as a user has it: an environment of its own on the embedded default, and a client that stays connected.
+
+Temporal's server with its database on disk, the detached driver with a worker process for each processor, ledgers and
+blocks in a store of files: whatever a run does is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from treadle.dsl import Spec, Workflow
+from treadle.dsl.validation.inputs import resolve_inputs
+from treadle.orchestrator import embedded
+from treadle.orchestrator.cli.datasets import records
+from treadle.orchestrator.cli.environment import Environment, silence_core
+from treadle.orchestrator.client.client import Runs
+from treadle.orchestrator.client.leftovers import remove
+from treadle.orchestrator.client.submission import new_run_id, prepare
+from treadle.orchestrator.environment.profile import connect
+from treadle.primitives.host import HostFolder
+
+
+class Session:
+    """`seconds`: where the time of the last run went (prepared, done, read)."""
+
+    def __init__(self, folder: Path, roots: Sequence[Path]) -> None:
+        """`folder`: for the environment, files and relative paths; `roots`: folders of the user's modules."""
+        self._environment = Environment(home=folder / "home")
+        self._folder, self._roots = folder, roots
+        self._runner = asyncio.Runner()
+        self.seconds: dict[str, float] = {}
+
+    def start(self) -> None:
+        env = self._environment
+        silence_core()
+        env.ensure_driver()
+        client = self._runner.run(connect(env.profile, env.home))
+        self._runs = Runs(client, env.store, env.key, env.profile.queue)
+        self._site = env.plan_site()
+
+    def run(self, workflow: Workflow | Spec, inputs: Mapping[str, Any] | None = None) -> str:
+        """Check, plan, bundle, submit, wait; the run's id. RuntimeError when it does not succeed."""
+        began = time.perf_counter()
+        spec = workflow if isinstance(workflow, Spec) else workflow.spec()
+        run = new_run_id(spec.name)
+        given = resolve_inputs(spec, inputs or {})
+        prepared = prepare(spec, given, run=run, base=self._folder, roots=self._roots, captured={}, site=self._site)
+        ready = time.perf_counter()
+        self._runner.run(self._done(prepared))
+        self.seconds = {"prepared": ready - began, "done": time.perf_counter() - ready}
+        return run
+
+    async def _done(self, prepared: Any) -> None:
+        await self._runs.submit(prepared)
+        end = await self._runs.end(prepared.submission.run)
+        if end.state != "succeeded":
+            raise RuntimeError(f"the run {end.state}: {end.failure}")
+
+    def records(self, run: str, stage: str) -> list[Any]:
+        """What `treadle result RUN --stage STAGE` prints, as values."""
+        began, modules = time.perf_counter(), dict(sys.modules)
+        found = [json.loads(line) for line in records(self._environment, run, stage)]
+        sys.modules.update(modules)  # the run's own copy of the user's modules took the place of ours
+        self.seconds["read"] = time.perf_counter() - began
+        return found
+
+    def forget(self, run: str) -> None:
+        """Remove all that a run left in the store and in shared memory."""
+        remove(self._environment.store, run)
+        HostFolder(self._environment.home.host_root).delete_run(run)
+
+    def stop(self) -> None:
+        self._runner.close()
+        embedded.down(self._environment.home)
+        shutil.rmtree(self._environment.home.host_root, ignore_errors=True)
