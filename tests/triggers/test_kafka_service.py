@@ -7,7 +7,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, connect
+from treadle.orchestrator.triggers.kafka import machine
 from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
 from treadle.orchestrator.triggers.kafka.judge import lineage
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
@@ -31,6 +32,7 @@ from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDep
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
 from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses
 from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.orchestrator.triggers.starting import Started, Starter, StartOrder
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 from treadle.primitives.store import Store
@@ -73,8 +75,8 @@ class Stage:
 
         return self.site.registry.deploy(Candidate(normalise(spec), {}, "", b"", "/"), begins).deployment
 
-    async def serve(self) -> None:
-        service = TriggerService(self.site)
+    async def serve(self, starter: Starter | None = None) -> None:
+        service = TriggerService(replace(self.site, starter=starter or self.site.starter))
         self.serving = service, asyncio.create_task(service.run())
 
     async def stop(self) -> None:
@@ -228,6 +230,53 @@ async def test_records_delivered_again_start_nothing_again(home: Home, real_kafk
         assert [start for start, _, _ in spans] == [0, *(end for _, end, _ in spans[:-1])]
         assert spans[-1][1] == 12
         assert all(end - start == count for start, end, count in spans)
+
+
+class Silent:
+    """A starter whose answers nobody hears: the first record's run is started, the others' are not."""
+
+    def __init__(self, starter: Starter) -> None:
+        self._starter, self.asked = starter, list[str]()
+
+    async def start(self, order: StartOrder) -> Started:
+        if order.run.endswith(".0.0"):
+            await self._starter.start(order)
+        self.asked.append(order.run)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def active(self, workflow: str, trigger: str) -> int:
+        return await self._starter.active(workflow, trigger)
+
+    async def wait(self, run: str) -> None:
+        await self._starter.wait(run)
+
+
+async def test_nothing_is_committed_before_its_start_is_acknowledged(
+    home: Home, real_kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "HANDOVER", 0.1)
+    async with stage(home, real_kafka) as here:
+        await asyncio.to_thread(here.deploy, filter="event.data.n > 0")
+        real_kafka.produce(here.topic, [b'{"n": 1}', b'{"n": 2}'])
+        silent = Silent(here.site.starter)
+        await here.serve(silent)
+
+        async def asked() -> bool:
+            return len(silent.asked) == 2
+
+        async def passed_over() -> bool:
+            return here.commits()[1] == 1
+
+        await here.until(asked)
+        real_kafka.produce(here.topic, [b'{"n": 0}'], partition=1)
+        await here.until(passed_over)
+        assert here.commits() == [0, 1], "all partitions are committed in the same turn"
+        await here.stop()
+        assert here.commits() == [0, 1], "nor when it leaves"
+        await here.serve()
+        await here.until_done()
+        assert sorted(run.rsplit(".", 2)[1:] for run in await here.until_runs(2)) == [["0", "0"], ["0", "1"]]
 
 
 async def test_each_version_decides_on_its_own_records(home: Home, real_kafka: Broker) -> None:

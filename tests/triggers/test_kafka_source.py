@@ -110,6 +110,17 @@ class TestCluster(SourceTests):
         assert values(take(1, source)) == [b"1"]
         source.close()
 
+    def test_lag_is_known_of_partitions_that_gave_no_record_yet(self, bench: ClusterBench) -> None:
+        for number in (0, 1):
+            bench.produce(number, [b"a", b"b"])
+        heard = Heard(start=2)
+        source = bench.join("one", heard)
+        until(lambda: len(heard.mine) == 2 and source.lag() == 0, source)
+        bench.produce(0, [b"c"])
+        take(1, source)
+        assert source.lag() == 0
+        source.close()
+
     def test_second_process_of_one_name_fences_the_first(self, bench: ClusterBench) -> None:
         first = bench.join("one", Heard())
         bench.produce(0, [b"a"])

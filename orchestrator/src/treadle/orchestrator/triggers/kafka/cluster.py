@@ -71,6 +71,8 @@ class ClusterSource:
         self._topics = Topics(settings)
         self._unplaced: set[tuple[str, int]] = set()
         self._placed: dict[tuple[str, int], Partition] = {}
+        self._next: dict[tuple[str, int], int] = {}
+        """Offset of the next record; the library knows it only of partitions that have given one."""
         self._unverified: list[Message] = []
         """Read, and their topic's UUID not yet asked again."""
         self._still: set[Partition] = set()
@@ -97,8 +99,10 @@ class ClusterSource:
         for message in messages:
             error = message.error()
             if error is None or error.code() in _OUT_OF_RANGE:
-                if _place_of(message) in self._placed:
+                if (place := _place_of(message)) in self._placed:
                     self._unverified.append(message)
+                    if error is None:
+                        self._next[place] = (message.offset() or 0) + 1
             elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 self._error = error
 
@@ -198,6 +202,7 @@ class ClusterSource:
 
     def _go(self, to: TopicPartition) -> None:
         """The library stops for good where an offset was out of range: such a partition is assigned once more."""
+        self._next[to.topic, to.partition] = to.offset
         try:
             self._consumer.seek(to)
         except KafkaException as error:
@@ -215,11 +220,11 @@ class ClusterSource:
         """By the ends that came with the last records."""
         total = 0
         try:
-            for position in self._consumer.position([_at(one) for one in self._placed.values()]):
-                bounds = self._consumer.get_watermark_offsets(position, cached=True)
+            for place, partition in self._placed.items():
+                bounds = self._consumer.get_watermark_offsets(_at(partition), cached=True)
                 if bounds is None or bounds[1] < 0:
                     return None
-                total += max(0, bounds[1] - max(position.offset, bounds[0]))
+                total += max(0, bounds[1] - max(self._next[place], bounds[0]))
         except KafkaException:
             return None
         return total
