@@ -1,6 +1,6 @@
-"""`treadle triggers`, killed at once before its n-th commit of offsets: python dying.py N.
+"""`treadle triggers`, killed at once before or after its n-th commit of offsets: python dying.py before|after N.
 
-What it had started by then, nobody but Temporal knows.
+Before: what it had started by then, nobody but Temporal knows. After: what it committed must be started.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from treadle.orchestrator.triggers.kafka import cluster
 from treadle.orchestrator.triggers.kafka.happenings import Partition
 
 
-def main(at: int) -> None:
+def main(when: str, at: int) -> None:
     commit, commits = cluster.ClusterSource.commit, count(1)
 
     def dying(self: cluster.ClusterSource, offsets: Mapping[Partition, int]) -> None:
-        if next(commits) >= at:
+        last = next(commits) >= at
+        if last and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         commit(self, offsets)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     cluster.ClusterSource.commit = dying  # type: ignore[method-assign]
     sys.argv = ["treadle", "triggers"]
@@ -30,4 +33,4 @@ def main(at: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1], int(sys.argv[2]))

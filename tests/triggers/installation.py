@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from confluent_kafka import KafkaException
@@ -24,6 +24,7 @@ from treadle.dsl.normalise import normalise
 from treadle.executors.bundle.build import build_bundle
 from treadle.orchestrator import embedded
 from treadle.orchestrator.client.submission import function_references
+from treadle.orchestrator.embedded.process import locked
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, connect, load_profile
 from treadle.orchestrator.runfiles import RunFiles, Submission
@@ -111,9 +112,9 @@ class Installation:
 
     # -- services
 
-    def serve(self, dies_at: int = 0) -> subprocess.Popen[bytes]:
-        """One more service; with `dies_at` it is killed before that commit."""
-        command = [TREADLE, "triggers"] if not dies_at else [sys.executable, str(DYING), str(dies_at)]
+    def serve(self, dies: Literal["", "before", "after"] = "", commit: int = 0) -> subprocess.Popen[bytes]:
+        """One more service; with `dies` it is killed before or after the commit of that number."""
+        command = [TREADLE, "triggers"] if not dies else [sys.executable, str(DYING), dies, str(commit)]
         with open(self.home.path / "services.log", "ab") as log:
             process = subprocess.Popen(command, env=self.environ(), stdout=log, stderr=log, start_new_session=True)
         self.services.append(process)
@@ -152,8 +153,10 @@ class Installation:
         embedded.up(self.home, self.profile)
 
     def kill_temporal(self, away: float) -> None:
-        os.kill(self.temporal(), signal.SIGKILL)
-        time.sleep(away)
+        """For so many seconds nobody can start it again, as the driver would within one."""
+        with locked(self.home.server / "start.lock", 60.0):
+            os.kill(self.temporal(), signal.SIGKILL)
+            time.sleep(away)
         embedded.up(self.home, self.profile)
 
     def forget_offsets(self, workflow: str, trigger: str) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from triggers.installation import Installation
 from triggers.trial import Trial
-from triggers.trouble import Wave, draw_wave
+from triggers.trouble import Fault, Wave, draw_faults, draw_wave
 
 FIRST = int(os.environ.get("CHAOS_FIRST", "0"))
 """Seed of the first wave; another one gives other schedules."""
@@ -33,11 +33,19 @@ async def met(wave: Wave, place: Installation, patience: float) -> None:
 async def test_each_event_starts_one_run_through_a_few_faults(place: Installation) -> None:
     """A second service, and one killed between start and commit; a batch, a producer that repeats itself, one run at a
     time; a topic made again, and a filter that changes."""
-    await met(draw_wave(2249, schedules=3, rounds=2), place, patience=60)
+    faults: tuple[Fault, ...] = ("a second service", "kill a service between start and commit")
+    await met(draw_wave(2249, 3, faults), place, patience=60)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(FIRST + 1, FIRST + 21))
 async def test_each_event_starts_one_run_whatever_happens(place: Installation, seed: int) -> None:
-    await met(draw_wave(seed, schedules=10, rounds=6), place, patience=120)
+    await met(draw_wave(seed, 10, draw_faults(seed, 6)), place, patience=120)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+async def test_each_event_starts_one_run_when_temporal_was_away_for_a_minute(place: Installation) -> None:
+    faults: tuple[Fault, ...] = ("a second service", "Temporal is away for a minute", "records expire", "none")
+    await met(draw_wave(FIRST + 21, 10, faults), place, patience=120)

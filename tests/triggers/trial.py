@@ -32,6 +32,8 @@ class Subject:
     place: Installation
     topic_id: str = ""
     records: dict[Place, Sent] = field(default_factory=dict)
+    lows: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(topic UUID, partition) -> first offset that did not expire."""
     kinds: dict[int, str] = field(default_factory=dict)
     """Version -> what its filter lets through."""
 
@@ -56,6 +58,29 @@ class Subject:
                 self.place.kafka.delete_topic(self.name)
                 self._make_topic()
 
+    def ends(self) -> dict[tuple[str, int], int]:
+        """(topic UUID, partition) -> the offset of its next record."""
+        found: dict[tuple[str, int], int] = {}
+        for topic_id, partition, offset in self.records:
+            found[topic_id, partition] = max(offset + 1, found.get((topic_id, partition), 0))
+        return found
+
+    def expire(self, chance: random.Random, read: Mapping[tuple[str, int], int] | None) -> None:
+        """Retention passes, of records that were read and of records that were not.
+
+        `read`: below these offsets somebody may have; None: anywhere. A batch that was started and not committed must
+        not lose its beginning and keep its end (decision 0016), so batches lose at least all that may be in one.
+        """
+        batched = "batch" in self.schedule.settings
+        if batched and read is None:
+            return
+        for (topic_id, partition), end in self.ends().items():
+            if topic_id == self.topic_id:
+                least = (read or {}).get((topic_id, partition), 0) if batched else 0
+                low = max(chance.randint(least, end), self.lows.get((topic_id, partition), 0))
+                self.place.kafka.delete_records(self.name, low, partition)
+                self.lows[topic_id, partition] = low
+
     def _make_topic(self) -> None:
         self.topic_id = topic_uuid(self.place.kafka.create_topic(self.name, PARTITIONS))
 
@@ -79,13 +104,15 @@ class Subject:
     def wanted(self) -> tuple[set[Any], set[Any]]:
         """(what a run must have been started for, what it may).
 
-        Of a topic that is gone nobody knows how far it was read, nor which version was the newest then.
+        Of a topic that is gone, and of records that expired, nobody knows how far they were read; of the topic not
+        even which version was the newest then.
         """
         history = self.place.registry.history(self.name)
         here = [at for at in self.records if at[0] == self.topic_id]
-        must = [at for at in here if self.records[at].kind in self.kinds[_deciding(history, at)]]
+        matching = [at for at in here if self.records[at].kind in self.kinds[_deciding(history, at)]]
+        must = [at for at in matching if at[2] >= self.lows.get(at[:2], 0)]
         gone = [at for at in self.records if at[0] != self.topic_id and self.records[at].kind in _ever(self.kinds)]
-        return set(map(self.identity, must)), set(map(self.identity, must + gone))
+        return set(map(self.identity, must)), set(map(self.identity, matching + gone))
 
     def judge(self, executions: Iterable[Execution]) -> Iterator[str]:
         """What is wrong; nothing, when all is well."""
@@ -155,16 +182,22 @@ class Trial:
         if not self._place.alive():
             self._place.serve()
         for number, (fault, wait) in enumerate(zip(self._wave.faults, self._wave.waits, strict=True)):
-            meeting = asyncio.to_thread(self._meet, number)
-            if fault == "the broker restarts":  # it could not be produced to meanwhile
-                await meeting
-                await asyncio.to_thread(self._suffer, fault)
-            else:
-                await asyncio.gather(meeting, asyncio.to_thread(self._suffer, fault))
+            await self._round(number, fault)
             await asyncio.sleep(wait)
             if not self._place.alive():
                 self._place.serve()
         return await self._settled(patience)
+
+    async def _round(self, number: int, fault: Fault) -> None:
+        """Who is away cannot be produced to, and what expires has to be there; all else comes at once."""
+        match fault:
+            case "the broker restarts":
+                await asyncio.to_thread(self._meet, number)
+                await asyncio.to_thread(self._restart_broker)
+            case "records expire":
+                await asyncio.to_thread(self._expire, number)
+            case _:
+                await asyncio.gather(asyncio.to_thread(self._meet, number), asyncio.to_thread(self._suffer, fault))
 
     def _meet(self, number: int) -> None:
         for subject in self.subjects:
@@ -177,7 +210,10 @@ class Trial:
                 place.end(some.choice(place.alive()), signal.SIGKILL)
             case "kill a service between start and commit":
                 place.end_all()
-                place.serve(some.randint(1, 2 * len(self.subjects)))
+                place.serve("before", some.randint(1, 2 * len(self.subjects)))
+            case "kill a service after a commit":
+                place.end_all()
+                place.serve("after", some.randint(1, 2 * len(self.subjects)))
             case "a second service" if len(place.alive()) < 3:
                 place.serve()
             case "a service leaves" if place.alive():
@@ -187,15 +223,25 @@ class Trial:
             case "Temporal hangs":
                 self._stall(place.temporal(), some.uniform(1, 3))
             case "Temporal is killed":
-                place.kill_temporal(some.uniform(0, 2))
-            case "the broker restarts":
-                self._restart_broker()
+                place.kill_temporal(some.uniform(0, 5))
+            case "Temporal is away for a minute":
+                place.kill_temporal(60)
             case "Kafka forgets the offsets":
                 place.end_all()
                 for subject in self.subjects:
                     place.forget_offsets(subject.name, "live")
             case _:
                 pass
+
+    def _expire(self, number: int) -> None:
+        """Half of the time nobody reads, as when the service was down for longer than its topics retain."""
+        down = self._chance.random() < 0.5
+        if down:
+            self._place.end_all()
+        read = [subject.ends() if down else None for subject in self.subjects]
+        self._meet(number)
+        for subject, some in zip(self.subjects, read, strict=True):
+            subject.expire(self._chance, some)
 
     def _restart_broker(self) -> None:
         self._place.kafka.kill() if self._chance.random() < 0.5 else self._place.kafka.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -15,27 +16,33 @@ Fault = Literal[
     "none",
     "kill a service",
     "kill a service between start and commit",
+    "kill a service after a commit",
     "a second service",
     "a service leaves",
     "stall a service",
     "Temporal hangs",
     "Temporal is killed",
+    "Temporal is away for a minute",
     "the broker restarts",
     "Kafka forgets the offsets",
+    "records expire",
 ]
 FAULTS: dict[Fault, int] = {
     "none": 1,
     "kill a service": 3,
     "kill a service between start and commit": 4,
+    "kill a service after a commit": 2,
     "a second service": 3,
     "a service leaves": 2,
     "stall a service": 2,
     "Temporal hangs": 2,
     "Temporal is killed": 1,
+    "Temporal is away for a minute": 0,
     "the broker restarts": 1,
     "Kafka forgets the offsets": 1,
+    "records expire": 2,
 }
-"""How often each is drawn."""
+"""How often each is drawn; the minute is only ever asked for."""
 
 
 class Sent(Struct, frozen=True):
@@ -82,11 +89,15 @@ class Wave(Struct, frozen=True):
     """Seconds after each fault."""
 
 
-def draw_wave(seed: int, schedules: int, rounds: int) -> Wave:
+def draw_faults(seed: int, rounds: int) -> list[Fault]:
+    return random.Random(f"faults {seed}").choices(list(FAULTS), list(FAULTS.values()), k=rounds)
+
+
+def draw_wave(seed: int, schedules: int, faults: Sequence[Fault]) -> Wave:
+    """One round for each fault."""
     chance = random.Random(f"wave {seed}")
-    faults = tuple(chance.choices(list(FAULTS), list(FAULTS.values()), k=rounds))
-    drawn = tuple(draw_schedule(seed * 1000 + index, rounds) for index in range(schedules))
-    return Wave(seed, drawn, faults, tuple(chance.uniform(0, 1.5) for _ in range(rounds)))
+    drawn = tuple(draw_schedule(seed * 1000 + index, len(faults)) for index in range(schedules))
+    return Wave(seed, drawn, tuple(faults), tuple(chance.uniform(0, 1.5) for _ in faults))
 
 
 def draw_schedule(seed: int, rounds: int) -> Schedule:
