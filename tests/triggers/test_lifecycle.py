@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from orchestrator.commands import Terminal
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from orchestrator.test_history_size import bound, events
 
@@ -25,10 +26,11 @@ from treadle.orchestrator.environment.profile import connect, load_profile
 from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
 from treadle.orchestrator.testing.service import Service, service
 from treadle.orchestrator.triggers.lifecycle import announcer
-from treadle.orchestrator.triggers.lifecycle.telling import untold_of
+from treadle.orchestrator.triggers.lifecycle.untold import untold_of
 from treadle.orchestrator.triggers.webhook.signatures import verify_standard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHOWN = (("unheard", ()), ("unheard", ("-o", "wide")), ("whole", ()))
 SECRET = "whsec_" + base64.b64encode(b"a secret of at least 16 bytes").decode()
 
 
@@ -94,9 +96,13 @@ def told_home(folder: Path, receiver: Receiver) -> Home:
     return home
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Home:
+    return told_home(tmp_path_factory.mktemp("home"), receiver)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> AsyncIterator[Service]:
-    home = told_home(tmp_path_factory.mktemp("home"), receiver)
+async def here(home: Home) -> AsyncIterator[Service]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREADLE_PROFILE", "told")
         patch.setattr(announcer, "PAUSES", (0.01, 0.01))
@@ -205,7 +211,7 @@ async def test_a_listener_that_is_away_costs_the_run_nothing_and_is_told_later(
 
 
 async def test_what_nobody_ever_took_is_in_the_record_of_the_run(
-    here: Service, receiver: Receiver, tmp_path: Path
+    here: Service, home: Home, receiver: Receiver, tmp_path: Path
 ) -> None:
     receiver.status = 410
     try:
@@ -216,6 +222,11 @@ async def test_what_nobody_ever_took_is_in_the_record_of_the_run(
     assert [one.event.type for one in untold][-1] == "dev.treadle.run.completed.v1"
     assert {one.reason for one in untold} == {"the receiver answers 410"}
     assert len(untold) == 4
+    hand = Terminal(tmp_path, home.path, {"TREADLE_PROFILE": "told"})
+    shown, wide, told = [await asyncio.to_thread(hand.run, "show", name, *more) for name, more in SHOWN]
+    assert "\n4 lifecycle events untold: the receiver answers 410\n" in shown.out
+    assert wide.out.count("  the receiver answers 410\n") == 4
+    assert "untold" not in told.out
 
 
 async def test_another_driver_tells_again_and_the_ids_say_so(

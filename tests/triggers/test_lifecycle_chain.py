@@ -23,7 +23,7 @@ from treadle.orchestrator.triggers.kafka.runner import begins_of
 from treadle.orchestrator.triggers.lifecycle import outlets
 from treadle.orchestrator.triggers.lifecycle.announcer import Untellable
 from treadle.orchestrator.triggers.lifecycle.news import About, run_news
-from treadle.orchestrator.triggers.lifecycle.telling import untold_of
+from treadle.orchestrator.triggers.lifecycle.untold import untold_of
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.orchestrator.triggers.service import TriggerService

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +22,7 @@ from .watching import driver_command, duration
 if TYPE_CHECKING:
     from ..client.client import Runs
     from ..client.views import RunEnd, RunView
+    from ..runfiles import RunFiles
     from .following import ErrorGroup
     from .picture import StageView
 
@@ -68,7 +71,8 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
     written = painter.plan.graph.outputs if painter.plan else {}
     spent = spent_by(env, view, painter.plan) if cost and painter.plan else None
     details = _details(stages, errors, written)
-    return {**_about(view, end), "drivers": drivers, **details, "cost": msgspec.to_builtins(spent)}
+    untold = await asyncio.to_thread(_untold, env.files(run))
+    return {**_about(view, end), "drivers": drivers, **details, "untold": untold, "cost": msgspec.to_builtins(spent)}
 
 
 def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
@@ -86,6 +90,14 @@ def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
     }
 
 
+def _untold(files: RunFiles) -> list[dict[str, Any]]:
+    """Lifecycle events that nobody took, oldest first."""
+    from ..triggers.lifecycle.untold import untold_of
+
+    found = untold_of(files)
+    return [{"id": one.event.id, "type": one.event.type, "time": one.event.time, "reason": one.reason} for one in found]
+
+
 def _details(stages: list[StageView], errors: list[ErrorGroup], written: dict[str, str]) -> dict[str, Any]:
     return {
         "stages": msgspec.to_builtins(stages),
@@ -101,6 +113,7 @@ def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
 
     stages = [msgspec.convert(stage, StageView) for stage in about["stages"]]
     lines = [*_head(about, env), *_stage_lines(stages, wide), *_error_lines(about, wide)]
+    lines += _untold_lines(about["untold"], wide)
     if about["written"]:
         lines += ["", *(f"{stage} writes to {uri}" for stage, uri in about["written"].items())]
     if about["outputs"]:
@@ -130,6 +143,16 @@ def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
         return []
     shown = [line for group in errors for line in list(group_lines(group))[: None if wide else 2]]
     return ["", "errors" if wide else f"errors (with tracebacks: treadle logs {about['run']})", *shown]
+
+
+def _untold_lines(untold: list[dict[str, Any]], wide: bool) -> list[str]:
+    """All of them, or how many there are of each reason."""
+    if not untold:
+        return []
+    if wide:
+        return ["", "lifecycle events that nobody took", *(f"  {one['type']}  {one['reason']}" for one in untold)]
+    reasons = Counter(one["reason"] for one in untold)
+    return ["", *(f"{words.counted(n, 'lifecycle event')} untold: {reason}" for reason, n in reasons.items())]
 
 
 def _head(about: dict[str, Any], env: Environment) -> list[str]:

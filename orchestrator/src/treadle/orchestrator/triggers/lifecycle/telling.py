@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-import msgspec
-
-from treadle.primitives import trust
 from treadle.primitives.errors import TreadleError
 
 from ...dispatcher.execute import Orders
 from ...dispatcher.run import Run, Site
-from ...runfiles import RunFiles, Submission
+from ...runfiles import Submission
 from ...scheduler import Problem, Summary
 from ...temporal import messages
 from ...temporal.messages import Ending, NodeOrder, NodeReport, RunStart
 from ..events import Event
-from .announcer import Announcer, Untold
+from .announcer import Announcer
 from .news import About, ended, failure, run_news, stage_done, stage_news
 from .stages import begun_with, ended_with
+from .untold import settle, untold_of
 
 _log = logging.getLogger("treadle.lifecycle")
 
@@ -140,7 +137,7 @@ class Telling:
         """`kept`: those that are on record as untold already."""
         assert self._announcer is not None
         untold = await self._announcer.tell(news) if news else []
-        await asyncio.to_thread(_settle, self._site.files(run), untold, kept)
+        await asyncio.to_thread(settle, self._site.files(run), untold, kept)
 
 
 async def _harmless(telling: Coroutine[Any, Any, None]) -> None:
@@ -149,30 +146,3 @@ async def _harmless(telling: Coroutine[Any, Any, None]) -> None:
         await telling
     except Exception:  # noqa: BLE001  # a defect here, too
         _log.exception("events are untold, and that is not on record")
-
-
-def untold_of(files: RunFiles) -> list[Untold]:
-    """Events of a run that nobody took, oldest first. Raises StoreError, CorruptError."""
-    names = [f"{files.prefix}/untold/{info.name.rsplit('/', 1)[1]}" for info in files.store.list(_folder(files))]
-    found = [_decode(files, name) for name in names]
-    return sorted(found, key=lambda one: one.event.time or "")
-
-
-def _settle(files: RunFiles, untold: Sequence[Untold], kept: Sequence[Event]) -> None:
-    """Keep what nobody took; forget what was kept and is told now."""
-    lost = {one.event.id for one in untold}
-    for one in untold:
-        files.create_bytes(f"untold/{_name(one.event)}", msgspec.json.encode(one))
-    files.store.delete(f"{_folder(files)}{_name(event)}" for event in kept if event.id not in lost)
-
-
-def _decode(files: RunFiles, name: str) -> Untold:
-    return msgspec.json.decode(trust.unseal(files.key, name, files.store.get(name)), type=Untold)
-
-
-def _folder(files: RunFiles) -> str:
-    return f"{files.prefix}/untold/"
-
-
-def _name(event: Event) -> str:
-    return hashlib.sha256(event.id.encode()).hexdigest()[:32]

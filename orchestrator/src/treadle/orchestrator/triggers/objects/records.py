@@ -73,10 +73,6 @@ class ObjectRecords:
         found = [msgspec.json.decode(self._read(name), type=Refused) for name in names]
         return sorted(found, key=lambda one: one.time)
 
-    def forget(self, event_id: str) -> None:
-        """A refused object has got its run after all."""
-        self._store.delete([f"{self._folder}/refused/{event_id}"])
-
     def _seen(self, born: int) -> str:
         return f"{self._folder}/seen/{born}"
 

@@ -1,0 +1,41 @@
+"""Lifecycle events of a run that nobody took, in the run's record: `untold/<hash of the id>` in its folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from treadle.primitives import trust
+
+from ...runfiles import RunFiles
+from ..events import Event
+from .announcer import Untold
+
+
+def untold_of(files: RunFiles) -> list[Untold]:
+    """Oldest first. Raises StoreError, CorruptError."""
+    names = [f"{_folder(files)}{info.name.rsplit('/', 1)[1]}" for info in files.store.list(_folder(files))]
+    found = [_decode(files, name) for name in names]
+    return sorted(found, key=lambda one: one.event.time or "")
+
+
+def settle(files: RunFiles, untold: Sequence[Untold], kept: Sequence[Event]) -> None:
+    """Keep what nobody took; forget what was kept and is told now. Raises StoreError."""
+    lost = {one.event.id for one in untold}
+    for one in untold:
+        files.create_bytes(f"untold/{_name(one.event)}", msgspec.json.encode(one))
+    files.store.delete(f"{_folder(files)}{_name(event)}" for event in kept if event.id not in lost)
+
+
+def _decode(files: RunFiles, name: str) -> Untold:
+    return msgspec.json.decode(trust.unseal(files.key, name, files.store.get(name)), type=Untold)
+
+
+def _folder(files: RunFiles) -> str:
+    return f"{files.prefix}/untold/"
+
+
+def _name(event: Event) -> str:
+    return hashlib.sha256(event.id.encode()).hexdigest()[:32]
