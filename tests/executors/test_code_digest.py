@@ -158,7 +158,7 @@ def y(): pass
         "from pkg import clean\n\ndef f(x):\n    return clean(x)",
         "def f(x):\n    from pkg.text import clean\n    return clean(x)",
         "from importlib import import_module\n\ndef f(x):\n    return import_module('pkg.text').clean(x)",
-        "try:\n    from none import c\nexcept ImportError:\n    from pkg.text import clean as c\ndef f(x):\n    return c(x)",
+        "try:\n    from no import c\nexcept ImportError:\n    from pkg.text import clean as c\ndef f(x): return c(x)",
     ],
 )
 def test_every_way_to_import_leads_to_the_definition(code: Make, body: str) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 
 from .base import Expression, Flag, Identifier, Model, Uri
+from .caching import CacheSetting
 from .quantities import Duration, Size
 from .triggers import Format, Trigger
 
@@ -203,6 +204,8 @@ class Settings(Model):
     backups: Flag | None = None
     """Whether a partition that takes far longer than the others may run a second time beside itself, in a slot that is
     free; the first to finish counts. Default: true; never with `idempotent: false`."""
+    cache: CacheSetting | None = None
+    """Keep what the stage gives, for later runs of the same code over the same inputs."""
 
 
 class StageBase(Model):

@@ -104,6 +104,15 @@ Feed = FilesFeed | ItemsFeed | RangeFeed | EventsFeed | NarrowFeed | AllFeed | G
 # -- how a segment behaves ----------
 
 
+class Kept(Struct, frozen=True):
+    """How the result of a segment is kept for later runs."""
+
+    version: str
+    """What the author says the result is of, beside its code and inputs."""
+    ttl: float
+    """Seconds after which it is not taken any more."""
+
+
 class Policy(Struct, frozen=True):
     """The settings in force for a segment: stage over defaults over decorator."""
 
@@ -126,6 +135,8 @@ class Policy(Struct, frozen=True):
     """So many partitions, which is all of them, run together; 0: each by itself."""
     backups: bool = True
     """A straggler may run a second time beside itself."""
+    cache: Kept | None = None
+    """What is committed is kept for later runs; None: it is not."""
 
 
 class Tolerance(Struct, frozen=True):
@@ -256,3 +267,5 @@ class Plan(Struct, frozen=True):
     """Function -> settings taken from its decorator."""
     executors: dict[str, Capabilities] = {}
     """What the executors that it uses could do when it was made."""
+    not_kept: dict[str, str] = {}
+    """Stages that shall be kept for later runs and cannot be -> the reason."""

@@ -199,8 +199,7 @@ class Blocks:
             yield "host"
         if self._open_peers is not None:
             yield from (one for one in slice.locations if one.startswith("host:") and one != ours)
-        if "store" in slice.locations:
-            yield "store"
+        yield from (one for one in slice.locations if one.partition(":")[0] == "store")
 
     def _read(self, slice: Slice, location: str, *, shared: bool) -> Buffer:
         """The part's authentic bytes. What a store gave needs a digest: checksums are no secret.
@@ -209,19 +208,23 @@ class Blocks:
         """
         data = self._fetch(slice, location, shared=shared)
         part = slice.part
-        self.read["peer" if location.startswith("host:") else location] += part.length
+        self.read["peer" if location.startswith("host:") else location.partition(":")[0]] += part.length
         known = (location, slice.name, part.offset)
         mapped = isinstance(data, memoryview) and isinstance(data.obj, mmap)  # a copy was read anew: check it anew
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
         if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
-        if location == "store" and _sha256([data]) != part.digest:
+        if location.startswith("store") and _sha256([data]) != part.digest:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
         if mapped:
             self._remember(known)
             self._mark(slice, location, data)
         return data
+
+    def _folder_of(self, lender: str) -> tuple[str, str]:
+        """Where the blocks of another run are: a folder, if the store is one of this host, and the store."""
+        return str(self._store.path(f"runs/{lender}/blocks") or ""), self._store.url
 
     def _is_marked(self, slice: Slice, location: str, data: Buffer) -> bool:
         """Whether a process of this host has checked it: large blocks are checked once for all of them.
@@ -253,9 +256,11 @@ class Blocks:
         if location.startswith("host:"):
             host = location.removeprefix("host:")
             return self._peers.fetch(host, slice.name, part.offset, part.length, shared=shared)
-        folder, where = self._folders[location]
+        lender = location.partition(":")[2]
+        folder, where = self._folder_of(lender) if lender else self._folders[location]
         if not folder:
-            return self._store.get_range(self._object(slice.name), part.offset, part.length)
+            name = f"runs/{lender}/blocks/{slice.name}" if lender else self._object(slice.name)
+            return self._store.get_range(name, part.offset, part.length)
         path = f"{folder}/{check_name(slice.name)}"
         with border(where, slice.name, reading=True):
             if part.length < _MAPPED_FROM:

@@ -33,7 +33,8 @@ class BlockRef(Struct, frozen=True, array_like=True):
     parts: tuple[Part, ...]
     """At least one; a scattered block has one for each target partition, a cut block one for each chunk."""
     locations: tuple[str, ...] = ()
-    """`inline`, `host:<host id>` (mapped there, pulled over TCP elsewhere) or `store`, best first."""
+    """`inline`, `host:<host id>` (mapped there, pulled over TCP elsewhere), `store`, or `store:<run>`: the store, where
+    it is a block of another run; best first."""
     inline: bytes = b""
 
     @property

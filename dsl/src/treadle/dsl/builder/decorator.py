@@ -27,6 +27,7 @@ class TaskSettings(TypedDict, total=False):
     exchange: Literal["auto", "storage", "direct"]
     durability: Literal["task", "segment"]
     backups: bool
+    cache: bool | Mapping[str, Any]
     vectorized: bool
     """As a key function: takes a whole table or array, gives an array of keys."""
     flat: bool

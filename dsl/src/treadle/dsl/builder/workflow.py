@@ -54,6 +54,7 @@ class StageSettings(TypedDict, total=False):
     exchange: Literal["auto", "storage", "direct"]
     durability: Literal["task", "segment"]
     backups: bool
+    cache: bool | Mapping[str, Any]
 
 
 class Body:

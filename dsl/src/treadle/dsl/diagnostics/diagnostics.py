@@ -65,6 +65,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T220": ("error", "A `gang` over another number of partitions."),
     "T221": ("error", "A setting that a gang cannot keep: its partitions run together and stand or fall together."),
     "T222": ("error", "A sub-workflow inside a loop."),
+    "T223": ("error", "A `cache` on a stage that may give something else in another run."),
     "T301": ("error", "An expression that cannot be read."),
     "T302": ("error", "An expression uses a name that has no value at this place."),
     "T303": ("error", "`${{ }}` where there is no expression to evaluate, or around one that takes none."),

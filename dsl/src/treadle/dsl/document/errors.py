@@ -17,7 +17,6 @@ from .shape import keys_at
 from .syntax import Problem
 
 LATER = {
-    "cache": "every run computes its stages; `resume` keeps what a run has committed",
     "heartbeat": "a worker that is lost is noticed without it; bound an attempt with `timeout`",
 }
 """Words the language reserves, and what holds instead of them in this version."""

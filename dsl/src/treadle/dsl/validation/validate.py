@@ -20,6 +20,7 @@ from ..model import (
     Spec,
     WorkflowStage,
 )
+from .caching import check_caching
 from .expressions import PLAN_ROOTS, RUN_ROOTS, Expressions, Site
 from .formats import check_files, check_places
 from .inputs import check_inputs
@@ -46,6 +47,7 @@ def validate(document: Document) -> list[Diagnostic]:
         check_stage(graph, report, node)
         check_files(graph, report, node)
     check_places(graph, report)
+    check_caching(graph, report)
     expressions = Expressions(graph, report)
     _check_expressions(graph, expressions)
     check_triggers(document.spec, expressions, report)

@@ -246,7 +246,8 @@ class Reach:
             self._imported_name(one, ())
         if statements or name in module.imports:
             return True
-        return any([self._star(star, name) for star in module.stars])
+        found = [self._star(star, name) for star in module.stars]  # all of them: the last one that has it counts
+        return any(found)
 
     def _star(self, star: str, name: str) -> bool:
         """Look for a name in what the module takes everything of."""

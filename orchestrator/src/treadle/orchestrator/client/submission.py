@@ -14,6 +14,7 @@ from msgspec import Struct
 from treadle.dsl.model import MapStage, ReduceStage, ShuffleStage, Spec
 from treadle.dsl.normalise import normalise, without_triggers
 from treadle.executors.bundle.build import build_bundle
+from treadle.executors.bundle.digests import code_of
 from treadle.primitives.functions import describe, load
 
 from ..plan import Plan
@@ -36,7 +37,7 @@ class Package(Struct):
     """The user's code of a workflow, as it travels."""
 
     functions: dict[str, dict[str, Any]]
-    """Function reference -> what is known of it (FunctionInfo)."""
+    """Function reference -> what is known of it (FunctionInfo), and its `code` (Code)."""
     digest: str = ""
     """Of the bundle; empty without user code."""
     bundle: bytes = b""
@@ -90,6 +91,8 @@ def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) ->
     if not references:
         return Package(functions)
     bundle = build_bundle(references, roots, captured)
+    for reference, code in code_of(references, bundle.data).items():
+        functions[reference]["code"] = msgspec.to_builtins(code)
     return Package(functions, bundle.digest, bundle.data)
 
 

@@ -40,7 +40,9 @@ def make_plan(
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))
-    return Plan(run["startTime"], graph, dict(spec.outputs), dataset_refs(top, spec.stages), inexact, settings, used)
+    datasets = dataset_refs(top, spec.stages)
+    started, outputs = run["startTime"], dict(spec.outputs)
+    return Plan(started, graph, outputs, datasets, inexact, settings, used, planner.not_kept)
 
 
 def _depends_on_run(spec: Spec) -> list[str]:

@@ -26,9 +26,8 @@ from treadle.dsl.model import (
     Stage,
     WorkStage,
 )
-from treadle.executors.program import Discard, Keep, PartOutput, Sort, Tail
+from treadle.executors.program import Discard, Keep, Sort, Tail
 from treadle.primitives.errors import UsageError
-from treadle.primitives.formats import WriteOptions
 
 from ..plan import (
     Barrier,
@@ -38,7 +37,6 @@ from ..plan import (
     NarrowFeed,
     Node,
     NodeData,
-    OutputSpec,
     Policy,
     Shipped,
     StateData,
@@ -60,6 +58,7 @@ from .references import (
     stage_name,
     topological,
 )
+from .writing import write_output
 
 
 class GraphPlanner:
@@ -132,7 +131,10 @@ class GraphPlanner:
 
     def close(self, name: str, stage: WorkStage, flow: Flow) -> None:
         """A stage's flow is complete: keep it open for the one reader that may join it, or make it a segment."""
-        self._write_output(name, stage, flow)
+        written = write_output(self, name, stage, flow, name)
+        if written is not None:
+            self._datasets[name] = written
+            return
         self._open[name] = flow
         if stage.output or self._consumers[name] != 1:
             self.dataset(name)
@@ -267,8 +269,8 @@ class GraphPlanner:
         flow = self.read(name, name)
         flow.policy, flow.when, flow.stages = self.planner.policy(stage), stage.when or "", [name]
         flow.quorum = self._quorum.get(name, 100.0)
-        self._write_output(name, stage, flow)
-        self._datasets[name] = self.add(flow, f"{name}.out", self._tail(name, flow))
+        written = write_output(self, name, stage, flow, f"{name}.gathered")
+        self._datasets[name] = written or self.add(flow, f"{name}.out", self._tail(name, flow))
 
     def _tail(self, name: str, flow: Flow) -> Tail:
         if self._consumers[name]:
@@ -350,21 +352,6 @@ class GraphPlanner:
                 seen.add(name)
                 todo += [other for other in dependencies(self.stages[name]) if other in self.stages]
         return False
-
-    def _write_output(self, name: str, stage: WorkStage, flow: Flow) -> None:
-        if stage.output is None:
-            return
-        if self.parent is not None:
-            raise UsageError(
-                f"{name}: a stage inside a loop cannot have an output, each iteration would write the same parts",
-                "Carry the data in `state` and write it after the loop.",
-            )
-        output = stage.output
-        uri = self.planner.location(output.uri)
-        columns = tuple((output.columns or {}).items())
-        options = WriteOptions(output.format, columns, output.header, output.delimiter)
-        flow.output = OutputSpec(PartOutput(uri, options), output.if_exists)
-        self.outputs[name] = uri
 
     def _settle(self, node: Node) -> Node:
         """Stage ids in `after` become node ids, now that all nodes are known."""

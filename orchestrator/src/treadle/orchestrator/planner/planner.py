@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from treadle.dsl.model import MapStage, Spec, WorkStage
 from treadle.primitives.files import absolute_uri
 
 from ..plan import Policy
 from .flow import Decorators
+from .keeping import kept_stages
 from .places import within
-from .references import Singles
+from .references import Singles, all_stages
 from .settings import policy_of
 from .sources import Sources
 from .transport import Site
@@ -23,11 +26,16 @@ class Planner:
         self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
         self.singles = Singles(spec.stages)
         self.inexact: list[str] = []
+        kept, self.not_kept = kept_stages(spec, sources, functions)
+        self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}
 
     def policy(self, stage: WorkStage) -> Policy:
         uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
         decorator = self.functions.get(uses, {}).get("settings", {})
         policy = policy_of(stage, self.spec.defaults, decorator, self.sources.count, self.site.default)
+        kept = self._kept.get(id(stage))
+        if kept is not None:  # another run finds it in the store only
+            policy = msgspec.structs.replace(policy, cache=kept, durability=policy.durability or "segment")
         return within(policy, self.site.executors.get(policy.executor))
 
     def location(self, uri: str) -> str:

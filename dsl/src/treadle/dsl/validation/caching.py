@@ -1,0 +1,33 @@
+"""`cache` on a stage whose result is not a function of its code, parameters and inputs alone."""
+
+from __future__ import annotations
+
+from ..caching import Cache, first_given
+from ..graph.graph import Graph
+from ..graph.keeping import NOT_CACHED, Keeping
+from .report import Report
+
+
+def check_caching(graph: Graph, report: Report) -> None:
+    """A stage that asks for it itself must be able to; what `defaults` say is for those that are."""
+    given = {name: getattr(node.stage, "cache", None) for name, node in graph.nodes.items()}
+    usual = graph.spec.defaults.cache
+    keeping = Keeping(graph, {name for name, cache in given.items() if first_given(cache, usual)})
+    _check_ttl(report, ("defaults", "cache"), usual)
+    for name, node in graph.nodes.items():
+        path = (*node.path, "cache")
+        _check_ttl(report, path, given[name])
+        reason = keeping.why_not(name) if first_given(given[name]) else ""
+        if reason:
+            report.add("T223", path, f"'{name}' cannot be cached: {reason}", _hint(reason), key=True)
+
+
+def _check_ttl(report: Report, path: tuple[str | int, ...], cache: Cache | bool | None) -> None:
+    if isinstance(cache, Cache) and cache.ttl == 0:
+        report.add("T015", (*path, "ttl"), "'ttl' must be more than nothing")
+
+
+def _hint(reason: str) -> str:
+    if reason.endswith(NOT_CACHED.removeprefix("it ")):
+        return "what a cached stage reads must be cached too: give that stage a `cache`, or set it in `defaults`"
+    return "remove `cache`: a later run could not tell whether it would get the same"

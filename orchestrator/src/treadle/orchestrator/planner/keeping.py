@@ -1,0 +1,62 @@
+"""Which stages are kept for later runs, now that functions and inputs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from treadle.dsl.caching import Cache, first_given
+from treadle.dsl.graph.graph import Graph
+from treadle.dsl.graph.keeping import Keeping
+from treadle.dsl.model import EventRange, MapStage, ReduceStage, Settings, ShuffleStage, Spec, Stage, WorkStage
+
+from ..plan import Kept
+from .flow import Decorators
+from .references import all_stages, input_references
+from .sources import Sources
+
+
+def kept_stages(spec: Spec, sources: Sources, functions: Decorators) -> tuple[dict[str, Kept], dict[str, str]]:
+    """(how stages are kept, why others are not that should be), by id."""
+    wanted = {name: cache for name, stage in all_stages(spec.stages) if (cache := _wanted(spec, stage, functions))}
+    stages = {name: stage for name, stage in all_stages(spec.stages) if name in wanted}
+    known = {name: reason for name, stage in stages.items() if (reason := _known(stage, sources, functions))}
+    keeping = Keeping(Graph(spec), wanted, known)
+    why_not = {name: reason for name in wanted if (reason := keeping.why_not(name))}
+    kept = {name: Kept(str(cache.version), cache.ttl) for name, cache in wanted.items() if name not in why_not}
+    return kept, why_not
+
+
+def functions_of(stage: Stage) -> Iterator[str]:
+    """References of the user functions of one stage."""
+    names: tuple[Any, ...] = ()
+    if isinstance(stage, MapStage):
+        names = (stage.uses,)
+    elif isinstance(stage, ReduceStage):
+        names = (stage.uses, stage.combine, stage.finish)
+    elif isinstance(stage, ShuffleStage):
+        names = (stage.by if isinstance(stage.by, str) and stage.by != "key" else None, stage.combine)
+    return (name for name in names if name)
+
+
+def _wanted(spec: Spec, stage: Stage, functions: Decorators) -> Cache | None:
+    if not isinstance(stage, WorkStage):
+        return None
+    uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
+    decorated = functions.get(uses, {}).get("settings", {}).get("cache")
+    weakest = Settings.model_validate({"cache": decorated}).cache if decorated is not None else None
+    return first_given(stage.cache, spec.defaults.cache, weakest)
+
+
+def _known(stage: Stage, sources: Sources, functions: Decorators) -> str:
+    asked = {(name, what) for name in functions_of(stage) for what in _asks(functions, name)}
+    for name, what in sorted(asked):
+        return f"{name} asks for `context.{what}`, which differs from run to run"
+    names = [reference.split(".")[1] for reference in input_references(stage) if reference.startswith("inputs.")]
+    if any(isinstance(sources.dataset_input(name), EventRange) for name in names):
+        return "the events of a topic are read anew"
+    return ""
+
+
+def _asks(functions: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+    return list(functions.get(name, {}).get("code", {}).get("asks", ()))
