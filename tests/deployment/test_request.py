@@ -31,7 +31,7 @@ def test_variables_hold_the_key_secrets_and_what_the_store_needs() -> None:
 
 def test_the_image_is_the_unpacked_package_and_a_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "fetch_wheels", lambda *_: None)
-    package = write_image("openwhisk", this_machine(), False, {}, tmp_path / "image")
+    package = write_image("openwhisk", this_machine(), OpenWhiskDeploySettings(), {}, tmp_path / "image")
     recipe = (tmp_path / "image" / "Dockerfile").read_text()
     assert recipe.splitlines()[-1].startswith("COPY package/ ")
     assert (tmp_path / "image" / "package" / "treadle" / "executors" / "openwhisk" / "entry.py").is_file()

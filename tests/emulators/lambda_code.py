@@ -10,8 +10,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = ("msgspec", "numpy", "numpy.libs", "obstore", "xxhash", "cloudpickle", "pyarrow", "pyarrow.libs")
-RUNTIME = ("awslambdaric", "simplejson", "snapshot_restore_py.py", "runtime_client*.so")
-"""Developer guide, "Building Lambda functions with Python": the runtime interface client is part of the runtime."""
+RUNTIME = (
+    *("awslambdaric", "simplejson", "snapshot_restore_py.py", "runtime_client*.so"),
+    *("boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six.py"),
+)
+"""Developer guide, "Building Lambda functions with Python": the runtime interface client is part of the runtime, and so
+is the SDK for Python with what it needs."""
 
 
 def site_packages() -> Path:

@@ -113,6 +113,14 @@ class LambdaEmulator:
         """As Lambda does at any time with those that are idle; and with those that are busy, too."""
         self._call(self._end_sandboxes())
 
+    def kill_sandbox(self) -> None:
+        """One that runs an event is gone at once, as when its host fails."""
+        self._call(self._kill_sandbox())
+
+    async def _kill_sandbox(self) -> None:
+        idle = {sandbox for some in self._idle.values() for sandbox in some}
+        next(iter(self._sandboxes - idle)).kill()
+
     def settle(self) -> None:
         """Until no call and no event is under way: what one test left running must not meet the next one's faults."""
         self._call(self._settle())

@@ -27,7 +27,7 @@ class LambdaPlace:
 
     def __init__(self, emulator: LambdaEmulator, folder: Path) -> None:
         self.emulator = emulator
-        self._code = linked(folder)
+        self.code = linked(folder)
 
     def deploy(
         self,
@@ -42,7 +42,7 @@ class LambdaPlace:
         variables = {KEY_VARIABLE: key, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
         for size in SIZES:
             name = function_name(FUNCTION, size)
-            self.emulator.deploy(name, code or self._code, memory=size, environment=variables, timeout=timeout)
+            self.emulator.deploy(name, code or self.code, memory=size, environment=variables, timeout=timeout)
 
     def invoker(self, **options: Any) -> LambdaInvoker:
         """Credentials are in the environment (see `credentials`)."""

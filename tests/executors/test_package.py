@@ -237,9 +237,9 @@ def test_without_uv_and_pip_the_hint_names_one(tmp_path: Path, monkeypatch: pyte
 
 
 def test_arrow_is_added_when_asked_for() -> None:
-    assert not any("pyarrow" in each for each in own.requirements(arrow=False))
-    assert any("pyarrow" in each for each in own.requirements(arrow=True))
-    assert not any("cryptography" in each or "boto3" in each for each in own.requirements(arrow=True))
+    assert not any("pyarrow" in each for each in own.requirements())
+    assert any("pyarrow" in each for each in own.requirements("arrow"))
+    assert not any("cryptography" in each or "boto3" in each for each in own.requirements("arrow"))
 
 
 def test_an_image_takes_the_unpacked_package() -> None:

@@ -6,7 +6,18 @@ from typing import Any, get_args
 
 import pytest
 
-from treadle.primitives.coordinator import Close, Coordinator, Deliver, Limits, Send, Timing, Tree, children, depth
+from treadle.primitives.coordinator import (
+    Close,
+    Coordinator,
+    Deliver,
+    Limits,
+    Returned,
+    Send,
+    Timing,
+    Tree,
+    children,
+    depth,
+)
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.coordinator.machine import _HANDLERS
 from treadle.primitives.errors import UsageError
@@ -334,6 +345,71 @@ def test_task_of_a_lost_member_goes_to_the_next_and_its_late_result_is_refused()
         Deliver("t", "m1", b"r"),
     ]
     assert bench.say(1, m.Finished("t", again.epoch, b"r")) == [("m1", m.Accepted("t", again.epoch))]
+
+
+def test_task_for_one_member_waits_for_it_and_goes_to_nobody_else() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    bench.say(0, m.Take())
+    assert bench.done(bench.machine.offer("t", b"body", bench.now, "m1")) == []
+    assert not bench.machine.present("m1")
+    bench.connect(1, "m1")
+    assert bench.machine.present("m1")
+    ((member, task),) = bench.say(1, m.Take())
+    assert (member, task.task, task.body) == ("m1", "t", b"body")
+    assert Deliver("t", "m1", b"r") in bench.say(1, m.Finished("t", task.epoch, b"r"))
+
+
+def test_what_is_for_a_member_alone_comes_before_what_is_for_any() -> None:
+    bench = Bench()
+    bench.machine.offer("any", b"", bench.now)
+    bench.machine.offer("own", b"", bench.now, "m0")
+    bench.connect(0, "m0")
+    assert [task.task for _, task in bench.say(0, m.Take())] == ["own"]
+    assert [task.task for _, task in bench.say(0, m.Take(2))] == ["any"]
+
+
+@pytest.mark.parametrize("end", ["lost", "left", "given up"])
+def test_task_for_one_member_goes_back_to_its_owner(end: str) -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    bench.connect(1, "m1")
+    bench.say(1, m.Take(5))
+    bench.machine.offer("waiting", b"", bench.now, "m0")
+    ((_, task),) = bench.say(0, m.Take())
+    bench.machine.offer("next", b"", bench.now, "m0")
+    if end == "lost":
+        bench.cut(0)
+        found = bench.tick(1.0)
+    else:
+        found = bench.say(0, m.Bye() if end == "left" else m.GiveUp("waiting", task.epoch))
+    assert Returned("waiting", "m0", lost=end == "lost") in found
+    assert (Returned("next", "m0", lost=False) in found) == (end != "given up")
+    assert not [one for one in found if isinstance(one, tuple) and isinstance(one[1], m.Task)], "nobody else gets it"
+
+
+def test_withdrawn_task_is_nobodys_and_its_holder_is_told() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    for name, member in (("held", "m0"), ("own", "m0"), ("any", "")):
+        bench.machine.offer(name, b"", bench.now, member)
+        if name == "held":
+            ((_, task),) = bench.say(0, m.Take())
+    assert bench.done(bench.machine.withdraw("held", bench.now)) == [("m0", m.Withdrawn("held", task.epoch))]
+    for name in ("own", "any", "held", "never there"):
+        assert bench.done(bench.machine.withdraw(name, bench.now)) == []
+    assert refused(bench.say(0, m.Finished("held", task.epoch, b"late")))
+    assert bench.say(0, m.Take(5)) == []
+    assert bench.machine.statistics().tasks == 0
+
+
+def test_member_is_dismissed_by_its_owner() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    assert bench.done(bench.machine.dismiss("m0", bench.now)) == [("m0", m.Dismissed())]
+    assert bench.done(bench.machine.dismiss("m1", bench.now)) == []
+    bench.say(0, m.Bye())
+    assert not bench.machine.present("m0")
 
 
 def test_task_is_offered_once() -> None:

@@ -32,6 +32,10 @@ class Capabilities(Struct, frozen=True):
     """Bytes of the temporary folder, into which a run's code is unpacked; 0: not said."""
     sizes: tuple[int, ...] = ()
     """Bytes of memory there are to choose from, ascending; empty: any up to the limit."""
+    peers: bool = False
+    """Workers keep their blocks, and serve them to each other."""
+    lacks: tuple[str, ...] = ()
+    """Libraries that its workers do not have: `pyarrow`, `confluent_kafka`."""
 
 
 class Slot(Protocol):

@@ -9,6 +9,7 @@ import msgspec
 
 from ..functions.handler import Handler, hide_memory
 from ..functions.payload import Request
+from .keys import fetch_key
 
 _MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 """Megabytes of this function (Lambda developer guide, defined runtime environment variables)."""
@@ -29,5 +30,5 @@ def handler(event: Any, context: LambdaContext) -> Any:
 
 hide_memory()
 _memory = int(os.environ.get(_MEMORY_VARIABLE, "0")) << 20
-_handler = Handler()
+_handler = Handler(fetch_key=fetch_key)
 _handler.start(_memory)

@@ -168,7 +168,7 @@ class FunctionAttempt:
             except asyncio.CancelledError:
                 self._book.under_way.add([call])  # it goes on: who comes back for the partition finds it
                 raise
-            _count(usage, answer, size)
+            count(usage, answer, size)
             return call, answer
 
     def _on_record(self, order: Order, now: float) -> Call:
@@ -222,7 +222,8 @@ def _decoded(response: bytes) -> Response:
         return Response()
 
 
-def _count(usage: Usage, answer: Answer, size: int) -> None:
+def count(usage: Usage, answer: Answer, size: int) -> None:
+    """Of a call that the provider took, in a function of `size` bytes."""
     usage.calls += 1
     usage.cold += answer.cold
     usage.billed_seconds += answer.billed_seconds

@@ -46,3 +46,13 @@ def refuse(response: Response, provider: str) -> None:
         raise UsageError("the function has another deployment key than this driver", hint)
     if response.problem == "no key":
         raise UsageError("the function was deployed without a deployment key", hint)
+    if response.problem == "key source":
+        raise UsageError(
+            "the function cannot read its deployment key",
+            f"See its log; then put the key where `deploy.key` says, with its role: treadle deploy {provider}",
+        )
+    if response.problem == "coordinator":
+        raise UsageError(
+            "the functions cannot reach this driver's coordinator",
+            "Open its port to them, or take `members` out of the executor's table.",
+        )

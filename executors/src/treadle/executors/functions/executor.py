@@ -11,7 +11,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import FailureClass, InternalError, UsageError
 from treadle.primitives.store import Store
 
-from ..interface import Capabilities
+from ..interface import Capabilities, Executor
 from ..program import Report, Task
 from .attempt import FunctionAttempt, Means, Usage
 from .book import CallBook
@@ -41,7 +41,10 @@ class FunctionExecutor:
         if slots < 1:
             raise UsageError(f"the executor {name} needs at least one slot, not {slots}", "Give slots=1 or more.")
         sizes = Sizes(invoker.limits.memory)
-        self._means = Means(name, invoker, Gate(rate or Rate()), sizes)
+        self.means = Means(name, invoker, Gate(rate or Rate()), sizes)
+        """How functions are called; also those that stay."""
+        self.members: Executor | None = None
+        """The same functions, staying (`treadle.executors.members`); None: there is no coordinator for them."""
         self._deployment_key = trust.load_or_create_key(key_file)
         self._book = functools.lru_cache(maxsize=_BOOKS)(self._open_book)
         self.capabilities = Capabilities(
@@ -56,12 +59,12 @@ class FunctionExecutor:
     @property
     def usage(self) -> Usage:
         """What the calls came to so far."""
-        return self._means.usage
+        return self.means.usage
 
     @property
     def rate(self) -> float:
         """Calls per second that may be made now."""
-        return self._means.gate.rate.now
+        return self.means.gate.rate.now
 
     async def start(self) -> None:
         """Nothing is kept running between calls."""
@@ -69,13 +72,13 @@ class FunctionExecutor:
     async def stop(self) -> None:
         """Give up every attempt under way; returns when connections are closed. Functions end by themselves."""
         await asyncio.gather(*(slot.stop() for slot in self._slots if slot.busy))
-        self._means.mailbox.close()
-        await self._means.invoker.close()
+        self.means.mailbox.close()
+        await self.means.invoker.close()
 
     async def attempt(self, task: Task) -> list[Report]:
         """See `FunctionAttempt.run`."""
         book = self._book(task.job.store, task.job.run, task.program.segment)
-        return await FunctionAttempt(self._means, book, task).run()
+        return await FunctionAttempt(self.means, book, task).run()
 
     def _open_book(self, store: str, run: str, segment: str) -> CallBook:
         names = Names.of(run, segment, secrets.token_hex(8))

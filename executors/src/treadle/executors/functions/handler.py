@@ -15,11 +15,12 @@ import ctypes
 import functools
 import os
 import re
+import secrets
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,14 +34,17 @@ from ..local.executor import LocalExecutor, LocalSlot
 from ..program import Failure, Report, Task
 from .calls import ALIVE_AFTER, ALIVE_EVERY, usable
 from .endings import failure_of
+from .missing import explained
 from .payload import SECRET_PREFIX as SECRET_PREFIX
 from .payload import (
     VERSION,
+    Adopt,
+    Join,
     Order,
     Request,
     Response,
     alive_object,
-    decode_order,
+    decode_content,
     response_of,
     seal_reports,
     seal_time,
@@ -49,6 +53,8 @@ from .sizes import OVERHEAD
 
 KEY_VARIABLE = "TREADLE_KEY"
 """The deployment key in Base64, set at deployment."""
+KEY_FROM_VARIABLE = "TREADLE_KEY_FROM"
+"""Instead of it: where the key is, in the words of whoever fetches it."""
 
 _CACHE_BYTES = 64 << 20
 _GRACE = 1.0
@@ -64,11 +70,18 @@ _PR_SET_DUMPABLE = 4
 class Handler:
     """Kept for the life of a sandbox; one call at a time."""
 
-    def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
-        """Takes every `TREADLE_` variable out of the environment: user code and what it starts will not find them."""
+    def __init__(
+        self, environment: MutableMapping[str, str] = os.environ, fetch_key: Callable[[str], str] | None = None
+    ) -> None:
+        """Takes every `TREADLE_` variable out of the environment: user code and what it starts will not find them.
+
+        `fetch_key` brings the deployment key from a place outside; whatever it raises is written to the log.
+        """
         settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
         self._secrets = {name.removeprefix(SECRET_PREFIX): value for name, value in settings.items()}
         self._key = _decoded_key(settings.get(KEY_VARIABLE, ""))
+        self._key_from, self._fetch_key = settings.get(KEY_FROM_VARIABLE, ""), fetch_key
+        self._find_key()
         self._folder = Path(tempfile.mkdtemp(prefix="treadle-function-"))
         self._environment = {
             **environment,
@@ -79,6 +92,7 @@ class Handler:
         self._empty()
         self._loop = asyncio.Runner()
         self._workers: LocalExecutor | None = None
+        self._host_root: Path | None = None
         self._bundle = ""
         self._open_store = functools.lru_cache(maxsize=10)(Store.open)
 
@@ -91,18 +105,38 @@ class Handler:
 
         Whatever goes wrong with the task is a report. The reports are in the store before they are returned.
         """
+        content = self.open(request)
+        if isinstance(content, Response):
+            return content
+        if isinstance(content, Adopt):
+            return Response(problem="order")
+        return self._loop.run(self._handle(request.run, content, seconds, memory))
+
+    def open(self, request: Request) -> Order | Join | Adopt | Response:
+        """What was sealed into it, or why it is not believed."""
         if request.version != VERSION:
             return Response(problem="version")
+        self._find_key()
         if not self._key:
-            return Response(problem="no key")
-        key = trust.run_key(self._key, request.run)
+            return Response(problem="key source" if self._key_from else "no key")
         try:
-            order = decode_order(request, key)
+            return decode_content(request, self.run_key(request.run))
         except CorruptError:
             return Response(problem="key")
         except (MissingError, StoreError):
             return Response(problem="order")
-        return self._loop.run(self._serve(_Call(order, key, self._open_store(order.task.job.store), seconds, memory)))
+
+    def _find_key(self) -> None:
+        """Once, at the cold start; again with the next call when that went wrong."""
+        if self._key or not self._key_from or self._fetch_key is None:
+            return
+        try:
+            self._key = _decoded_key(self._fetch_key(self._key_from))
+        except Exception as error:  # noqa: BLE001 (a provider's client may raise anything; no secret is in it)
+            sys.stderr.write(f"the deployment key cannot be read from {self._key_from}: {error}\n")
+
+    def run_key(self, run: str) -> bytes:
+        return trust.run_key(self._key, run)
 
     def close(self) -> None:
         """End the worker process and remove the folder; a sandbox that ends does both by itself."""
@@ -111,20 +145,55 @@ class Handler:
         self._loop.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int) -> Response:
+        if isinstance(content, Join):
+            from ..members.member import take_part
+
+            return await take_part(self, run, content, seconds, memory)
+        key, store = self.run_key(run), self._open_store(content.task.job.store)
+        return await self._serve(_Call(content, key, store, seconds, memory))
+
+    async def hold_blocks(self) -> Path:
+        """The folder in which the worker keeps blocks that stay here, from now on.
+
+        Its name makes the host's id, so it is new once blocks were in it: those of an earlier stay may have been handed
+        on under that id. (And two sandboxes may be copies of one.)
+        """
+        if self._host_root is None:
+            self._host_root = self._folder / f"blocks-{secrets.token_hex(8)}"
+            if self._workers is not None:
+                await self._workers.stop()
+                self._workers = None
+        return self._host_root
+
+    def drop_blocks(self) -> None:
+        """Nobody will come for those that are here."""
+        if self._host_root is not None and any(self._host_root.glob("*/")):
+            shutil.rmtree(self._host_root, ignore_errors=True)
+            self._host_root = None
+
     async def _serve(self, call: _Call) -> Response:
         deadline = time.monotonic() + min(usable(call.seconds), call.order.seconds)
         if call.order.repeats and (earlier := await asyncio.to_thread(call.earlier)):
             return response_of(call.order, earlier)
         alive = asyncio.create_task(_say_alive(call), name="alive")
         try:
-            reports = await self._reports(call.order.task, deadline, call.memory)
+            reports = await self.work(call.order.task, deadline, call.memory)
         finally:
             alive.cancel()
-            self._empty()
         return await asyncio.to_thread(call.publish, reports)
 
+    async def work(self, task: Task, deadline: float, memory: int) -> list[Report]:
+        """Reports of the partitions, as far as time allows (until `deadline`, monotonic); at least of the first.
+
+        Cancelling kills the worker.
+        """
+        try:
+            return [explained(report) for report in await self._reports(task, deadline, memory)]
+        finally:
+            self._empty()
+
     async def _reports(self, task: Task, deadline: float, memory: int) -> list[Report]:
-        """Of the partitions, as far as time allows; at least of the first."""
         reports: list[Report] = []
         try:
             self._keep_one_bundle(task.job.bundle)
@@ -142,9 +211,10 @@ class Handler:
     async def _ready(self, memory: int) -> LocalExecutor:
         if self._workers is None:
             self._workers = LocalExecutor(
-                run_key=lambda run: trust.run_key(self._key, run),
+                run_key=self.run_key,
                 slots=1,
                 memory=max(memory - OVERHEAD, 0),
+                host_root=str(self._host_root) if self._host_root else None,
                 cache_bytes=_CACHE_BYTES,
                 secrets=self._secret,
                 environment=self._environment,

@@ -2,6 +2,7 @@
 
 A task is an `Order` with the name of the object its reports go to. What does not fit into a payload goes by reference:
 the sealed order is put into the store, and its name and place are sent, sealed; reports are read from their object.
+A call that lasts is a `Join`; what such a member is told over its connection has the same form as a payload.
 """
 
 from __future__ import annotations
@@ -46,11 +47,47 @@ class Stored(Struct, frozen=True, tag="stored"):
     name: str
 
 
+class Join(Struct, frozen=True, tag="join"):
+    """Become a member of a coordinator, and do the tasks that it has for this member (`treadle.executors.members`)."""
+
+    coordinator: str
+    """`tcp://host:port` or `tls://host:port`."""
+    member: str
+    seconds: float
+    """What the call may take, whatever the provider allows."""
+    work: float
+    """Seconds in which it takes tasks; after that it only serves the blocks it holds."""
+    direct: bool
+    """Its blocks are served to other members."""
+    identity: str = ""
+    """For TLS off loopback: a private key and its certificate (PEM), which only the provider and the function see."""
+
+
+class Blockset(Struct, frozen=True, array_like=True):
+    """Blocks of one run that a member holds."""
+
+    run: str
+    store: str
+    hosts: tuple[str, ...]
+    """Host ids under which they are known; it is served at the address of each of them."""
+    blocks: tuple[tuple[str, int], ...]
+    """Names and sizes."""
+
+
+class Adopt(Struct, frozen=True, tag="adopt"):
+    """Pull these blocks from the member that leaves, and serve them in its place."""
+
+    sets: tuple[Blockset, ...]
+
+
+Content = Order | Stored | Join | Adopt
+
+
 class Request(Struct, frozen=True):
     run: str
     """Tells which key the order is sealed with."""
     order: str
-    """Base64 of the sealed Order, or Stored."""
+    """Base64 of the sealed `Content`."""
     version: str = VERSION
 
 
@@ -59,44 +96,54 @@ class Response(Struct, frozen=True):
 
     reports: str = ""
     """Base64; empty: they are in their object only."""
-    problem: Literal["", "version", "key", "no key", "order"] = ""
-    """`order`: it could not be read from the store. Not sealed: it can do no more than stop the caller."""
+    problem: Literal["", "version", "key", "no key", "key source", "order", "coordinator"] = ""
+    """`order`: it could not be read from the store; `coordinator`: it is out of reach. Not sealed: it can do no more
+    than stop the caller."""
     version: str = VERSION
 
 
 _ORDER = "order for a function"
-_order = msgspec.msgpack.Decoder(Order | Stored)
+_content = msgspec.msgpack.Decoder(Content)
 _reports = msgspec.msgpack.Decoder(list[Outcome | Failure])
 
 
 def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
     """The payload; an order beyond `limit` bytes (0: no limit) is put into the store. May raise StoreError."""
     run = order.task.job.run
-    request = _request(run, order, key)
+    request = encode_content(run, order, key)
     if not limit or len(request) <= limit:
         return request
     stored = Stored(order.task.job.store, f"{order.reports}.order")
     Store.open(stored.store).put(stored.name, trust.seal(key, stored.name, msgspec.msgpack.encode(order)))
-    return _request(run, stored, key)
+    return encode_content(run, stored, key)
 
 
-def _request(run: str, order: Order | Stored, key: bytes) -> bytes:
-    sealed = trust.seal(key, _ORDER, msgspec.msgpack.encode(order))
+def encode_content(run: str, content: Content, key: bytes) -> bytes:
+    """The payload, whatever its length."""
+    sealed = trust.seal(key, _ORDER, msgspec.msgpack.encode(content))
     return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode(), VERSION))
 
 
-def decode_order(request: Request, key: bytes) -> Order:
+def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
     """Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference."""
     try:
         sealed = base64.b64decode(request.order, validate=True)
     except ValueError as error:
         raise CorruptError("the order is not Base64", "See what else calls the function.") from error
-    order = _order.decode(trust.unseal(key, _ORDER, sealed))
-    if isinstance(order, Stored):
-        order = _order.decode(trust.unseal(key, order.name, Store.open(order.store).get(order.name)))
-    if not isinstance(order, Order):
+    content: Content = _content.decode(trust.unseal(key, _ORDER, sealed))
+    if isinstance(content, Stored):
+        content = _content.decode(trust.unseal(key, content.name, Store.open(content.store).get(content.name)))
+    if isinstance(content, Stored):
         raise CorruptError("an order in the store leads to another one", "See what else writes to the store.")
-    return order
+    return content
+
+
+def decode_order(request: Request, key: bytes) -> Order:
+    """The same for what should be an Order."""
+    content = decode_content(request, key)
+    if not isinstance(content, Order):
+        raise CorruptError("it is no order", "See what else calls the function.")
+    return content
 
 
 def seal_reports(order: Order, reports: list[Report], key: bytes) -> bytes:

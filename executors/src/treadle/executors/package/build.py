@@ -90,15 +90,19 @@ class Package(NamedTuple):
                 )
 
 
-def build_package(target: Target, *, arrow: bool = False, extra: Mapping[str, bytes] | None = None) -> Package:
-    """Build for `target`; `extra` are files beside the libraries, such as the entry a provider asks for.
+def build_package(
+    target: Target, *, arrow: bool = False, kafka: bool = False, extra: Mapping[str, bytes] | None = None
+) -> Package:
+    """Build for `target`, also with Arrow or the client for Kafka; `extra` are files beside the libraries, such as the
+    entry a provider asks for.
 
     Raises UsageError when there are no wheels for the target.
     """
     with tempfile.TemporaryDirectory(prefix="treadle-package-") as scratch:
         folder = Path(scratch) / "libraries"
         folder.mkdir()
-        fetch_wheels(own.requirements(arrow), target, folder)
+        extras = [name for name, wanted in (("arrow", arrow), ("kafka", kafka)) if wanted]
+        fetch_wheels(own.requirements(*extras), target, folder)
         entries = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     entries |= own.own_files()
     entries = {name: data for name, data in entries.items() if _is_needed(PurePosixPath(name))} | dict(extra or {})

@@ -26,13 +26,14 @@ def own_files() -> dict[str, bytes]:
     return found
 
 
-def requirements(arrow: bool) -> list[str]:
-    """What the members need of others, in the words of their metadata; with `arrow` what its extra adds."""
+def requirements(*extras: str) -> list[str]:
+    """What the members need of others, in the words of their metadata, and what these extras (`arrow`, `kafka`) add."""
     wanted: list[str] = []
     for name in MEMBERS:
         for requirement in _member(name).requires or ():
             words, _, condition = requirement.partition(";")
-            if not words.startswith("treadle") and (not condition or (arrow and "'arrow'" in condition)):
+            wants = not condition or any(f"'{extra}'" in condition for extra in extras)
+            if wants and not words.startswith("treadle"):
                 wanted.append(words.strip())
     return sorted(wanted)
 

@@ -15,6 +15,7 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
+from ..environment.connections import with_connections
 from .environment import Environment
 from .exits import complain, reported
 from .options import ProfileOption, TextOrJson
@@ -65,8 +66,10 @@ def deploy_lambda(
             _write_template(request, settings, template)
             return
         from ..deployment.aws import LambdaDeployment, open_clients
+        from ..deployment.request import key_text
 
-        deployment = LambdaDeployment(open_clients(settings.region, settings.endpoint), request, settings.deploy)
+        clients = open_clients(settings.region, settings.endpoint, settings.deploy.key, key_text(env.key))
+        deployment = LambdaDeployment(clients, request, settings.deploy)
         changes = deployment.plan() if dry_run else deployment.apply(prune)
         _print("lambda", request, changes, output, diff=diff, dry_run=dry_run)
 
@@ -137,7 +140,8 @@ def _request(
 
     store = env.profile.store_url(env.home)
     check_store(store, settings.files)
-    variables = variables_of(settings.deploy, env.key, env.home.secret)
+    secret = with_connections(env.profile.kafka, env.home.secret)  # a task may read a range of events
+    variables = variables_of(settings.deploy, env.key, secret)
     package = code_for(provider, settings.deploy, settings.files, _entry(provider))
     sizes = tuple(sorted(set(settings.sizes)))
     return Request(prefix, sizes, settings.timeout, store, variables, package, settings.deploy.image)
@@ -158,7 +162,7 @@ def _write_image(
     from ..deployment.request import target_of, write_image
 
     target = target_of(provider, settings.deploy, settings.files)
-    package = write_image(provider, target, settings.deploy.arrow, {}, folder)
+    package = write_image(provider, target, settings.deploy, {}, folder)
     complain(f"{folder}/Dockerfile, for {target}; {package.unzipped / 2**20:.0f} MiB in {folder}/package")
     complain(f"  docker build -t NAME {folder}, push it, and set deploy.image = NAME in {env.home.profiles}")
 

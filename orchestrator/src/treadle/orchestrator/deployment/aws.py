@@ -16,6 +16,7 @@ from treadle.executors.package.build import LAMBDA, Limits
 from treadle.primitives.errors import StoreError, UsageError
 from treadle.primitives.store import Store
 
+from .aws_keys import KeyPlace
 from .aws_role import TRUST, policy
 from .aws_wanted import CODE, EVENTS, functions, settings_of
 from .request import Request
@@ -33,10 +34,15 @@ class Clients(NamedTuple):
 
     functions: Any
     roles: Any
+    keys: KeyPlace | None = None
+    """Where functions read the deployment key, when that is no variable of theirs."""
 
 
-def open_clients(region: str, endpoint: str) -> Clients:
-    """Raises UsageError when boto3 is not installed, or has no region."""
+def open_clients(region: str, endpoint: str, where: str = "", key: str = "") -> Clients:
+    """`where`: the place for the deployment key, which is `key`; empty: none.
+
+    Raises UsageError when boto3 is not installed, or has no region.
+    """
     try:
         import boto3.session
         from botocore.exceptions import BotoCoreError
@@ -45,9 +51,9 @@ def open_clients(region: str, endpoint: str) -> Clients:
     session = boto3.session.Session()
     options: dict[str, Any] = {"region_name": region or None}
     try:
-        return Clients(
-            session.client("lambda", endpoint_url=endpoint or None, **options), session.client("iam", **options)
-        )
+        keys = KeyPlace(session.client(where.partition(":")[0], **options), where, key) if where else None
+        lambdas = session.client("lambda", endpoint_url=endpoint or None, **options)
+        return Clients(lambdas, session.client("iam", **options), keys)
     except BotoCoreError as error:
         raise UsageError(f"AWS cannot be called: {error}", "Set `region` in the profile, or AWS_REGION.") from error
 
@@ -63,9 +69,9 @@ class LambdaDeployment:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Raises UsageError for a package that is too large."""
-        self._lambda, self._roles = clients
+        self._lambda, self._roles, self._keys = clients
         self._request, self._settings, self._pause = request, settings, pause
-        self._policy = policy(request.store, settings.data, request.prefix)
+        self._policy = policy(request.store, settings.data, request.prefix, settings.key)
         if request.package is not None:
             by_store = request.store.startswith("s3://")
             request.package.check(Limits(LAMBDA.provider, 0, LAMBDA.unzipped) if by_store else LAMBDA)
@@ -81,17 +87,19 @@ class LambdaDeployment:
             wanted = functions(self._request, self._settings, role)
             changes = [compare(f"function {name}", wanted[name], self._function(name)) for name in wanted]
             left = [Change(f"function {name}", "left") for name in self._surplus(wanted)]
-            return [*change, *changes, *left]
+            key = [self._keys.compare()] if self._keys else []
+            return [*key, *change, *changes, *left]
 
     def apply(self, prune: bool) -> list[Change]:
         """Make it so; returns when every function can be called. `prune`: remove sizes that are not wanted any more."""
         with aws_errors():
+            key = [self._keys.apply()] if self._keys else []
             role, change = self._planned_role()
             if change:
                 role = self._apply_role(change[0], role)
             wanted = functions(self._request, self._settings, role)
             changes = [self._apply_function(name, wanted[name]) for name in wanted]
-            return [*change, *changes, *(self._remove(name, prune) for name in self._surplus(wanted))]
+            return [*key, *change, *changes, *(self._remove(name, prune) for name in self._surplus(wanted))]
 
     # -- the role
 

@@ -18,15 +18,16 @@ TRUST: dict[str, Any] = {
 """Lambda developer guide, "Defining Lambda function permissions with an execution role"."""
 
 
-def policy(store: str, data: Sequence[str], prefix: str) -> dict[str, Any]:
-    """What functions called `<prefix>-...` may do.
+def policy(store: str, data: Sequence[str], prefix: str, key: str = "") -> dict[str, Any]:
+    """What functions called `<prefix>-...` may do; `key`: where they read the deployment key.
 
     Without s3:ListBucket, S3 answers 403 for an object that is not there (Amazon S3 API reference, GetObject).
     """
     places = (
         [_place(f"{store.rstrip('/')}/{RUNS}"), *(_place(url) for url in data)] if store.startswith("s3://") else []
     )
-    return {"Version": "2012-10-17", "Statement": [*_objects(places), *_listings(places), *_logs(prefix)]}
+    statements = [*_objects(places), *_listings(places), *_logs(prefix), *_key(key)]
+    return {"Version": "2012-10-17", "Statement": statements}
 
 
 def _place(url: str) -> tuple[str, str]:
@@ -52,6 +53,19 @@ def _listings(places: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
         }
         for number, (bucket, prefix) in enumerate(places)
     ]
+
+
+def _key(where: str) -> list[dict[str, Any]]:
+    """Service authorization reference: ARNs of secrets end in six random characters; a parameter's name begins with a
+    slash or gets one. With a KMS key of one's own `kms:Decrypt` is needed too."""
+    service, _, name = where.partition(":")
+    if not service:
+        return []
+    if service == "ssm":
+        action, resource = "ssm:GetParameter", f"arn:aws:ssm:*:*:parameter/{name.lstrip('/')}"
+    else:
+        action, resource = "secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:*:*:secret:{name}-??????"
+    return [{"Sid": "Key", "Effect": "Allow", "Action": action, "Resource": resource}]
 
 
 def _logs(prefix: str) -> list[dict[str, Any]]:

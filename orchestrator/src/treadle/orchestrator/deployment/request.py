@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.executors.functions.handler import KEY_VARIABLE
+from treadle.executors.functions.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.image import dockerfile
 from treadle.executors.package.own import version
@@ -55,7 +55,17 @@ def variables_of(settings: DeploySettings, key: bytes, secret: Callable[[str], s
     found = {secret_variable(name): secret(name) for name in settings.secrets}
     for variable, name in getattr(settings, "environment_secrets", {}).items():
         found[variable] = secret(name)
-    return {**settings.environment, **found, KEY_VARIABLE: base64.b64encode(key).decode()}
+    return {**settings.environment, **found, **_key_variable(getattr(settings, "key", ""), key)}
+
+
+def _key_variable(where: str, key: bytes) -> dict[str, str]:
+    """The key itself, or the place where the function reads it."""
+    return {KEY_FROM_VARIABLE: where} if where else {KEY_VARIABLE: key_text(key)}
+
+
+def key_text(key: bytes) -> str:
+    """The deployment key as functions read it."""
+    return base64.b64encode(key).decode()
 
 
 def target_of(provider: Provider, settings: DeploySettings, here: bool) -> Target:
@@ -75,7 +85,7 @@ def code_for(provider: Provider, settings: DeploySettings, here: bool, extra: Ma
     """The package; None where there is an image. Raises UsageError when there are no wheels for the target."""
     if settings.image:
         return None
-    return build_package(target_of(provider, settings, here), arrow=settings.arrow, extra=extra)
+    return build_package(target_of(provider, settings, here), arrow=settings.arrow, kafka=settings.kafka, extra=extra)
 
 
 def check_store(url: str, files: bool) -> None:
@@ -87,11 +97,13 @@ def check_store(url: str, files: bool) -> None:
         )
 
 
-def write_image(provider: Provider, target: Target, arrow: bool, extra: Mapping[str, bytes], folder: Path) -> Package:
+def write_image(
+    provider: Provider, target: Target, settings: DeploySettings, extra: Mapping[str, bytes], folder: Path
+) -> Package:
     """Write the recipe of an image and what it copies. Raises UsageError when the folder is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "Name a new folder.")
-    package = build_package(target, arrow=arrow, extra=extra)
+    package = build_package(target, arrow=settings.arrow, kafka=settings.kafka, extra=extra)
     folder.mkdir(parents=True, exist_ok=True)
     package.unpack(folder / "package")
     (folder / "Dockerfile").write_text(dockerfile(provider, target), "utf-8")

@@ -20,6 +20,13 @@ def _s3(url: str) -> str:
     return url
 
 
+def _where(text: str) -> str:
+    service, _, name = text.partition(":")
+    if text and (service not in ("secretsmanager", "ssm") or not name):
+        raise ValueError(f"{text!r} is neither secretsmanager:NAME nor ssm:NAME")
+    return text
+
+
 class DeploySettings(Settings):
     """What both providers know."""
 
@@ -28,7 +35,9 @@ class DeploySettings(Settings):
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default_factory=dict)
     """More variables, such as AWS_ENDPOINT_URL of a store that is not Amazon's."""
     arrow: bool = False
-    """Put Arrow into the package."""
+    """Put Arrow into the package, which tables and Parquet need."""
+    kafka: bool = False
+    """Put the client for Kafka into the package, which ranges of events need."""
     image: str = ""
     """A container image that holds the package, instead of a zip."""
 
@@ -38,6 +47,8 @@ class LambdaDeploySettings(DeploySettings):
     """Below these, tasks may read and write; the store is added by itself."""
     role: str = ""
     """ARN of a role that exists; empty: one is made, limited to the store and to `data`."""
+    key: Annotated[str, AfterValidator(_where)] = ""
+    """Where functions read the deployment key, `secretsmanager:NAME` or `ssm:NAME`; empty: in a variable of theirs."""
     machine: Literal["x86_64", "aarch64"] = "x86_64"
     temporary: Annotated[int, Field(ge=512, le=10_240)] = 512
     """Megabytes of /tmp."""

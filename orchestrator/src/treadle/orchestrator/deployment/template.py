@@ -35,7 +35,7 @@ def template(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]
 
 
 def _role(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
-    document = policy(request.store, settings.data, request.prefix)
+    document = policy(request.store, settings.data, request.prefix, settings.key)
     properties = {
         "AssumeRolePolicyDocument": TRUST,
         "Policies": [{"PolicyName": "treadle", "PolicyDocument": document}],

@@ -22,6 +22,7 @@ from ..environment.home import secret_variable
 from ..environment.profile import Settings, reasons
 
 if TYPE_CHECKING:
+    from treadle.executors.functions.executor import FunctionExecutor
     from treadle.executors.functions.invoker import Invoker
 
 S = TypeVar("S", bound=Settings)
@@ -63,6 +64,19 @@ class IsolatedSettings(Settings):
     """Names of the secrets that attempts may use."""
 
 
+class MemberSettings(Settings):
+    """Functions may stay and join this driver's coordinator (docs/members.md)."""
+
+    coordinator: str
+    """As functions reach it, such as `tls://driver.example.com:7171`; `tcp://127.0.0.1:0` where they run here."""
+    listen: str = ""
+    """Where this driver listens, when that is another address."""
+    direct: bool | None = None
+    """Members reach each other over TCP. None: actions of OpenWhisk do, functions of Lambda do not."""
+    idle: Duration = 60.0
+    """How long a member without a task is kept."""
+
+
 class LambdaSettings(Settings):
     """Functions on AWS Lambda, as `treadle deploy lambda` makes them. Credentials are those of the AWS tools."""
 
@@ -82,6 +96,7 @@ class LambdaSettings(Settings):
     """Of an emulator of Lambda."""
     files: bool = False
     """The functions see the files of this machine, since they run here."""
+    members: MemberSettings | None = None
     deploy: LambdaDeploySettings = LambdaDeploySettings()
 
 
@@ -105,6 +120,7 @@ class OpenWhiskSettings(Settings):
     """Of the actions."""
     files: bool = False
     """The actions see the files of this machine, since they run here."""
+    members: MemberSettings | None = None
     deploy: OpenWhiskDeploySettings = OpenWhiskDeploySettings()
 
 
@@ -145,13 +161,14 @@ def open_lambda(settings: LambdaSettings, place: Place) -> Executor:
         settings.function,
         settings.sizes,
         region=settings.region,
-        concurrency=settings.concurrency,
+        concurrency=settings.concurrency * (2 if settings.members else 1),
         asynchronous=settings.asynchronous,
         seconds=settings.timeout,
         endpoint=settings.endpoint,
     )
     invoker.limits = structs.replace(invoker.limits, temporary=settings.deploy.temporary * MEGABYTE)
-    return _functions("lambda", invoker, settings.concurrency, place, files=settings.files)
+    executor = _functions("lambda", invoker, settings.concurrency, place, files=settings.files)
+    return _staying(executor, settings, place, direct=False)
 
 
 def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
@@ -163,11 +180,12 @@ def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
         settings.endpoint,
         key,
         namespace=settings.namespace,
-        connections=2 * settings.concurrency,
+        connections=(4 if settings.members else 2) * settings.concurrency,
         allow_http=settings.allow_http,
     )
     invoker = OpenWhiskInvoker(client, settings.action, settings.sizes, seconds=settings.timeout)
-    return _functions("openwhisk", invoker, settings.concurrency, place, files=settings.files)
+    executor = _functions("openwhisk", invoker, settings.concurrency, place, files=settings.files)
+    return _staying(executor, settings, place, direct=True)
 
 
 def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
@@ -186,7 +204,7 @@ def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
     return _functions(provider, invoker, slots, place, files=is_local(place.store))
 
 
-def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, files: bool) -> Executor:
+def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, files: bool) -> FunctionExecutor:
     from treadle.executors.functions.executor import FunctionExecutor
 
     executor = FunctionExecutor(provider, invoker, key_file=place.key_file, slots=slots)
@@ -194,6 +212,27 @@ def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, fil
     executor.capabilities = structs.replace(
         executor.capabilities, files=files, temporary=limits.temporary, sizes=limits.memory
     )
+    return executor
+
+
+def _staying(
+    executor: FunctionExecutor, settings: LambdaSettings | OpenWhiskSettings, place: Place, *, direct: bool
+) -> Executor:
+    """The executor with what its package lacks, and with members where the table has them."""
+    deploy, members = settings.deploy, settings.members
+    known = {"pyarrow": deploy.arrow, "confluent_kafka": deploy.kafka}
+    lacks = () if deploy.image else tuple(name for name, there in known.items() if not there)
+    executor.capabilities = structs.replace(executor.capabilities, lacks=lacks)
+    if members is not None:
+        from treadle.executors.members.executor import MemberExecutor
+        from treadle.executors.members.hub import Meeting
+
+        reach = direct if members.direct is None else members.direct
+        meeting = Meeting(members.coordinator, members.listen, reach, members.idle)
+        staying = MemberExecutor(executor.means, meeting, key_file=place.key_file, slots=settings.concurrency)
+        files = settings.files
+        staying.capabilities = structs.replace(staying.capabilities, files=files, lacks=lacks)
+        executor.members = staying
     return executor
 
 

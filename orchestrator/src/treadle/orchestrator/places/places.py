@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle.dsl.quantities import format_size
 from treadle.executors.interface import Capabilities, Executor
+from treadle.executors.members import MEMBERS
 from treadle.executors.place import ENTRY_POINTS, Kind, Place
 from treadle.primitives.errors import TreadleError, UsageError
 
@@ -23,7 +24,8 @@ LOCAL = "local"
 class Places(Mapping[str, Executor]):
     """Executors by name, each opened when it is first asked for, and not started.
 
-    `self[name]` raises UsageError for a table that is wrong, and KeyError for a name that there is not.
+    `self[name]` raises UsageError for a table that is wrong, and KeyError for a name that there is not. Functions that
+    stay are found beside those that do not (`NAME/members`), and are not listed: a plan chooses between the two.
     """
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], place: Place) -> None:
@@ -32,6 +34,8 @@ class Places(Mapping[str, Executor]):
         self._open: dict[str, Executor] = {}
 
     def __getitem__(self, name: str) -> Executor:
+        if name.endswith(MEMBERS):
+            return self._members(name.removesuffix(MEMBERS))
         if name not in self._open:
             self._open[name] = self._opened(name, self._tables[name])
         return self._open[name]
@@ -41,6 +45,12 @@ class Places(Mapping[str, Executor]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    def _members(self, name: str) -> Executor:
+        found: Executor | None = getattr(self[name], "members", None)
+        if found is None:
+            raise KeyError(name + MEMBERS)
+        return found
 
     def _opened(self, name: str, table: Mapping[str, Any]) -> Executor:
         try:

@@ -13,12 +13,14 @@ import msgspec
 from treadle.dsl.model import WorkStage
 from treadle.dsl.quantities import format_duration, format_size
 from treadle.executors.interface import Capabilities
+from treadle.executors.members import MEMBERS
 from treadle.executors.program import ToBroadcast
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
 from ..dispatcher.payloads import SEALED
-from ..plan import FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..plan import EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from . import members
 from .transport import Site
 
 if TYPE_CHECKING:
@@ -86,7 +88,8 @@ def check_code(executors: Mapping[str, Capabilities], bundle: bytes) -> None:
 
 
 def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset()) -> Graph:
-    """The graph, its blocks in the store where an executor reads them that does not share the host's memory.
+    """The graph, its blocks in the store where an executor reads them that does not share the host's memory, and with
+    functions that stay where that is better.
 
     `around`: executors that may read any of its data, since it is the body of a loop. Raises Refused.
     """
@@ -95,9 +98,16 @@ def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset()) -> Gr
         who = {*_executors(node), *(reads[node.id] if isinstance(node, Loop) else ())}
         for need in node.data:
             reads[need] |= who
-    return msgspec.structs.replace(
-        graph, nodes=tuple(_settled(node, around | reads[node.id], site) for node in graph.nodes)
-    )
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        held = frozenset(one.id for one in nodes if isinstance(one, Segment) and _holds(one))
+        nodes.append(_settled(node, around | reads[node.id], held, site))
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _holds(segment: Segment) -> bool:
+    """Its blocks stay with members."""
+    return segment.put == "host" and segment.policy.executor.endswith(MEMBERS)
 
 
 def executors_of(graph: Graph) -> frozenset[str]:
@@ -111,7 +121,7 @@ def _executors(node: Node) -> frozenset[str]:
     return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
 
 
-def _settled(node: Node, readers: frozenset[str], site: Site) -> Node:
+def _settled(node: Node, readers: frozenset[str], held: frozenset[str], site: Site) -> Node:
     if isinstance(node, Loop):
         return msgspec.structs.replace(node, body=settle(node.body, site, readers | _executors(node)))
     if not isinstance(node, Segment):
@@ -120,16 +130,29 @@ def _settled(node: Node, readers: frozenset[str], site: Site) -> Node:
     for refusal in _refusals(node, can, site):
         raise refusal
     strangers = sorted(name for name in readers if not site.executors[name].shares_host)
+    if not can.shares_host:
+        return _stays_or_calls(node, readers, held, site)
     if node.put == "store" or not strangers:
         return node
     reason = f"blocks go to store: {' and '.join(strangers)} read{'s' * (len(strangers) == 1)} them too"
     return msgspec.structs.replace(node, put="store", reasons=(*node.reasons[:-1], reason))
 
 
+def _stays_or_calls(segment: Segment, readers: frozenset[str], held: frozenset[str], site: Site) -> Segment:
+    found = members.choose(segment, readers, held, site)
+    if found.refused:
+        hint = (
+            "Give its table `members` with a coordinator that functions reach (docs/members.md), or leave `exchange`."
+        )
+        raise _at(segment, "exchange", f"{_first(segment)}: exchange: direct cannot be: {found.refused}", hint)
+    return found.segment
+
+
 def _refusals(segment: Segment, can: Capabilities, site: Site) -> Iterator[Refused]:
     stage, where = _first(segment), segment.policy.executor
     if not can.files:
         yield from _unreachable_files(segment, stage, where, site)
+    yield from _missing_libraries(segment, can)
     limit = can.payload_limit / SEALED
     if limit and isinstance(segment.feed, ItemsFeed):
         items, bounds = segment.feed.items, segment.feed.bounds
@@ -141,6 +164,23 @@ def _refusals(segment: Segment, can: Capabilities, site: Site) -> Iterator[Refus
         if isinstance(op, ToBroadcast) and 0 < can.memory_limit < op.limit:
             sizes = f"may be {format_size(op.limit)}, and an attempt on {where} has {format_size(can.memory_limit)}"
             yield _at(segment, "limit", f"{op.stage}: its value {sizes}", "Give a smaller `limit`.")
+
+
+def _missing_libraries(segment: Segment, can: Capabilities) -> Iterator[Refused]:
+    """What the package of a function was not deployed with."""
+    stage, where, feed = _first(segment), segment.policy.executor, segment.feed
+    again = f"Write it into the table `deploy` of {where}, and deploy again."
+    if "confluent_kafka" in can.lacks and isinstance(feed, EventsFeed) and not feed.split.copied:
+        text = f"{stage}: functions of {where} read events from Kafka only when they are deployed with `kafka = true`"
+        yield _at(segment, "input", text, f"{again} Or read them in a stage of its own, `executor: local`.")
+    if "pyarrow" not in can.lacks:
+        return
+    text = "functions of {} have Parquet only when they are deployed with `arrow = true`"
+    if isinstance(feed, FilesFeed) and any(split.options.format == "parquet" for split in feed.splits):
+        yield _at(segment, "input", f"{stage}: {text.format(where)}", again)
+    output = segment.output
+    if output is not None and output.part.options.format == "parquet":
+        yield _at(segment, "output", f"{segment.stages[-1]}: {text.format(where)}", again, segment.stages[-1])
 
 
 def _unreachable_files(segment: Segment, stage: str, where: str, site: Site) -> Iterator[Refused]:

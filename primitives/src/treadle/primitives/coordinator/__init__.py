@@ -1,6 +1,6 @@
 """Who takes part: members, their leases and channels, barriers, tasks, and where blocks are (docs/coordinator.md)."""
 
-from .instructions import Close, Deliver, Instruction, Send
+from .instructions import Close, Deliver, Instruction, Returned, Send
 from .machine import Coordinator, Statistics
 from .parts import Limits, Timing
 from .tree import Tree, children, depth, parent
@@ -11,6 +11,7 @@ __all__ = [
     "Deliver",
     "Instruction",
     "Limits",
+    "Returned",
     "Send",
     "Statistics",
     "Timing",

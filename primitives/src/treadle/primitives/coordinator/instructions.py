@@ -28,4 +28,13 @@ class Deliver(NamedTuple):
     result: bytes
 
 
-Instruction = Send | Close | Deliver
+class Returned(NamedTuple):
+    """A task that was for one member, which gave it up, left or was lost; whoever offered it has it again."""
+
+    task: str
+    member: str
+    lost: bool
+    """It may have begun, and nobody knows how far it came."""
+
+
+Instruction = Send | Close | Deliver | Returned

@@ -16,7 +16,8 @@ A connection is a stranger's until it says Hello; then it is a member's. A membe
     away      nothing heard for `grace`          -        it is lost
 
     lost      out of its channels, whose next views name it; its barriers break; its tasks are offered again, first of
-              all; its blocks are forgotten. A lost member that comes back is a new one
+              all, or returned if they were for it alone; its blocks are forgotten. A lost member that comes back is a
+              new one
     left      the same, but no view names it, and its tasks come last
 
 A connection that says anything but Hello first, or nothing for `lease`, is closed. When `tick` comes more than `grace`
@@ -39,7 +40,7 @@ from .barriers import Barriers
 from .channels import Channels
 from .deadlines import Deadlines
 from .directory import Directory
-from .instructions import Close, Deliver, Instruction, Send
+from .instructions import Close, Deliver, Instruction, Returned, Send
 from .messages import (
     Alive,
     Announce,
@@ -47,6 +48,7 @@ from .messages import (
     Count,
     Counted,
     Dial,
+    Dismissed,
     Finished,
     FromMember,
     GiveUp,
@@ -112,7 +114,7 @@ class Coordinator:
         self._channels = Channels(self._post, epochs, self._timing, self._limits)
         self._barriers = Barriers(self._post, self._timing, self._limits)
         self._directory = Directory(self._limits)
-        self._tasks = Tasks(self._post, epochs, self._limits)
+        self._tasks = Tasks(self._post, self._give_back, epochs, self._limits)
         self._now = float("-inf")
         self._out: list[Instruction] = []
         self._members: dict[str, _Member] = {}
@@ -135,6 +137,10 @@ class Coordinator:
             len(self._directory),
             len(self._tasks),
         )
+
+    def present(self, member: str) -> bool:
+        """Whether the member is live or away."""
+        return member in self._members
 
     def wakes_at(self) -> float | None:
         """When `tick` is needed next; None: not before something arrives."""
@@ -188,10 +194,26 @@ class Coordinator:
         self._channels.flush(self._now)
         return out
 
-    def offer(self, task: str, body: bytes, now: float) -> list[Instruction]:
-        """The owner of this coordinator has a task for a member. Raises UsageError for one that is here already."""
+    def offer(self, task: str, body: bytes, now: float, member: str = "") -> list[Instruction]:
+        """The owner of this coordinator has a task, for this member or any; one for a member that is not there waits.
+
+        Raises UsageError for one that is here already.
+        """
         out = self._begin(now)
-        self._tasks.offer(task, body)
+        self._tasks.offer(task, body, member)
+        return out
+
+    def withdraw(self, task: str, now: float) -> list[Instruction]:
+        """The owner does not want the task any more; neither Deliver nor Returned will name it."""
+        out = self._begin(now)
+        self._tasks.withdraw(task)
+        return out
+
+    def dismiss(self, member: str, now: float) -> list[Instruction]:
+        """The owner does not need the member any more; one that is not here is well too."""
+        out = self._begin(now)
+        if member in self._members:
+            self._post(member, Dismissed())
         return out
 
     def _begin(self, now: float) -> list[Instruction]:
@@ -203,6 +225,9 @@ class Coordinator:
         connection = self._members[member].connection
         if connection is not None:
             self._out.append(Send(connection, message))
+
+    def _give_back(self, returned: Returned) -> None:
+        self._out.append(returned)
 
     # -- members
 

@@ -221,6 +221,17 @@ class Accepted(Struct, frozen=True, tag="accepted"):
     epoch: int
 
 
+class Withdrawn(Struct, frozen=True, tag="withdrawn"):
+    """Its owner wants the task no more: it may be stopped, and its result is refused."""
+
+    task: str
+    epoch: int
+
+
+class Dismissed(Struct, frozen=True, tag="dismissed"):
+    """The member is not needed any more; it answers with Bye."""
+
+
 FromMember = (
     Hello
     | Alive
@@ -238,4 +249,18 @@ FromMember = (
     | GiveUp
     | Finished
 )
-ToMember = View | Refused | Released | Broken | Counted | Located | Dial | Relayed | Task | Accepted | Alive
+ToMember = (
+    View
+    | Refused
+    | Released
+    | Broken
+    | Counted
+    | Located
+    | Dial
+    | Relayed
+    | Task
+    | Accepted
+    | Withdrawn
+    | Dismissed
+    | Alive
+)

@@ -20,7 +20,7 @@ from ..wire.dialling import address_of, listen
 from ..wire.errors import WireError
 from ..wire.handshake import Handshake, KeyOf
 from .connection import HANDSHAKE_SECONDS, ServerConnection
-from .instructions import Close, Deliver, Instruction, Send
+from .instructions import Close, Deliver, Instruction, Returned, Send
 from .machine import Coordinator, Statistics
 from .messages import FromMember, ToMember
 from .parts import Limits, Timing
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 OnResult = Callable[[str, Deliver], None]
 """Called in the loop with a run and a result of a task of it."""
+
+OnReturned = Callable[[str, Returned], None]
+"""Called in the loop with a run and a task that its member did not do."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], FromMember] = msgspec.msgpack.Decoder(FromMember).decode
@@ -63,6 +66,7 @@ class CoordinatorServer:
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
         on_result: OnResult = lambda run, result: None,  # noqa: ARG005
+        on_returned: OnReturned = lambda run, task: None,  # noqa: ARG005
         on_refused: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
     ) -> None:
         if (parse(address, plain=plain).scheme == "tls") != (tls is not None):
@@ -71,7 +75,7 @@ class CoordinatorServer:
         """Where it listens; with its real port once started."""
         self._key_of, self._tls, self._plain = key_of, tls, plain
         self._timing, self._limits, self._clock = timing, limits or Limits(), clock
-        self._on_result, self._on_refused = on_result, on_refused
+        self._on_result, self._on_returned, self._on_refused = on_result, on_returned, on_refused
         self._runs: dict[str, _Run] = {}
         self._open: set[ServerConnection] = set()
         self._numbers = itertools.count()
@@ -111,11 +115,31 @@ class CoordinatorServer:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def offer(self, run: str, task: str, body: bytes) -> None:
-        """A task for a member of this run; `on_result` hears of its result. Raises UsageError when it is here."""
+    def offer(self, run: str, task: str, body: bytes, member: str = "") -> None:
+        """A task for this member of the run, or any; `on_result` hears of its result, or `on_returned` of its fate.
+
+        Raises UsageError when it is here already.
+        """
         found = self._run(run)
-        found.instructions += found.machine.offer(task, body, self._clock())
+        found.instructions += found.machine.offer(task, body, self._clock(), member)
         self._later(run)
+
+    def withdraw(self, run: str, task: str) -> None:
+        """The task is wanted no more: nothing will be heard of it."""
+        if (found := self._runs.get(run)) is not None:
+            found.instructions += found.machine.withdraw(task, self._clock())
+            self._later(run)
+
+    def dismiss(self, run: str, member: str) -> None:
+        """Have a member leave."""
+        if (found := self._runs.get(run)) is not None:
+            found.instructions += found.machine.dismiss(member, self._clock())
+            self._later(run)
+
+    def present(self, run: str, member: str) -> bool:
+        """Whether the member has come, and neither left nor was lost."""
+        found = self._runs.get(run)
+        return found is not None and found.machine.present(member)
 
     def statistics(self, run: str) -> Statistics:
         """How much there is of everything in a run."""
@@ -206,6 +230,8 @@ class CoordinatorServer:
                     closing.append(number)
                 case Deliver():
                     self._on_result(name, instruction)
+                case Returned():
+                    self._on_returned(name, instruction)
         for number, batch in heads.items():
             if (connection := run.connections.get(number)) is not None:
                 connection.write(batch)

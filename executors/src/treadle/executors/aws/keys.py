@@ -1,0 +1,18 @@
+"""The deployment key, kept by AWS Secrets Manager or in a parameter of Systems Manager, as a function reads it.
+
+API references: Secrets Manager, GetSecretValue; Systems Manager, GetParameter. boto3 is part of Lambda's runtimes for
+Python and of their base images (Lambda developer guide, "Building Lambda functions with Python").
+"""
+
+from __future__ import annotations
+
+
+def fetch_key(where: str) -> str:
+    """What `secretsmanager:NAME` or `ssm:NAME` holds. Raises what boto3 raises."""
+    import boto3.session
+
+    service, _, name = where.partition(":")
+    client = boto3.session.Session().client(service)
+    if service == "ssm":
+        return str(client.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+    return str(client.get_secret_value(SecretId=name)["SecretString"])

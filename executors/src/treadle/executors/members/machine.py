@@ -1,0 +1,178 @@
+"""What a member says and does, from its first connection to its end. Pure: events in, instructions out.
+
+    state    event                          next     what follows
+    idle     Task                           busy     it is begun
+    idle     Task, after its working time   idle     given up: it returns to its owner
+    busy     done                           telling  its result is said, over every new connection again
+    busy     Withdrawn                      idle     it is stopped
+    telling  Accepted, Refused              idle     more is asked for, while its working time lasts
+    any      Dismissed, its time is over    over     what runs is stopped; Bye
+    any      no coordinator for `patience`  over     what runs is stopped
+
+Nothing is asked for after the working time: the member then serves its blocks until it is dismissed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from treadle.primitives.coordinator.messages import (
+    Accepted,
+    Alive,
+    Bye,
+    Dismissed,
+    Finished,
+    FromMember,
+    GiveUp,
+    Hello,
+    Refused,
+    Take,
+    Task,
+    ToMember,
+    Withdrawn,
+)
+
+BEAT = 2.0
+"""Seconds between signs of life; the coordinator's lease is several of them."""
+SILENCE = 6.0
+"""Seconds without a word from the coordinator, which answers every sign of life, after which the link is dead."""
+PATIENCE = 15.0
+"""Seconds without a coordinator: a driver that restarts has other members."""
+
+
+class Say(NamedTuple):
+    """Send it; without a connection it is lost, and said again where that matters."""
+
+    message: FromMember
+
+
+class Begin(NamedTuple):
+    """Do the task, and tell the machine when it is done."""
+
+    task: str
+    body: bytes
+
+
+class Stop(NamedTuple):
+    """Kill what is under way; nobody wants to hear of it."""
+
+
+class Dial(NamedTuple):
+    """Hang up, if there is a connection, and make another."""
+
+
+class Leave(NamedTuple):
+    """It is over."""
+
+    why: str
+
+
+Instruction = Say | Begin | Stop | Dial | Leave
+
+
+class _Work(NamedTuple):
+    task: str
+    epoch: int
+
+
+class MemberMachine:
+    """Times are seconds of any clock that only grows."""
+
+    def __init__(self, name: str, address: str, host: str, *, works_until: float, ends: float) -> None:
+        """`address`: where it serves blocks; empty: nowhere."""
+        self._hello = Hello(name, address, host)
+        self._works_until, self._ends = works_until, ends
+        self._under_way: _Work | None = None
+        self._result: Finished | None = None
+        self._connected = False
+        self._heard = self._beat = float("-inf")
+        self._away_since: float | None = None
+        self.over = False
+
+    # -- events
+
+    def connected(self, now: float) -> list[Instruction]:
+        """There is a connection. The coordinator says again which task is this member's."""
+        self._connected, self._away_since = True, None
+        self._heard = self._beat = now
+        out: list[Instruction] = [Say(self._hello)]
+        if self._result is not None:
+            out.append(Say(self._result))
+        return [*out, *self._ask(now)]
+
+    def disconnected(self, now: float) -> list[Instruction]:
+        """The connection broke."""
+        if self.over or not self._connected:
+            return []
+        self._connected, self._away_since = False, now
+        return [Dial()]
+
+    def heard(self, message: ToMember, now: float) -> list[Instruction]:
+        self._heard = now
+        if self.over:
+            return []
+        match message:
+            case Task(task, epoch, body):
+                return self._offered(_Work(task, epoch), body, now)
+            case Withdrawn(task, epoch) if self._under_way == _Work(task, epoch):
+                self._under_way = None
+                return [Stop(), *self._ask(now)]
+            case Accepted(task, _) | Refused(task, _) if self._result is not None and self._result.task == task:
+                self._result = None
+                return self._ask(now)
+            case Dismissed():
+                return self._leave("it is not needed any more")
+        return []
+
+    def done(self, task: str, result: bytes) -> list[Instruction]:
+        """The task begun last has a result; of one that was stopped nobody wants to hear."""
+        if self.over or self._under_way is None or self._under_way.task != task:
+            return []
+        self._result = Finished(task, self._under_way.epoch, result)
+        self._under_way = None
+        return [Say(self._result)]
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Time has passed."""
+        if self.over:
+            return []
+        if now >= self._ends:
+            return self._leave("its time is over")
+        if self._away_since is not None:
+            return self._leave("there is no coordinator") if now - self._away_since > PATIENCE else []
+        if now - self._heard > SILENCE:
+            return self.disconnected(now)
+        if now - self._beat < BEAT:
+            return []
+        self._beat = now
+        return [Say(Alive())]
+
+    def wakes_at(self) -> float:
+        """When `tick` is needed next."""
+        if self._away_since is not None:
+            return min(self._ends, self._away_since + PATIENCE)
+        return min(self._ends, self._beat + BEAT, self._heard + SILENCE)
+
+    # -- parts
+
+    def _offered(self, work: _Work, body: bytes, now: float) -> list[Instruction]:
+        if self._result is not None and self._result.task == work.task:
+            self._result = Finished(work.task, work.epoch, self._result.result)
+            return [Say(self._result)]
+        if self._under_way is not None and self._under_way.task == work.task:
+            self._under_way = work
+            return []
+        if self._under_way is not None or now >= self._works_until:
+            return [Say(GiveUp(work.task, work.epoch))]
+        self._under_way = work
+        return [Begin(work.task, body)]
+
+    def _ask(self, now: float) -> list[Instruction]:
+        idle = self._under_way is None and self._result is None
+        return [Say(Take())] if idle and self._connected and now < self._works_until else []
+
+    def _leave(self, why: str) -> list[Instruction]:
+        self.over = True
+        stop: list[Instruction] = [Stop()] if self._under_way is not None else []
+        self._under_way = None
+        return [*stop, Say(Bye()), Leave(why)]

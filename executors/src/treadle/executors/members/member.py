@@ -1,0 +1,196 @@
+"""The function's side of a long call: a thin shell around `machine`. Tasks run as those of ordinary calls do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treadle.primitives.coordinator.messages import FromMember, ToMember
+from treadle.primitives.errors import StoreError, TreadleError
+from treadle.primitives.store import Store
+
+from ..functions.calls import usable
+from ..functions.payload import Adopt, Join, Order, Request, Response, response_of, seal_reports
+from ..program import Report
+from .life import Span, not_their_fault
+from .machine import Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
+from .shelf import Shelf
+from .uplink import Uplink
+
+if TYPE_CHECKING:
+    from ..functions.handler import Handler
+
+_FIRST_DIAL = 10.0
+"""Seconds in which the coordinator must be reached at all."""
+_request = msgspec.json.Decoder(Request)
+
+
+async def take_part(handler: Handler, session: str, join: Join, seconds: float, memory: int) -> Response:
+    """Be a member until dismissed, or until the call's time is over; the provider ends it after `seconds`.
+
+    `session`: the coordinator's run, whose key proves each side to the other.
+    """
+    member = _Member(handler, session, join, min(usable(seconds), join.seconds), memory)
+    try:
+        return await member.run()
+    finally:
+        handler.drop_blocks()
+
+
+class _Member:
+    """Use once."""
+
+    def __init__(self, handler: Handler, session: str, join: Join, seconds: float, memory: int) -> None:
+        self._handler, self._join, self._memory = handler, join, memory
+        self._began = time.monotonic()
+        self._ends = self._began + seconds
+        self._works_until = self._began + min(join.work, seconds)
+        self._uplink = Uplink(join.coordinator, session, handler.run_key(session), self._hear, self._broken)
+        self._shelf: Shelf | None = None
+        self._machine: MemberMachine
+        self._under_way: asyncio.Task[None] | None = None
+        self._unsent: asyncio.Queue[FromMember] = asyncio.Queue()
+        self._dialling: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._over = asyncio.Event()
+
+    async def run(self) -> Response:
+        try:
+            await self._uplink.dial(min(self._began + _FIRST_DIAL, self._ends))
+        except TreadleError:
+            return Response(problem="coordinator")
+        sender = asyncio.create_task(self._send(), name="messages of a member")
+        try:
+            await self._set_up()
+            self._connected()
+            await self._keep_time()
+            await self._unsent.join()
+        finally:
+            sender.cancel()
+            await self._stop()
+            if self._dialling is not None:
+                self._dialling.cancel()
+            self._uplink.hang_up()
+            if self._shelf is not None:
+                await asyncio.to_thread(self._shelf.close)
+        return Response()
+
+    async def _set_up(self) -> None:
+        address = host = ""
+        if self._join.direct:
+            root = await self._handler.hold_blocks()
+            about = (root, self._handler.run_key, self._uplink.local_host, self._join.identity)
+            self._shelf = await asyncio.to_thread(Shelf, *about)
+            address, host = self._shelf.address, self._shelf.host_id
+        name = self._join.member
+        self._machine = MemberMachine(name, address, host, works_until=self._works_until, ends=self._ends)
+
+    async def _keep_time(self) -> None:
+        while not self._over.is_set():
+            wait = max(0.0, self._machine.wakes_at() - time.monotonic())
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._woken.wait()
+            self._perform(self._machine.tick(time.monotonic()))
+
+    # -- events
+
+    def _connected(self) -> None:
+        self._uplink.listen()
+        self._perform(self._machine.connected(time.monotonic()))
+
+    def _hear(self, message: ToMember) -> None:
+        self._perform(self._machine.heard(message, time.monotonic()))
+
+    def _broken(self) -> None:
+        self._perform(self._machine.disconnected(time.monotonic()))
+
+    # -- instructions
+
+    def _perform(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case Say(message):
+                    self._unsent.put_nowait(message)
+                case Begin(task, body):
+                    self._under_way = asyncio.create_task(self._do(task, body, self._under_way), name=f"task {task}")
+                case Stop():
+                    if self._under_way is not None:
+                        self._under_way.cancel()
+                case Dial():
+                    self._dialling = asyncio.create_task(self._dial(), name="dial")
+                case Leave():
+                    self._over.set()
+        self._woken.set()
+
+    async def _send(self) -> None:
+        while True:
+            message = await self._unsent.get()
+            try:
+                await self._uplink.send(message)
+            finally:
+                self._unsent.task_done()
+
+    async def _dial(self) -> None:
+        """Until the machine has lost its patience."""
+        with contextlib.suppress(TreadleError):
+            await self._uplink.dial(self._ends)
+            self._connected()
+
+    async def _stop(self) -> None:
+        if self._under_way is not None:
+            self._under_way.cancel()
+            await asyncio.wait({self._under_way})
+
+    async def _do(self, task: str, body: bytes, before: asyncio.Task[None] | None) -> None:
+        if before is not None:  # it was stopped, and its worker is being killed
+            await asyncio.wait({before})
+        response = await self._respond(body)
+        result = msgspec.json.encode(response)
+        self._perform(self._machine.done(task, result))
+
+    async def _respond(self, body: bytes) -> Response:
+        content = await asyncio.to_thread(lambda: self._handler.open(_request.decode(body)))
+        match content:
+            case Response():
+                return content
+            case Order():
+                return await self._work(content, self._handler.run_key(content.task.job.run))
+            case Adopt() if self._shelf is not None:
+                for blocks in content.sets:
+                    await asyncio.to_thread(self._shelf.adopt, blocks)
+                return Response()
+        return Response(problem="order")
+
+    async def _work(self, order: Order, key: bytes) -> Response:
+        task = order.task
+        if self._shelf is not None and task.program.put == "host":
+            try:
+                store = await asyncio.to_thread(Store.open, task.job.store)
+                await asyncio.to_thread(self._shelf.announce, task.job.run, store)
+            except StoreError:
+                return Response(problem="order")
+        began = time.monotonic()
+        deadline = min(self._works_until, began + order.seconds)
+        reports = await self._handler.work(task, deadline, self._memory)
+        span = Span(self._works_until - self._began, self._ends - self._began)
+        reports = not_their_fault(reports, began - self._began, time.monotonic() - self._began, span)
+        return await asyncio.to_thread(_answer, order, reports, key)
+
+
+def _answer(order: Order, reports: list[Report], key: bytes) -> Response:
+    """The reports, in their object when they do not fit into a message. Nobody adopts those of a member, so that those
+    that fit need no object."""
+    sealed = seal_reports(order, reports, key)
+    response = response_of(order, sealed)
+    if not response.reports:
+        try:
+            Store.open(order.task.job.store).put(order.reports, sealed)
+        except StoreError:
+            return Response(problem="order")
+    return response

@@ -1,0 +1,58 @@
+"""Where functions on Lambda read the deployment key: a secret of Secrets Manager, or a parameter of Systems Manager.
+
+API references: Secrets Manager, CreateSecret, PutSecretValue, GetSecretValue; Systems Manager, PutParameter and
+GetParameter with type SecureString.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .wanted import Change
+
+_MISSING = ("ResourceNotFoundException", "ParameterNotFound")
+_ABOUT = "treadle: the deployment key, which seals runs"
+
+
+class KeyPlace:
+    """One secret or parameter. Its value is compared, and never told."""
+
+    def __init__(self, client: Any, where: str, key: str) -> None:
+        """`client`: boto3's, for the service before the colon in `where`; `key`: what should be there."""
+        self._client, self._key = client, key
+        self._service, _, self._name = where.partition(":")
+
+    def compare(self) -> Change:
+        """What `apply` would do."""
+        found = self._found()
+        did = "new" if found is None else "unchanged" if found == self._key else "changed"
+        kind = "parameter" if self._service == "ssm" else "secret"
+        return Change(f"{kind} {self._name}", did, ("value: changed",) if did == "changed" else ())  # type: ignore[arg-type]
+
+    def apply(self) -> Change:
+        """Make it so."""
+        change = self.compare()
+        if change.did == "unchanged":
+            return change
+        if self._service == "ssm":
+            options: dict[str, Any] = {"Type": "SecureString", "Overwrite": True, "Description": _ABOUT}
+            self._client.put_parameter(Name=self._name, Value=self._key, **options)
+        elif change.did == "new":
+            self._client.create_secret(Name=self._name, SecretString=self._key, Description=_ABOUT)
+        else:
+            self._client.put_secret_value(SecretId=self._name, SecretString=self._key)
+        return change
+
+    def _found(self) -> str | None:
+        from botocore.exceptions import ClientError
+
+        try:
+            if self._service == "ssm":
+                found = self._client.get_parameter(Name=self._name, WithDecryption=True)["Parameter"]["Value"]
+            else:
+                found = self._client.get_secret_value(SecretId=self._name)["SecretString"]
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _MISSING:
+                return None
+            raise
+        return str(found)

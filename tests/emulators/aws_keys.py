@@ -1,0 +1,97 @@
+"""AWS Secrets Manager and the parameters of Systems Manager, as far as one value each goes.
+
+By the API references: both speak JSON 1.1, a POST to `/` whose `X-Amz-Target` names the operation. Secrets Manager:
+CreateSecret (`ResourceExistsException` when it is there), PutSecretValue, GetSecretValue (`ResourceNotFoundException`).
+Systems Manager: PutParameter (`ParameterAlreadyExists` without Overwrite), GetParameter (`ParameterNotFound`; without
+WithDecryption the value of a SecureString is not given in clear).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from emulators.lambda_emulator import REGION
+from emulators.lambda_http import Reply, Request, Server
+
+T = TypeVar("T")
+
+
+class KeyServices:
+    """Listens on 127.0.0.1 from `start` to `stop`, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, str] = {}
+        self.parameters: dict[str, str] = {}
+        self.reads = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="key services", daemon=True)
+
+    def start(self) -> KeyServices:
+        self._thread.start()
+        self._server = Server(self._answer)
+        self.endpoint = f"http://127.0.0.1:{self._call(self._server.start())}"
+        return self
+
+    def stop(self) -> None:
+        self._call(self._server.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a process that calls it; the role of a function gives it credentials in the same variables."""
+        return {
+            "AWS_ENDPOINT_URL_SECRETS_MANAGER": self.endpoint,
+            "AWS_ENDPOINT_URL_SSM": self.endpoint,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+        }
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    async def _answer(self, request: Request) -> Reply:
+        operation = request.headers["x-amz-target"].rpartition(".")[2]
+        said = json.loads(request.body)
+        match operation:
+            case "CreateSecret" if said["Name"] in self.secrets:
+                return _error("ResourceExistsException")
+            case "CreateSecret":
+                self.secrets[said["Name"]] = said["SecretString"]
+            case "PutSecretValue":
+                self.secrets[said["SecretId"]] = said["SecretString"]
+            case "GetSecretValue":
+                return self._read(self.secrets, said["SecretId"], "ResourceNotFoundException", "SecretString")
+            case "PutParameter" if said["Name"] in self.parameters and not said.get("Overwrite"):
+                return _error("ParameterAlreadyExists")
+            case "PutParameter":
+                assert said["Type"] == "SecureString"
+                self.parameters[said["Name"]] = said["Value"]
+            case "GetParameter":
+                assert said["WithDecryption"]
+                return self._read(self.parameters, said["Name"], "ParameterNotFound", "Value", "Parameter")
+            case _:
+                return _error("UnknownOperationException")
+        return _reply({})
+
+    def _read(self, known: dict[str, str], name: str, missing: str, field: str, around: str = "") -> Reply:
+        self.reads += 1
+        if name not in known:
+            return _error(missing)
+        found: dict[str, Any] = {"Name": name, field: known[name]}
+        return _reply({around: found} if around else found)
+
+
+def _reply(said: dict[str, Any], status: int = 200) -> Reply:
+    return Reply(status, json.dumps(said).encode(), {"Content-Type": "application/x-amz-json-1.1"})
+
+
+def _error(kind: str) -> Reply:
+    return _reply({"__type": kind, "message": kind}, 400)

@@ -1,0 +1,118 @@
+"""Whole runs on functions that stay: an engine over the emulated Lambda, and what became of its blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emulators.lambda_place import LambdaPlace
+from orchestrator.broken_runs import Counted
+
+from treadle.dsl.model import Spec
+from treadle.executors import LocalExecutor
+from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.interface import Executor
+from treadle.executors.members import MEMBERS
+from treadle.executors.members.executor import MemberExecutor
+from treadle.executors.members.hub import Meeting
+from treadle.executors.program import Outcome
+from treadle.orchestrator.testing import Engine, EngineResult
+from treadle.primitives import trust
+from treadle.primitives.store import Store
+
+MODULE = "staying"
+FUNCTIONS = """
+import time
+
+def pairs(index, *, seconds=0.0):
+    time.sleep(seconds)
+    for key in range(8):
+        yield key, bytes([index % 251]) * 2000
+
+def weight(key, values, *, seconds=0.0):
+    time.sleep(seconds)
+    found = list(values)
+    return [len(found), sum(map(sum, found))]
+"""
+"""Blocks of 16 KB: too large to travel in a message."""
+
+
+def workflow(sources: int, *, making: float = 0.0, reading: float = 0.0, **more: Any) -> Spec:
+    """So many tasks make what eight read, in so many seconds each. A spent attempt would fail the run."""
+    stages = {
+        "pairs": {
+            "type": "map",
+            "input": {"range": sources, "partitions": sources},
+            "uses": f"{MODULE}:pairs",
+            "flat": True,
+            "with": {"seconds": making},
+            **more,
+        },
+        "groups": {"type": "shuffle", "input": "pairs", "by": "key", "partitions": 8, **more},
+        "weights": {
+            "type": "reduce",
+            "input": "groups",
+            "per": "key",
+            "uses": f"{MODULE}:weight",
+            "with": {"seconds": reading},
+        },
+    }
+    defaults = {"executor": "functions", "retry": {"maximumAttempts": 1}, "backups": False}
+    document = {"apiVersion": "treadle/v1", "name": "staying", "stages": stages, "defaults": defaults}
+    return Spec.model_validate(document)
+
+
+class Rig:
+    """One run after the other, on functions and on local slots."""
+
+    def __init__(self, place: LambdaPlace, folder: Path, *, seconds: float = 60.0, slots: int = 2) -> None:
+        """`seconds`: after which the provider ends a call."""
+        (folder / "project").mkdir()
+        (folder / "project" / f"{MODULE}.py").write_text(FUNCTIONS)
+        self.folder, self.place = folder, place
+        key_file = str(folder / "key")
+        self.key = trust.load_or_create_key(key_file)
+        place.deploy(key_file, timeout=seconds)
+        calls = FunctionExecutor("lambda", place.invoker(seconds=seconds), key_file=key_file, slots=slots)
+        meeting = Meeting("tcp://127.0.0.1:0")
+        self.members = MemberExecutor(calls.means, meeting, key_file=key_file, slots=slots)
+        self.see: Callable[[str, Outcome], None] = lambda segment, outcome: None
+        self.counted = Counted(self.members, lambda segment, outcome: self.see(segment, outcome))
+        local = LocalExecutor(
+            run_key=lambda run: trust.run_key(self.key, run), slots=2, memory=1 << 30, host_root=str(folder / "host")
+        )
+        executors: dict[str, Executor] = {"local": local, "functions": calls, f"functions{MEMBERS}": self.counted}
+        self.engine = Engine(Store.open(f"file://{folder}/store"), executors, self.key, folder / "host")
+
+    async def run(self, spec: Spec, name: str) -> EngineResult:
+        project = self.folder / "project"
+        run = self.engine.submit(spec, {}, base=self.folder, roots=[project], run=name)
+        return await self.engine.run(run)
+
+    async def local(self, spec: Spec) -> EngineResult:
+        defaults = spec.defaults.model_copy(update={"executor": "local"})
+        return await self.run(spec.model_copy(update={"defaults": defaults}), "local")
+
+    def outcomes(self, run: str, segment: str) -> tuple[Outcome, ...]:
+        found = self.engine.site.files(run).manifest(segment)
+        assert found is not None
+        return found.outcomes
+
+    def read(self, run: str, segment: str) -> Counter[str]:
+        """Bytes that a segment read, by the kind of place."""
+        total: Counter[str] = Counter()
+        for outcome in self.outcomes(run, segment):
+            total.update(outcome.read)
+        return total
+
+    async def stop(self) -> None:
+        await self.engine.site.pools.stop()
+
+
+def host_of(outcome: Outcome) -> str:
+    """The host of the member that holds its block."""
+    assert outcome.block is not None
+    (place,) = outcome.block.locations
+    return place

@@ -1,0 +1,131 @@
+"""What a member says and does: the table of its machine, entry by entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.executors.members.machine import (
+    BEAT,
+    PATIENCE,
+    SILENCE,
+    Begin,
+    Dial,
+    Instruction,
+    Leave,
+    MemberMachine,
+    Say,
+    Stop,
+)
+from treadle.primitives.coordinator.messages import (
+    Accepted,
+    Alive,
+    Bye,
+    Dismissed,
+    Finished,
+    GiveUp,
+    Hello,
+    Refused,
+    Take,
+    Task,
+    Withdrawn,
+)
+
+HELLO = Hello("m", "tcp://127.0.0.1:1", "host")
+
+
+def machine(*, works_until: float = 100.0, ends: float = 120.0) -> MemberMachine:
+    """Connected at 0."""
+    made = MemberMachine("m", HELLO.address, HELLO.host, works_until=works_until, ends=ends)
+    assert made.connected(0.0) == [Say(HELLO), Say(Take())]
+    return made
+
+
+def said(instructions: list[Instruction]) -> list[Any]:
+    return [one.message for one in instructions if isinstance(one, Say)]
+
+
+def test_a_task_is_begun_and_its_result_said_until_it_is_accepted() -> None:
+    one = machine()
+    assert one.heard(Task("t", 7, b"body"), 1.0) == [Begin("t", b"body")]
+    assert said(one.done("t", b"result")) == [Finished("t", 7, b"result")]
+    assert one.disconnected(3.0) == [Dial()]
+    assert said(one.connected(4.0)) == [HELLO, Finished("t", 7, b"result")]
+    assert said(one.heard(Accepted("t", 7), 5.0)) == [Take()]
+
+
+def test_a_task_said_again_after_a_reconnect_is_not_begun_again() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    one.disconnected(2.0)
+    assert said(one.connected(3.0)) == [HELLO]
+    assert one.heard(Task("t", 7, b""), 3.0) == []
+    assert said(one.done("t", b"r")) == [Finished("t", 7, b"r")]
+
+
+def test_a_result_is_said_under_the_epoch_in_which_its_task_was_last_handed_out() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    one.done("t", b"r")
+    assert said(one.heard(Task("t", 8, b""), 3.0)) == [Finished("t", 8, b"r")]
+
+
+def test_a_withdrawn_task_is_stopped_and_its_late_result_is_nobodys() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    assert one.heard(Withdrawn("t", 6), 2.0) == []
+    assert one.heard(Withdrawn("t", 7), 2.0) == [Stop(), Say(Take())]
+    assert one.done("t", b"r") == []
+    assert one.heard(Task("u", 9, b""), 4.0) == [Begin("u", b"")]
+
+
+def test_a_result_that_is_refused_is_forgotten() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    one.done("t", b"r")
+    assert said(one.heard(Refused("t", "there is no such task"), 3.0)) == [Take()]
+    one.disconnected(4.0)
+    assert said(one.connected(5.0)) == [HELLO, Take()]
+
+
+def test_after_its_working_time_it_takes_nothing_and_stays() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 99.0)
+    one.done("t", b"r")
+    assert one.heard(Accepted("t", 7), 101.0) == []
+    assert said(one.heard(Task("u", 8, b""), 102.0)) == [GiveUp("u", 8)]
+    assert Leave("its time is over") not in one.tick(119.0)
+    assert one.tick(120.0) == [Say(Bye()), Leave("its time is over")]
+    assert one.over
+
+
+def test_a_second_task_at_the_same_time_is_given_up() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    assert one.heard(Task("u", 8, b""), 1.0) == [Say(GiveUp("u", 8))]
+
+
+def test_dismissed_it_stops_what_runs_and_says_bye() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    assert one.heard(Dismissed(), 2.0) == [Stop(), Say(Bye()), Leave("it is not needed any more")]
+    assert one.heard(Task("u", 8, b""), 3.0) == []
+    assert one.tick(4.0) == []
+
+
+def test_signs_of_life_keep_it_and_silence_makes_it_dial_again() -> None:
+    one = machine()
+    assert one.wakes_at() == BEAT
+    assert one.tick(BEAT) == [Say(Alive())]
+    one.heard(Alive(), BEAT)
+    assert one.tick(BEAT + 0.1) == []
+    assert one.tick(BEAT + SILENCE + 0.1) == [Dial()]
+    assert one.disconnected(BEAT + SILENCE + 0.2) == [], "it knows"
+
+
+def test_without_a_coordinator_for_long_it_stops_and_leaves() -> None:
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    one.disconnected(2.0)
+    assert one.tick(2.0 + PATIENCE) == []
+    assert one.wakes_at() == 2.0 + PATIENCE
+    assert one.tick(2.1 + PATIENCE) == [Stop(), Say(Bye()), Leave("there is no coordinator")]

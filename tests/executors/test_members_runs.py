@@ -1,0 +1,88 @@
+"""Functions that stay in whole runs: blocks go from one to the other, and what dies or ends costs its own share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from emulators.lambda_place import LambdaPlace, lambda_place
+from executors.members_rig import MODULE, Rig, host_of, workflow
+
+from treadle.executors.members import life
+from treadle.executors.program import Outcome
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaPlace]:
+    with lambda_place(tmp_path_factory.mktemp("lambda"), concurrency=8) as place:
+        yield place
+
+
+@pytest.fixture
+async def rig(
+    tmp_path: Path, functions: LambdaPlace, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Rig]:
+    for name, value in functions.emulator.credentials.items():
+        monkeypatch.setenv(name, value)
+    functions.emulator.settle()
+    functions.emulator.invocations.clear()
+    seconds = getattr(request, "param", 60.0)
+    if seconds < 60:
+        monkeypatch.setattr(life, "HANDOVER_SHARE", 0.6)  # a machine with other work takes its time to start a process
+    made = Rig(functions, tmp_path, seconds=seconds)
+    monkeypatch.syspath_prepend(tmp_path / "project")
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    yield made
+    await made.stop()
+
+
+async def test_a_shuffle_goes_from_member_to_member_and_leaves_the_same_as_local(rig: Rig) -> None:
+    spec = workflow(12)
+    found = await rig.run(spec, "direct")
+    assert found.datasets["weights"] == (await rig.local(spec)).datasets["weights"]
+    made = sum(one.block.size for one in rig.outcomes("direct", "groups") if one.block)
+    read = rig.read("direct", "weights")
+    assert read["store"] == 0
+    assert read["peer"] > 0
+    assert read["peer"] + read["host"] == made
+    assert [info.name for info in rig.engine.site.store.list("runs/direct/blocks/groups")] == []
+
+
+async def test_members_start_cold_once_where_calls_would_be_many(rig: Rig) -> None:
+    await rig.run(workflow(40), "warm")
+    tasks = sum(rig.counted.outcomes.values())
+    assert tasks == 48
+    await rig.stop()
+    assert len(rig.place.emulator.invocations) == len(rig.members.slots)
+
+
+async def test_a_member_that_is_killed_costs_its_own_blocks_only(rig: Rig) -> None:
+    before: dict[int, str] = {}
+
+    def kill(segment: str, _: Outcome) -> None:
+        if segment == "weights" and not before:
+            before.update({one.partition: host_of(one) for one in rig.outcomes("killed", "groups")})
+            rig.place.emulator.kill_sandbox()
+
+    rig.see = kill
+    found = await rig.run(workflow(12, reading=0.2), "killed")
+    assert found.datasets["weights"] == (await rig.local(workflow(12))).datasets["weights"]
+    again = {
+        partition for (segment, partition), count in rig.counted.outcomes.items() if segment == "groups" and count > 1
+    }
+    assert again, "blocks of the dead one were made again"
+    assert again < set(before), "and those of the other one were not"
+    assert len({before[partition] for partition in again}) == 1
+
+
+@pytest.mark.parametrize("rig", [10.0], indirect=True)
+async def test_blocks_outlive_the_members_that_made_them(rig: Rig) -> None:
+    spec = workflow(16, making=0.5, reading=0.2)
+    found = await rig.run(spec, "ending")
+    assert found.datasets["weights"] == (await rig.local(workflow(16))).datasets["weights"]
+    assert set(rig.counted.outcomes.values()) == {1}, "nothing was made twice"
+    hosts = {host_of(one) for one in rig.outcomes("ending", "groups")}
+    assert rig.members.usage.calls > 0
+    assert len(hosts) >= 2
