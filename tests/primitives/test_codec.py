@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from treadle.primitives import codec
+from treadle.primitives import codec, frames
 from treadle.primitives.codec import concat, decode, encode, is_frozen, nbytes, rows
 from treadle.primitives.errors import CorruptError, DataError, UsageError
 from treadle.primitives.references import Kind
@@ -94,7 +94,7 @@ def joined(kind: Kind, value: Any) -> bytes:
 @given(st.integers(0, 130) | st.integers(4000, 4200))
 def test_a_short_part_has_the_bytes_that_the_general_framing_gives_it(length: int) -> None:
     records = [bytes(length)]
-    assert joined("objects", records) == b"".join(codec._frame(codec._PICKLE, pickle.dumps(records, protocol=5), []))
+    assert joined("objects", records) == b"".join(frames.frame(codec._PICKLE, pickle.dumps(records, protocol=5), []))
 
 
 @given(st.lists(any_records))

@@ -166,6 +166,14 @@ def isolated_site(harness: Harness, numbers: Iterator[int]) -> Site:
     return Site(harness, harness.isolated(2), store, None, harness.folder, numbers)
 
 
+@pytest.fixture(scope="session", params=[1, 1500])
+def tight_site(harness: Harness, numbers: Iterator[int], request: pytest.FixtureRequest) -> Site:
+    """Two slots where no record may wait in memory, or a few."""
+    store = Store.open(f"file://{harness.folder}/store")
+    executor = harness.local(2, None, room=request.param)
+    return Site(harness, executor, store, None, harness.folder, numbers)
+
+
 @pytest.fixture
 def no_inline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block goes to the host or the store, however small."""

@@ -68,6 +68,12 @@ def test_every_block_on_s3(no_inline: None, s3_site: Site, case: Case) -> None:
     check(case, s3_site)
 
 
+@examples(15)
+@given(case=cases(MODULE))
+def test_nothing_fits_into_memory(no_inline: None, tight_site: Site, case: Case) -> None:
+    check(case, tight_site)
+
+
 @examples(2)
 @given(case=cases(MODULE, most=2))
 def test_processes_that_share_nothing(no_inline: None, isolated_site: Site, case: Case) -> None:

@@ -328,6 +328,8 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     read: dict[str, int] = {}
     """Bytes of blocks by the kind of place they came from: inline, host, peer, store; what was decoded already is not
     read again."""
+    spilled: int = 0
+    """Bytes written to temporary files because they did not fit into its memory."""
     log: bytes = b""
     """What the attempt printed, its last 64 KiB."""
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from mmap import mmap
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import xxhash
 
-from .codec import decode, encode, rows
+from .codec import decode, encode, pieces, pieces_head, rows
 from .errors import CorruptError, MissingError, StoreError, TreadleError
 from .host import HostFolder
 from .references import BlockRef, Kind, Part, Slice
@@ -45,6 +45,26 @@ class Peers(Protocol):
 
     def close(self) -> None:
         """Close connections that are not in use."""
+
+
+class EncodedPart(Protocol):
+    """A part that was encoded in pieces, each a part by itself, because it does not fit into memory.
+
+    Its pieces can be gone through more than once.
+    """
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Bytes of each piece; at least one piece."""
+
+    def encoded(self) -> Iterator[Buffer]:
+        """The pieces."""
+
+
+T = TypeVar("T")
 
 
 class Blocks:
@@ -83,7 +103,7 @@ class Blocks:
         it has what `copy_to_store` needs. `write`: puts it on the host, as `HostFolder.put` does. Raises DataError (see
         `encode`) and StoreError.
         """
-        name = f"{name}.{self._nonce}{next(self._numbers):x}"
+        name = self._unique(name)
         encoded = [encode(kind, part) for part in parts]
         counts = [rows(kind, part) for part in parts]
         buffers = encoded[0] if len(encoded) == 1 else list(itertools.chain.from_iterable(encoded))
@@ -91,13 +111,34 @@ class Blocks:
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
             return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))
-        on_host = self._put_host(name, buffers, write) if place == "host" else ""
+        on_host = self._put_host(name, lambda host, at: (write or host.put)(at, buffers)) if place == "host" else ""
         if on_host and durability != "task":
             return BlockRef(name, kind, size, _index(encoded, counts, digests=durability != ""), (on_host,))
         self._store.put(self._object(name), buffers)
         return BlockRef(
             name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
         )
+
+    def put_encoded(
+        self,
+        name: str,
+        kind: Kind,
+        parts: Sequence[EncodedPart],
+        place: Literal["host", "store"],
+        durability: Durability = "",
+    ) -> BlockRef:
+        """Put parts that are encoded already, a piece at a time; like `put` otherwise, but never inline."""
+        name = self._unique(name)
+        index = _Index(digests=durability != "")
+        on_host = self._put_host(name, lambda host, at: host.put(at, index.of(parts))) if place == "host" else ""
+        if on_host and durability != "task":
+            return BlockRef(name, kind, index.size, tuple(index.parts), (on_host,))
+        index = _Index(digests=True)
+        self._store.put(self._object(name), index.of(parts))
+        return BlockRef(name, kind, index.size, tuple(index.parts), (on_host, "store") if on_host else ("store",))
+
+    def _unique(self, name: str) -> str:
+        return f"{name}.{self._nonce}{next(self._numbers):x}"
 
     def expect(self, slices: Sequence[Slice]) -> None:
         """Parts that will be got soon, in this order: those of other hosts are then pulled several at a time."""
@@ -150,10 +191,18 @@ class Blocks:
         the store does not answer, otherwise CorruptError when a copy was damaged and MissingError when there is none;
         both carry the name of the block.
         """
+        return self._from_the_first(slice, decode, shared=shared)
+
+    def pieces(self, slice: Slice) -> Iterator[Any]:
+        """The value of a part as it was put: in pieces, each decoded when it is asked for. Raises what `get` does."""
+        for piece in self._from_the_first(slice, pieces, shared=False):
+            yield decode(piece)
+
+    def _from_the_first(self, slice: Slice, use: Callable[[Buffer], T], *, shared: bool) -> T:
         failures: list[TreadleError] = []
         for location in self._locations(slice):
             try:
-                return decode(self._read(slice, location, shared=shared))
+                return use(self._read(slice, location, shared=shared))
             except (MissingError, CorruptError, StoreError) as error:
                 failures.append(error)
         raise _worst(slice, failures)
@@ -177,14 +226,12 @@ class Blocks:
     def _object(self, name: str) -> str:
         return f"runs/{self._folder}/blocks/{name}"
 
-    def _put_host(
-        self, name: str, buffers: Sequence[Buffer], write: Callable[[str, Sequence[Buffer]], None] | None
-    ) -> str:
+    def _put_host(self, name: str, put: Callable[[HostFolder, str], None]) -> str:
         """The location, or "" when the host cannot take the block."""
         if self.host is None:
             return ""
         try:
-            (write or self.host.put)(f"{self._folder}/{name}", buffers)
+            put(self.host, f"{self._folder}/{name}")
         except StoreError as error:
             if error.retryable:
                 return ""
@@ -279,6 +326,30 @@ def _index(encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digest
         parts.append(Part(offset, length, count, _xxh3(buffers), _sha256(buffers) if digests else b""))
         offset += length
     return tuple(parts)
+
+
+class _Index:
+    """The index of a block, made while its bytes pass."""
+
+    def __init__(self, *, digests: bool) -> None:
+        self.parts: list[Part] = []
+        self.size = 0
+        self._digests = digests
+
+    def of(self, parts: Sequence[EncodedPart]) -> Iterator[Buffer]:
+        """The bytes of the parts, one after the other."""
+        import hashlib
+
+        for part in parts:
+            checksum, digest, start = xxhash.xxh3_64(), hashlib.sha256() if self._digests else None, self.size
+            for buffer in itertools.chain(filter(None, [pieces_head(part.lengths)]), part.encoded()):
+                checksum.update(buffer)
+                if digest is not None:
+                    digest.update(buffer)
+                self.size += len(buffer)
+                yield buffer
+            found = digest.digest() if digest is not None else b""
+            self.parts.append(Part(start, self.size - start, part.rows, checksum.intdigest(), found))
 
 
 def _xxh3(buffers: Sequence[Buffer]) -> int:

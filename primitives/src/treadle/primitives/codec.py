@@ -1,13 +1,9 @@
 """The bytes of one part: a small header, then payload buffers aligned to 64 bytes, which decode as views.
 
-Layout, integers little-endian:
-
-    magic "TRD" and version | form (1 byte) | 4 bytes zero | number of buffers (8) | length of meta (8) | total (8)
-    length of each buffer (8 each) | meta | then each buffer, at the next multiple of 64
-
-Forms: `pickle` (meta is a pickle of protocol 5, PEP 574, the buffers are its out-of-band buffers), `array` (meta is
-the dtype and shape as a Python literal, as in the .npy format), `odd array` (a pickle of one whose dtype that format
-cannot say), `table` (the one buffer is an Arrow IPC stream).
+In a frame of `frames`, the forms are `pickle` (meta is a pickle of protocol 5, PEP 574, the buffers are its
+out-of-band buffers), `array` (meta is the dtype and shape as a Python literal, as in the .npy format), `odd array` (a
+pickle of one whose dtype that format cannot say), `table` (the one buffer is an Arrow IPC stream) and `pieces` (the
+buffers are parts of one kind, to be joined in order: what did not fit into its producer's memory).
 A part holds only what its kind says and must be authentic (checksum and digest checked) before it is decoded.
 """
 
@@ -16,11 +12,11 @@ from __future__ import annotations
 import ast
 import functools
 import pickle
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import CorruptError, DataError, InternalError, UsageError
+from .frames import SMALL, frame, frame_head, small_frame, unframe
 from .frozen import is_frozen as is_frozen
 from .references import Kind
 from .whole_files import Buffer
@@ -29,11 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-ALIGNMENT = 64
-_MAGIC = b"TRD\x01"
-_HEADER = struct.Struct("<4sB3xQQQ")
-_PICKLE, _ARRAY, _TABLE, _ODD_ARRAY = 1, 2, 3, 4
-_SMALL = 1 << 12
+_PICKLE, _ARRAY, _TABLE, _ODD_ARRAY, _PIECES = 1, 2, 3, 4, 5
+_KINDS: dict[int, Kind] = {_PICKLE: "objects", _ARRAY: "array", _TABLE: "table", _ODD_ARRAY: "array"}
 _SAMPLE = 64
 
 
@@ -54,7 +47,7 @@ def decode(data: Buffer) -> Any:
 
     Raises CorruptError when the framing is wrong, DataError when a record cannot be rebuilt (its class is not there).
     """
-    form, meta, buffers = _unframe(memoryview(data).cast("B").toreadonly())
+    form, meta, buffers = unframe(data)
     if form == _PICKLE:
         return _unpickle(meta, buffers)
     if form == _ODD_ARRAY:
@@ -63,7 +56,24 @@ def decode(data: Buffer) -> Any:
         return _decode_array(bytes(meta), buffers[0])
     if form == _TABLE and len(buffers) == 1:
         return _decode_table(buffers[0])
+    if form == _PIECES and buffers:
+        return concat(_kind_of(buffers[0]), [decode(buffer) for buffer in buffers])
     raise CorruptError(f"a part has the unknown form {form}", "Another version of treadle wrote it: use one version.")
+
+
+def pieces(data: Buffer) -> Sequence[Buffer]:
+    """What to decode one after the other instead of all of a part at once: the pieces it was put in, or itself."""
+    form, _, buffers = unframe(data)
+    return buffers if form == _PIECES else [data]
+
+
+def pieces_head(lengths: Sequence[int]) -> bytes:
+    """The bytes before encoded pieces of these lengths that make them one part; one piece alone needs none."""
+    return frame_head(_PIECES, lengths) if len(lengths) > 1 else b""
+
+
+def _kind_of(data: Buffer) -> Kind:
+    return _KINDS.get(unframe(data)[0], "objects")
 
 
 def rows(kind: Kind, value: Any) -> int:
@@ -96,68 +106,6 @@ def concat(kind: Kind, values: Sequence[Any]) -> Any:
     return _concat_arrays(values) if kind == "array" else _concat_tables(values)
 
 
-# -- framing ---------------------------------------------------------------------------------------------------------
-
-
-def _frame(form: int, meta: bytes, buffers: Sequence[Sequence[Buffer]]) -> list[Buffer]:
-    """The part; each of `buffers` is given as pieces to be joined."""
-    lengths = [sum(map(len, pieces)) for pieces in buffers]
-    head = _HEADER.size + 8 * len(lengths) + len(meta)
-    total = _aligned(head) + sum(map(_aligned, lengths))
-    header = _HEADER.pack(_MAGIC, form, len(lengths), len(meta), total)
-    parts: list[Buffer] = [header, struct.pack(f"<{len(lengths)}Q", *lengths), meta, bytes(-head % ALIGNMENT)]
-    for pieces, length in zip(buffers, lengths, strict=True):
-        parts.extend(pieces)
-        parts.append(bytes(-length % ALIGNMENT))
-    return _coalesced(parts)
-
-
-def _small_frame(form: int, meta: bytes) -> bytes:
-    """What `_frame` makes of a short meta alone: most parts of a run of many small partitions."""
-    head = _HEADER.size + len(meta)
-    padding = -head % ALIGNMENT
-    return _HEADER.pack(_MAGIC, form, 0, len(meta), head + padding) + meta + bytes(padding)
-
-
-def _coalesced(parts: Sequence[Buffer]) -> list[Buffer]:
-    """Neighbouring small buffers joined: a list of many small arrays is not a vector of many small writes."""
-    joined: list[Buffer] = []
-    small: list[Buffer] = []
-    for part in parts:
-        if len(part) < _SMALL:
-            small.append(part)
-            continue
-        joined += [b"".join(small), part]
-        small = []
-    joined.append(b"".join(small))
-    return [part for part in joined if len(part)]
-
-
-def _unframe(view: memoryview) -> tuple[int, memoryview, list[memoryview]]:
-    if len(view) < _HEADER.size:
-        raise _torn()
-    magic, form, count, meta_length, total = _HEADER.unpack_from(view)
-    head = _HEADER.size + 8 * count + meta_length
-    if magic != _MAGIC or total != len(view) or head > total:
-        raise _torn()
-    lengths = struct.unpack_from(f"<{count}Q", view, _HEADER.size)
-    if _aligned(head) + sum(map(_aligned, lengths)) != total:
-        raise _torn()
-    buffers, start = [], _aligned(head)
-    for length in lengths:
-        buffers.append(view[start : start + length])
-        start += _aligned(length)
-    return form, view[head - meta_length : head], buffers
-
-
-def _torn() -> CorruptError:
-    return CorruptError("a part is cut off, or is not one of treadle's", "Its producer must run again.")
-
-
-def _aligned(length: int) -> int:
-    return length + -length % ALIGNMENT
-
-
 # -- objects ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,9 +118,9 @@ def _encode_objects(records: Any) -> list[Buffer]:
 def _encode_pickle(form: int, value: Any) -> list[Buffer]:
     outside: list[pickle.PickleBuffer] = []
     meta = _dumps(value, outside)
-    if not outside and len(meta) < _SMALL:
-        return [_small_frame(form, meta)]
-    return _frame(form, meta, [[buffer.raw()] for buffer in outside])
+    if not outside and len(meta) < SMALL:
+        return [small_frame(form, meta)]
+    return frame(form, meta, [[buffer.raw()] for buffer in outside])
 
 
 def _dumps(value: Any, outside: list[pickle.PickleBuffer] | None) -> bytes:
@@ -239,7 +187,7 @@ def _encode_array(value: Any) -> list[Buffer]:
     if descr is None:
         return _encode_pickle(_ODD_ARRAY, array)
     meta = repr((descr, array.shape)).encode()
-    return _frame(_ARRAY, meta, [[array.reshape(-1).view(np.uint8).data] if array.nbytes else []])
+    return frame(_ARRAY, meta, [[array.reshape(-1).view(np.uint8).data] if array.nbytes else []])
 
 
 def _check_array(value: Any) -> None:
@@ -362,7 +310,7 @@ def _encode_table(value: Any) -> list[Buffer]:
     sink = _Pieces()
     with arrow.ipc.new_stream(arrow.PythonFile(sink, "w"), value.schema) as writer:
         writer.write_table(value)
-    return _frame(_TABLE, b"", [sink.pieces])
+    return frame(_TABLE, b"", [sink.pieces])
 
 
 def _decode_table(data: memoryview) -> pa.Table:

@@ -6,7 +6,7 @@ import errno
 import functools
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import xxhash
@@ -32,7 +32,7 @@ class HostFolder:
         _refuse_others(self.root.parent, 0o022)
         self.host_id = host_id(self.root)
 
-    def put(self, name: str, buffers: Sequence[Buffer]) -> None:
+    def put(self, name: str, buffers: Iterable[Buffer]) -> None:
         """Write a block file; it appears whole. A retryable StoreError says that it must go elsewhere."""
         try:
             with border(self.url, name):

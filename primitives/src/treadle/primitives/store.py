@@ -29,6 +29,8 @@ _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _CHUNK = 8 << 20
 Data: TypeAlias = Buffer | Sequence[Buffer]
+Stream: TypeAlias = Data | Iterator[Buffer]
+"""An iterator's buffers are sent as they come."""
 
 
 class ObjectInfo(Struct, frozen=True):
@@ -72,7 +74,7 @@ class Store(ABC):
         raise UsageError(f"{url!r} is not a store URL", f"Begin with {_SCHEMES}.")
 
     @abstractmethod
-    def put(self, name: str, data: Data) -> None:
+    def put(self, name: str, data: Stream) -> None:
         """Write the object, replacing what is there; readers see the old or the new one, never a mixture."""
 
     @abstractmethod
@@ -122,9 +124,9 @@ class FileStore(Store):
     def path(self, name: str) -> Path:
         return self.root / check_name(name)
 
-    def put(self, name: str, data: Data) -> None:
+    def put(self, name: str, data: Stream) -> None:
         with border(self.url, name):
-            write_file(self.path(name), _buffers(data), durable=True)
+            write_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data), durable=True)
 
     def create(self, name: str, data: Data) -> bool:
         with border(self.url, name):
@@ -193,9 +195,10 @@ class ObjectStore(Store):
         self._inner = inner
         self._obstore = obstore
 
-    def put(self, name: str, data: Data) -> None:
+    def put(self, name: str, data: Stream) -> None:
+        whole = data if isinstance(data, Iterator) else _joined(data)
         with border(self.url, name):
-            self._obstore.put(self._inner, check_name(name), _joined(data), chunk_size=_CHUNK, max_concurrency=4)
+            self._obstore.put(self._inner, check_name(name), whole, chunk_size=_CHUNK, max_concurrency=4)
 
     def create(self, name: str, data: Data) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError

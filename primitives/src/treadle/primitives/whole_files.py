@@ -11,7 +11,7 @@ import mmap
 import os
 import resource
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -59,7 +59,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_file(path: Path, buffers: Sequence[Buffer], *, durable: bool) -> None:
+def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool) -> None:
     """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
     with _temporary(path, buffers, durable) as temporary:
         os.rename(temporary, path)
@@ -81,7 +81,7 @@ def create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, buffers: Sequence[Buffer], durable: bool) -> Iterator[Path]:
+def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool) -> Iterator[Path]:
     """A complete file beside `path`, for the caller to move; removed when anything fails."""
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
     descriptor = _open_new(temporary, durable)
@@ -108,8 +108,15 @@ def _open_new(path: Path, durable: bool) -> int:
         return os.open(path, flags, 0o600)
 
 
-def write_all(descriptor: int, buffers: Sequence[Buffer]) -> None:
-    """Write every byte, in vectors of bounded number and size; the kernel may take fewer than it was given."""
+def write_all(descriptor: int, buffers: Iterable[Buffer]) -> None:
+    """Write every byte, in vectors of bounded number and size; the kernel may take fewer than it was given.
+
+    What an iterator yields is written before the next is asked for.
+    """
+    if isinstance(buffers, Iterator):
+        for buffer in buffers:
+            write_all(descriptor, [buffer])
+        return
     pending = [view for buffer in buffers if (view := memoryview(buffer).cast("B"))]
     first = 0
     while first < len(pending):

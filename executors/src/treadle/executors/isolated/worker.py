@@ -20,6 +20,7 @@ from ..functions.payload import Order, Request, decode_order, response_of, seal_
 from ..program import Report, Task
 from ..runtime.failures import Redactor
 from ..runtime.runtime import Runtime, prepare_process
+from ..spill.room import room_of
 from ..worker.log import WorkerLog, publish
 from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
 
@@ -39,7 +40,7 @@ class IsolatedWorker:
     def run(self, key: bytes, memory: int) -> None:
         """A partition that takes too long ends the process, its stacks written to the log."""
         faulthandler.enable(self._log.fd)
-        runtime = Runtime(None, _CACHE_BYTES, self._secrets.__getitem__)
+        runtime = Runtime(None, _CACHE_BYTES, self._secrets.__getitem__, room_of(memory))
         limits.limit_allocation(memory and limits.allocated_bytes() + memory)
         self._start_clock()
         runtime.run(self._task, key, self._report)

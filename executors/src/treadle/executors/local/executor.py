@@ -12,6 +12,7 @@ from treadle.primitives.errors import InternalError, UsageError
 from .. import limits
 from ..interface import Capabilities
 from ..program import Report, Task
+from ..spill.room import room_of
 from ..worker.environment import worker_environment
 from ..worker.messages import Run, Setup
 from .attempt import LocalAttempt
@@ -30,9 +31,10 @@ def _no_secret(name: str) -> str:
 class LocalExecutor:
     """Slots that are processes of this machine and share its memory with the driver.
 
-    `memory` is what one attempt may allocate when its task does not say (None: what the machine has); `host_root` is
-    the folder of host blocks, None for none; `run_key` gives the key of a run by its id, `secrets` a secret by its
-    name; `path` goes before the workers' `sys.path`; `environment` takes the place of the driver's.
+    `memory` is what one attempt may allocate when its task does not say (None: what the machine has), `room` how many
+    bytes of records may wait in it before they are spilled (None: a share of it); `host_root` is the folder of host
+    blocks, None for none; `run_key` gives the key of a run by its id, `secrets` a secret by its name; `path` goes
+    before the workers' `sys.path`; `environment` takes the place of the driver's.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class LocalExecutor:
         run_key: Callable[[str], bytes],
         slots: int | None = None,
         memory: int | None = None,
+        room: int | None = None,
         host_root: str | None = None,
         cache_bytes: int = 256 << 20,
         secrets: Callable[[str], str] = _no_secret,
@@ -51,7 +54,8 @@ class LocalExecutor:
         if count < 1:
             raise UsageError(f"the local executor needs at least one slot, not {count}", "Give slots=1 or more.")
         bound = limits.host_memory() if memory is None else memory
-        setup = Setup(os.getpid(), host_root, cache_bytes, tuple(path))
+        share = room_of(bound // count if memory is None else bound) if room is None else room
+        setup = Setup(os.getpid(), host_root, cache_bytes, share, tuple(path))
         self._workers = _Workers(setup, worker_environment(os.environ if environment is None else environment))
         key = functools.lru_cache(maxsize=1000)(run_key)
         shares = host_root is not None

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from treadle.primitives import codec
 from treadle.primitives.errors import UsageError
-from treadle.primitives.frozen import sealed
 from treadle.primitives.order import argsort
 from treadle.primitives.partitioning import choose_boundaries, sample_keys
-from treadle.primitives.references import Kind
 
 from ..program import Cuts, MapPartition, MapRecords, Op, Reduce, Sample, Sort, ToBroadcast
+from ..spill.rows import take
+from ..spill.sequence import SpilledSequence
+from ..spill.sorting import Sorter
 from .attempt import Attempt
-from .flow import Flow, objects, whole
-from .keys import keys_of
+from .flow import Flow, objects, sealed_flow, whole, within
+from .groups import plain
+from .keys import keyed, keys_of
 from .maps import map_partition, map_records
 from .reduces import reduce
 
@@ -27,15 +29,7 @@ def apply(op: Op, flow: Flow, attempt: Attempt) -> Flow:
     """
     attempt.stage = op.stage
     run = cast("Callable[[Op, Flow, Attempt], Flow]", _OPERATIONS[type(op)])
-    return run(op, _sealed(flow), attempt)
-
-
-def _sealed(flow: Flow) -> Flow:
-    """Arrays in records are read-only, whether a block or the operation before made them."""
-    for one in flow.inputs or (flow,):
-        if one.kind == "objects":
-            one.parts = map(sealed, one.parts)
-    return flow
+    return run(op, sealed_flow(flow), attempt)
 
 
 def keeps_inputs_apart(ops: tuple[Op, ...]) -> bool:
@@ -48,19 +42,14 @@ def sort(op: Sort, flow: Flow, attempt: Attempt) -> Flow:
     """Stable, by key; inputs that are apart are sorted apart."""
     if flow.inputs:
         return Flow(flow.kind, (), inputs=tuple(sort(op, one, attempt) for one in flow.inputs))
-    value = whole(flow)
-    positions = argsort(keys_of(op.by, op.stage, flow.kind, value, attempt))
-    return Flow(flow.kind, (take(flow.kind, value, positions),))
-
-
-def take(kind: Kind, value: Any, positions: Any) -> Any:
-    """The records at the positions, in that order."""
-    if kind == "objects":
-        return [value[index] for index in positions]
-    import numpy as np
-
-    rows = np.asarray(positions, dtype=np.int64)  # an empty list alone would not say that it holds integers
-    return value.take(rows, axis=0) if kind == "array" else value.take(rows)
+    value, parts = within(flow, attempt.room.size)
+    if parts is None:
+        positions = argsort(keys_of(op.by, op.stage, flow.kind, value, attempt))
+        return Flow(flow.kind, (take(flow.kind, value, positions),))
+    sorter = Sorter(flow.kind, attempt.room)
+    for keys, part in keyed(op.by, op.stage, flow.kind, parts, attempt):
+        sorter.add(keys, part)
+    return Flow(flow.kind, (part for _, part in sorter.blocks()))
 
 
 def to_broadcast(op: ToBroadcast, flow: Flow, _attempt: Attempt) -> Flow:
@@ -91,14 +80,24 @@ def check_size(stage: str, size: int, limit: int) -> None:
         )
 
 
+class _Place(TypedDict):
+    """What decides which keys are sampled."""
+
+    seed: int
+    stage: str
+    partition: int
+
+
 def sample(op: Sample, flow: Flow, attempt: Attempt) -> Flow:
     """One record: (sampled keys, rows of the partition)."""
-    value = whole(flow)
-    keys = keys_of(op.by, op.stage, flow.kind, value, attempt)
-    chosen = sample_keys(
-        keys, seed=attempt.services.seed, stage=attempt.path(op.stage), partition=attempt.partition.index
-    )
-    return objects([(chosen, codec.rows(flow.kind, value))])
+    value, parts = within(flow, attempt.room.size)
+    known = _Place(seed=attempt.services.seed, stage=attempt.path(op.stage), partition=attempt.partition.index)
+    if parts is None:
+        keys = keys_of(op.by, op.stage, flow.kind, value, attempt)
+        return objects([(sample_keys(keys, **known), codec.rows(flow.kind, value))])
+    columns = keyed(op.by, op.stage, flow.kind, parts, attempt)
+    spilled = SpilledSequence(attempt.room, (list(plain(keys)) for keys, _ in columns))
+    return objects([(sample_keys(spilled, **known), len(spilled))])
 
 
 def cuts(op: Cuts, flow: Flow, _attempt: Attempt) -> Flow:

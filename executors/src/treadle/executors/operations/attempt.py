@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import TreadleError, UsageError
@@ -32,6 +32,9 @@ from ..program import (
     Value,
 )
 from ..runtime.failures import InputFailed, Redactor, StageFailed, error_name, is_loss, message_of, plain_json
+from ..spill.room import Room
+
+T = TypeVar("T")
 
 
 class Function(NamedTuple):
@@ -56,6 +59,10 @@ class Services(NamedTuple):
     load: Callable[[Slice, bool], Any]
     """(slice, whether others on this host will read it too) -> its decoded value, which this partition may change the
     records of; raises what Blocks.get does."""
+    pieces: Callable[[Slice], Iterator[Any]]
+    """A slice's decoded value as the pieces it was put in; raises what Blocks.pieces does."""
+    room: int
+    """Bytes of records that may wait in memory; 0: any number."""
     blocks: Blocks
     events: Callable[[EventSplit], Iterator[list[Any]]]
     """A split's events, or their data, a few at a time; raises TreadleError."""
@@ -78,6 +85,7 @@ class Attempt:
         self.error: StageFailed | InputFailed | None = None
         """What failed first: it counts, even when a later user function swallowed it."""
         self.bytes_in = 0
+        self.room = Room(services.room, lambda error: self._first(InputFailed(error)))
         self._contexts: dict[str, Context] = {}
         self._lazy: list[Iterator[Any]] = []
 
@@ -120,7 +128,8 @@ class Attempt:
         return stage_path(self.services.program.segment, stage)
 
     def close(self) -> None:
-        """Remove what the contexts of this attempt made."""
+        """Remove what the contexts of this attempt made, and what it spilled."""
+        self.room.close()
         for context in self._contexts.values():
             context.close()
 
@@ -131,8 +140,26 @@ class Attempt:
         try:
             return self.services.load(slice, shared)
         except (TreadleError, MemoryError) as error:
-            lost = [one.name for one in (slice, *rest) if self._is_lost(one)] if is_loss(error) else []
-            raise self._first(InputFailed(error, tuple(dict.fromkeys(lost)))) from error
+            raise self._unreadable(error, (slice, *rest)) from error
+
+    def pieces(self, slice: Slice, rest: Sequence[Slice] = ()) -> Iterator[Any]:
+        """The value of a slice that nobody else reads, as the pieces it was put in; losses are told as by `read`."""
+        pieces = self.services.pieces(slice)
+        while True:
+            try:
+                piece = next(pieces)
+            except StopIteration:
+                return
+            except (TreadleError, MemoryError) as error:
+                raise self._unreadable(error, (slice, *rest)) from error
+            yield piece
+
+    def guarded(self, parts: Iterator[T]) -> Iterator[T]:
+        """`parts`; what is wrong with the data counts, also when a user function that asked for it swallows that."""
+        try:
+            yield from parts
+        except TreadleError as error:
+            raise self._first(InputFailed(error)) from error
 
     def _is_lost(self, slice: Slice) -> bool:
         try:
@@ -140,6 +167,10 @@ class Attempt:
         except TreadleError as error:
             return is_loss(error)
         return False
+
+    def _unreadable(self, error: TreadleError | MemoryError, slices: Sequence[Slice]) -> BaseException:
+        lost = [one.name for one in slices if self._is_lost(one)] if is_loss(error) else []
+        return self._first(InputFailed(error, tuple(dict.fromkeys(lost))))
 
     # -- results
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from msgspec import Struct
 
 from treadle.primitives import codec
+from treadle.primitives.frozen import sealed
 from treadle.primitives.references import Kind
+
+from ..spill.sizes import memory_of
 
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 1024
+EXPANSION: dict[Kind, int] = {"objects": 16, "table": 2, "array": 2}
+"""Bytes of memory that encoded ones become at most, apart from what nobody makes many of (empty lists, say)."""
+_SAMPLED = 4096
+"""Records between two looks at how large they are."""
 _NONE: Any = object()
 
 
@@ -22,8 +29,10 @@ class Flow(Struct):
 
     kind: Kind
     parts: Iterable[Any]
-    sources: bool = False
-    """The parts are the source partitions, not just pieces."""
+    sources: Callable[[], Iterator[Flow]] | None = None
+    """The source partitions one by one, instead of `parts`; None: they are one, or are not known."""
+    encoded: int = 0
+    """Bytes they were encoded in; 0: nobody knows."""
     inputs: tuple[Flow, ...] = ()
     """The inputs of a shuffle apart, for a reduce that keeps them so; `parts` is then empty."""
 
@@ -45,6 +54,45 @@ def whole(flow: Flow) -> Any:
     for part in parts:
         gathered += part
     return gathered
+
+
+def within(flow: Flow, room: int) -> tuple[Any, Iterator[Any] | None]:
+    """(the partition as `whole` gives it, None) when it takes at most `room` bytes, else (None, its parts)."""
+    if 0 < flow.encoded <= room // EXPANSION[flow.kind]:
+        return whole(flow), None
+    held: list[Any] = []
+    size, each, known = 0.0, 0.0, 0
+    parts = iter(flow.parts)
+    for part in parts:
+        held.append(part)
+        count = codec.rows(flow.kind, part)
+        known -= count
+        if count and known < 0:
+            each, known = memory_of(flow.kind, part) / count, _SAMPLED
+        size += each * count
+        if size > room:
+            return None, _one_by_one(held, parts)
+    return whole(Flow(flow.kind, held)), None
+
+
+def _one_by_one(held: list[Any], parts: Iterator[Any]) -> Iterator[Any]:
+    """All of them, keeping none."""
+    held.reverse()
+    while held:
+        yield held.pop()
+    yield from parts
+
+
+def sealed_flow(flow: Flow) -> Flow:
+    """Arrays in records are read-only, whether a block or the operation before made them."""
+    sources = flow.sources
+    return Flow(
+        flow.kind,
+        map(sealed, flow.parts) if flow.kind == "objects" else flow.parts,
+        None if sources is None else lambda: map(sealed_flow, sources()),
+        flow.encoded,
+        tuple(map(sealed_flow, flow.inputs)),
+    )
 
 
 def batches(flow: Flow) -> Iterator[list[Any]]:
@@ -69,6 +117,14 @@ def _array_rows(array: Any) -> Iterator[list[Any]]:
         yield list(array[start : start + _BATCH_RECORDS])
 
 
+def batched(items: Iterator[Any]) -> Iterator[list[Any]]:
+    """The items as lists, short ones while items are large."""
+    size = 1
+    while batch := list(islice(items, size)):
+        size = next_size(batch, size)
+        yield batch
+
+
 def next_size(batch: list[Any], size: int) -> int:
     """How many records the next batch of a lazy chain may hold: few while records are large."""
     if not batch:
@@ -82,7 +138,7 @@ class Values(Iterator[Any]):
     """An iterator of records that can also give what is left of them as source partitions."""
 
     def __init__(self, flow: Flow) -> None:
-        units = (Flow(flow.kind, (part,)) for part in flow.parts) if flow.sources else iter((flow,))
+        units = flow.sources() if flow.sources else iter((flow,))
         self._kind, self._units = flow.kind, units
         self._records = chain.from_iterable(map(records, units))
 

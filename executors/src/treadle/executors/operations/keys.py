@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import length_hint
 from typing import Any
 
@@ -18,25 +18,36 @@ from .flow import Flow, batches
 _BY_KEY = "`by: key` needs records that are pairs (key, value)"
 
 
-def keys_of(by: By, stage: str, kind: Kind, value: Any, attempt: Attempt) -> Any:
+def keys_of(by: By, stage: str, kind: Kind, value: Any, attempt: Attempt, start: int = 0) -> Any:
     """The key of every record: a list, or a NumPy or Arrow array where the partition is one of columns.
 
-    Raises DataError when a record has no key, StageFailed when the key function raises.
+    `start` is the position of the first record. Raises DataError when a record has no key, StageFailed when the key
+    function raises.
     """
     if by.function:
-        return _by_function(by.function, stage, kind, value, attempt)
+        return _by_function(by.function, stage, kind, value, attempt, start)
     if by.columns:
         return _columns(by.columns, kind, value)
-    return firsts(kind, value)
+    return firsts(kind, value, start)
 
 
-def firsts(kind: Kind, value: Any) -> Any:
-    """The first of each pair."""
+def keyed(by: By, stage: str, kind: Kind, parts: Iterator[Any], attempt: Attempt) -> Iterator[tuple[Any, Any]]:
+    """(keys, part) for each of the parts, one after the other."""
+    start = 0
+    for part in parts:
+        count = codec.rows(kind, part)
+        if count:
+            yield keys_of(by, stage, kind, part, attempt, start), part
+        start += count
+
+
+def firsts(kind: Kind, value: Any, start: int = 0) -> Any:
+    """The first of each pair; the first record has the position `start`."""
     if kind == "table":
         raise DataError(f"{_BY_KEY}; the rows of a table are none", "Name columns instead: `by: [column]`.")
     if kind == "array":
         return _field(value, 0)
-    check_pairs(value)
+    check_pairs(value, start)
     return [record[0] for record in value]
 
 
@@ -45,11 +56,11 @@ def seconds(kind: Kind, value: Any) -> Sequence[Any]:
     return _field(value, 1) if kind == "array" else [record[1] for record in value]
 
 
-def check_pairs(records: Sequence[Any]) -> None:
+def check_pairs(records: Sequence[Any], start: int = 0) -> None:
     """Raises DataError for the first record that is no sequence of two."""
     if {tuple, list}.issuperset(map(type, records)) and {2}.issuperset(map(len, records)):
         return
-    for position, record in enumerate(records):
+    for position, record in enumerate(records, start):
         try:
             pair(record)
         except DataError as error:
@@ -92,7 +103,7 @@ def _members(columns: tuple[str, ...], records: Sequence[Any]) -> list[Any]:
         raise DataError(f"a record has no {', '.join(columns)}: {error!r}", "Correct `by`, or the records.") from error
 
 
-def _by_function(reference: str, stage: str, kind: Kind, value: Any, attempt: Attempt) -> Any:
+def _by_function(reference: str, stage: str, kind: Kind, value: Any, attempt: Attempt, start: int) -> Any:
     function, _, vectorized = attempt.services.function(reference)
     if kind != "objects" and vectorized:
         try:
@@ -110,6 +121,6 @@ def _by_function(reference: str, stage: str, kind: Kind, value: Any, attempt: At
         try:
             found += [function(record) for record in rest]
         except BaseException as error:
-            position = len(found) + len(batch) - length_hint(rest) - 1
+            position = start + len(found) + len(batch) - length_hint(rest) - 1
             raise attempt.fail(stage, position, error) from error
     return found

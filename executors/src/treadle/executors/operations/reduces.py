@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from treadle.primitives import codec
 from treadle.primitives.errors import InternalError
 from treadle.primitives.order import argsort
+from treadle.primitives.references import Kind
 
 from ..program import Call, Reduce
+from ..spill.folding import Folder, fold_groups
+from ..spill.grouping import Group, Grouper, sorted_groups
 from .attempt import Attempt, Metrics
-from .flow import Flow, Values, objects, records, whole
+from .flow import Flow, Values, batched, objects, records, within
 from .groups import fold, group, joint_groups, plain
+from .joint import spilled_joint_groups
 from .keys import keys_of, seconds
 
 _NOTHING: Any = object()
 Binary = Callable[[Any, Any], Any]
+Columns = Iterator[tuple[Sequence[Any], Sequence[Any]]]
 
 
 def reduce(op: Reduce, flow: Flow, attempt: Attempt) -> Flow:
@@ -104,7 +110,10 @@ def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
 def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
     if op.uses:
         return Flow("objects", attempt.lazily(_used(op, op.uses, flow, take, attempt)))
-    keys, values = _keys_and_values(op, flow, attempt)
+    value, parts = within(flow, attempt.room.size)
+    if parts is not None:
+        return Flow("objects", attempt.lazily(_folded(op, flow.kind, parts, take, attempt)))
+    keys, values = _keys_and_values(op, flow.kind, value, attempt)
     try:
         finish = _Finish(op, take, attempt)
         folded = fold(keys, values, attempt.function(op.combine))
@@ -113,15 +122,49 @@ def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
         raise attempt.fail(op.stage, None, error) from error
 
 
-def _keys_and_values(op: Reduce, flow: Flow, attempt: Attempt) -> tuple[Sequence[Any], Sequence[Any]]:
+def _folded(op: Reduce, kind: Kind, parts: Iterator[Any], take: Metrics, attempt: Attempt) -> Iterator[list[Any]]:
+    """What does not fit: as many accumulators as there is room for, or one after the other where keys are in order."""
+    columns = attempt.guarded(_columns(op, kind, parts, attempt))
+    try:
+        finish = _Finish(op, take, attempt)
+        combine = attempt.function(op.combine)
+        for some in batched(_folds(op, columns, combine, attempt)):
+            yield [(key, finish(value)) for key, value in some]
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raise attempt.fail(op.stage, None, error) from error
+
+
+def _folds(op: Reduce, columns: Columns, combine: Binary, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
+    if op.sorted:
+        return fold_groups(sorted_groups(columns), combine)
+    folder = Folder(combine, attempt.room)
+    for keys, values in columns:
+        folder.add(keys, values)
+    return folder.results()
+
+
+def _columns(op: Reduce, kind: Kind, parts: Iterator[Any], attempt: Attempt) -> Columns:
+    """(canonical keys, values) of each part."""
+    start = 0
+    for part in parts:
+        count = codec.rows(kind, part)
+        if count:
+            yield _keys_and_values(op, kind, part, attempt, start)
+        start += count
+
+
+def _keys_and_values(
+    op: Reduce, kind: Kind, value: Any, attempt: Attempt, start: int = 0
+) -> tuple[Sequence[Any], Sequence[Any]]:
     """`by: key` reduces the seconds of pairs, any other key the records themselves."""
     if op.by is None:
         raise InternalError(f"{op.stage}: a reduce per key has no `by`")
-    value = whole(flow)
-    keys = plain(keys_of(op.by, op.stage, flow.kind, value, attempt))
+    keys = plain(keys_of(op.by, op.stage, kind, value, attempt, start))
     if op.by.first:
-        return keys, seconds(flow.kind, value)
-    return keys, value if flow.kind == "objects" else list(records(Flow(flow.kind, (value,))))
+        return keys, seconds(kind, value)
+    return keys, value if kind == "objects" else list(records(Flow(kind, (value,))))
 
 
 def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -> Iterator[list[Any]]:
@@ -135,14 +178,35 @@ def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -
 
 
 def _groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Values]]:
-    for key, values in group(*_keys_and_values(op, flow, attempt)):
-        yield key, Values(objects(values))
+    value, parts = within(flow, attempt.room.size)
+    if parts is None:
+        for key, values in group(*_keys_and_values(op, flow.kind, value, attempt)):
+            yield key, Values(objects(values))
+        return
+    columns = _columns(op, flow.kind, parts, attempt)
+    for key, pieces in sorted_groups(columns) if op.sorted else _grouped(columns, attempt):
+        yield key, Values(Flow("objects", attempt.guarded(pieces)))
+
+
+def _grouped(columns: Columns, attempt: Attempt) -> Iterator[Group]:
+    grouper = Grouper(attempt.room)
+    for keys, values in columns:
+        grouper.add(keys, values)
+    return grouper.groups()
 
 
 def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, dict[str, Values]]]:
     """A key's values apart by input."""
-    groups = joint_groups([_keys_and_values(op, one, attempt) for one in flow.inputs])
-    if op.sorted:
-        groups = [groups[index] for index in argsort([key for key, _ in groups])]
-    for key, apart in groups:
-        yield key, {name: Values(objects(values)) for name, values in zip(op.names, apart, strict=True)}
+    size = attempt.room.size // max(1, len(flow.inputs))
+    found = [(one.kind, *within(one, size)) for one in flow.inputs]
+    if all(parts is None for _, _, parts in found):
+        groups = joint_groups([_keys_and_values(op, kind, value, attempt) for kind, value, _ in found])
+        if op.sorted:
+            groups = [groups[index] for index in argsort([key for key, _ in groups])]
+        together: Iterable[tuple[Any, list[Flow]]] = ((key, list(map(objects, apart))) for key, apart in groups)
+    else:
+        pieces = [(kind, iter((value,)) if parts is None else parts) for kind, value, parts in found]
+        columns = [_columns(op, kind, parts, attempt) for kind, parts in pieces]
+        together = spilled_joint_groups(columns, attempt.room, by_key=op.sorted)
+    for key, flows in together:
+        yield key, {name: Values(one) for name, one in zip(op.names, flows, strict=True)}

@@ -42,15 +42,16 @@ def merge(bundles: Sequence[Bundle]) -> tuple[Kind, list[Any]]:
 
     Raises UsageError when bundles that are not empty differ in kind, DataError when their dtypes or schemas do.
     """
-    kind = _kind_of(bundles)
+    kind = kind_of(bundles)
     sources = [(counts, codec.decode(data)) for its, counts, data in bundles if its == kind]
     if kind == "objects":
         return kind, _merge_objects(sources)
-    columns = zip(*(_cut(kind, counts, value) for counts, value in sources), strict=True)
+    columns = zip(*(by_target(kind, counts, value) for counts, value in sources), strict=True)
     return kind, [_joined(kind, pieces) for pieces in columns]
 
 
-def _kind_of(bundles: Sequence[Bundle]) -> Kind:
+def kind_of(bundles: Sequence[Bundle]) -> Kind:
+    """The kind of those that are not empty. Raises UsageError when they differ."""
     kinds = {kind for kind, counts, _ in bundles if any(counts)} or {bundles[0][0]}
     if len(kinds) > 1:
         raise UsageError(
@@ -71,7 +72,8 @@ def _merge_objects(sources: Sequence[tuple[list[int], list[Any]]]) -> list[list[
     return parts
 
 
-def _cut(kind: Kind, counts: list[int], value: Any) -> list[Any]:
+def by_target(kind: Kind, counts: list[int], value: Any) -> list[Any]:
+    """What a bundle holds for each of its targets."""
     stops = zip(accumulate(counts), counts, strict=True)
     if kind == "table":
         return [value.slice(stop - count, count) for stop, count in stops]

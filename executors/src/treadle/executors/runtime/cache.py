@@ -14,7 +14,7 @@ from treadle.primitives.frozen import is_frozen
 from treadle.primitives.references import Kind, Slice
 
 from ..operations.attempt import Attempt
-from ..operations.flow import Flow, objects
+from ..operations.flow import EXPANSION, Flow, objects
 from ..program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
 
 _RANGE_CHUNK = 1 << 16
@@ -29,9 +29,14 @@ class Cache:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self._most = self._limit = limit
         self._size = 0
         self._entries: OrderedDict[tuple[str, int], _Entry] = OrderedDict()
+
+    def keep_within(self, limit: int) -> None:
+        """Keep at most so many bytes from now on; 0: as many as ever."""
+        self._limit = min(self._most, limit or self._most)
+        self._shrink()
 
     def load(self, slice: Slice, get: Callable[[Slice], Any]) -> Any:
         """The value of the slice: kept, or from `get`, whose errors pass."""
@@ -50,6 +55,9 @@ class Cache:
     def _keep(self, name: tuple[str, int], entry: _Entry) -> None:
         self._entries[name] = entry
         self._size += entry[1]
+        self._shrink()
+
+    def _shrink(self) -> None:
         while self._size > self._limit:
             self._size -= self._entries.popitem(last=False)[1][1]
 
@@ -108,7 +116,7 @@ def _file(split: FileSplit, attempt: Attempt) -> Flow:
         raise DataError(
             f"the input file {split.uri} is gone", "Put it back and resume, or start a new run without it."
         ) from error
-    return Flow(kind, (value,), sources=True)
+    return Flow(kind, (value,))
 
 
 def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
@@ -121,12 +129,23 @@ def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
             f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
             "Return the same kind (records, table or array) from every partition of the stage before.",
         )
-    return Flow(kinds.pop() if kinds else "objects", _parts(slices, full, attempt), sources=not pieces)
+    kind = kinds.pop() if kinds else "objects"
+    slices = tuple(one for one in slices if one.kind == kind)
+    sizes = [one.part.length for one in slices]
+
+    def sources() -> Iterator[Flow]:
+        return (
+            Flow(kind, _pieces(one, slices[index + 1 :], attempt), encoded=one.part.length)
+            for index, one in enumerate(slices)
+        )
+
+    together = (piece for one in sources() for piece in one.parts)
+    return Flow(kind, together, None if pieces else sources, sum(sizes))
 
 
-def _parts(slices: tuple[Slice, ...], full: tuple[Slice, ...], attempt: Attempt) -> Iterator[Any]:
-    """The values of all slices; those without rows only where they have the kind of the others."""
-    kind = full[0].kind if full else None
-    for index, one in enumerate(slices):
-        if one.kind == kind:
-            yield attempt.read(one, slices[index + 1 :])
+def _pieces(slice: Slice, rest: tuple[Slice, ...], attempt: Attempt) -> Iterator[Any]:
+    """The value of a slice: at once if it can be, which may then be kept."""
+    if slice.part.length * EXPANSION[slice.kind] <= attempt.room.size:
+        yield attempt.read(slice, rest)
+    else:
+        yield from attempt.pieces(slice, rest)

@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.primitives import codec, formats, functions
+from treadle.primitives import formats, functions
 from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.channels.gang import Gang, taking_part
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.references import BlockRef, Kind
 from treadle.primitives.store import Store
+from treadle.primitives.whole_files import Buffer
 
 from ..context import Context
 from ..operations.apply import apply, keeps_inputs_apart
@@ -44,7 +45,10 @@ from ..program import (
     Report,
     Task,
 )
+from ..spill.parts import SpilledBytes
+from ..spill.room import Room, room_of
 from .cache import Cache, read_input
+from .ends import Made, make
 from .failures import (
     FROM_ANOTHER_MEMBER,
     InputFailed,
@@ -56,9 +60,11 @@ from .failures import (
     message_of,
 )
 from .process import Meter, prepare_process
-from .tail import parts_of, rows_of
 
 __all__ = ["Runtime", "prepare_process"]
+
+_CACHE_SHARE = 8
+"""Decoded blocks that are kept were encoded in at most one part in so many of the room."""
 
 
 class _Run(NamedTuple):
@@ -73,10 +79,15 @@ class _Run(NamedTuple):
 class Runtime:
     """Kept for the life of a worker process, which serves one bundle; not to be shared by threads."""
 
-    def __init__(self, host_root: str | None, cache_bytes: int, secrets: Callable[[str], str]) -> None:
-        """`host_root`: folder for blocks of this host, if it has one; `secrets`: name -> value."""
+    def __init__(self, host_root: str | None, cache_bytes: int, secrets: Callable[[str], str], room: int = 0) -> None:
+        """`host_root`: folder for blocks of this host, if it has one; `secrets`: name -> value.
+
+        `room`: bytes of records that may wait in memory, when the task says nothing of its memory, before they are
+        spilled; 0: any number.
+        """
         self._host = HostFolder(host_root) if host_root else None
         self._cache = Cache(cache_bytes)
+        self._room = room
         self._secrets = secrets
         self._meter = Meter()
         self._run: _Run | None = None
@@ -108,6 +119,8 @@ class Runtime:
             return Context(task.job, stage, partition.index, partition.attempt, run.store, key)
 
         first = task.program.ops[0] if task.program.ops else None
+        room = room_of(task.memory) or self._room
+        self._cache.keep_within(room // _CACHE_SHARE)
         return Services(
             program=task.program,
             inputs_apart=keeps_inputs_apart(task.program.ops),
@@ -115,6 +128,8 @@ class Runtime:
             seed=task.job.seed,
             function=self._function,
             load=lambda slice, shared: self._cache.load(slice, partial(run.blocks.get, shared=shared)),
+            pieces=run.blocks.pieces,
+            room=room,
             blocks=run.blocks,
             events=lambda split: _read_events(split, run.store, task.job.run, key, secrets),
             secrets=secrets,
@@ -174,15 +189,15 @@ class Runtime:
 
     def _outcome(self, attempt: Attempt) -> Outcome:
         program, partition = attempt.services.program, attempt.partition
-        kind, parts, value = _run_program(program, attempt)
-        part = _write_part(program.output, partition.index, kind, value) if program.output else None
-        block = None if isinstance(program.tail, Discard) else _put(attempt, "", kind, parts)
+        made = _run_program(program, attempt)
+        part = _write_part(program.output, partition.index, made, attempt.room) if program.output else None
+        block = None if isinstance(program.tail, Discard) else _put_made(attempt, made)
         failed = _put(attempt, ".failed", "objects", [attempt.failed_items]) if attempt.failed_items else None
         return Outcome(
             partition=partition.index,
             attempt=partition.attempt,
-            kind=kind,
-            rows=rows_of(program.tail, kind, parts) if block else codec.rows(kind, value),
+            kind=made.kind,
+            rows=made.rows,
             block=block,
             part=part,
             metrics={stage: metrics.values for stage, metrics in attempt.metrics.items() if metrics.values},
@@ -194,6 +209,7 @@ class Runtime:
             peak_memory=self._meter.peak_memory(),
             bytes_in=attempt.bytes_in,
             read=dict(attempt.services.blocks.read),
+            spilled=attempt.room.spilled,
         )
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Failure:
@@ -237,25 +253,42 @@ def _load(reference: str, captured: dict[str, bytes]) -> Function:
     return Function(function, info.takes_context, info.vectorized)
 
 
-def _run_program(program: Program, attempt: Attempt) -> tuple[Kind, list[Any], Any]:
-    """(kind of the parts, the parts, the partition before it was cut up)."""
+def _run_program(program: Program, attempt: Attempt) -> Made:
     attempt.stage = program.ops[0].stage if program.ops else ""
     flow = read_input(attempt.partition.input, attempt)
     for op in program.ops:
         flow = apply(op, flow, attempt)
-    return parts_of(program.tail, flow, attempt)
+    return make(program.tail, flow, attempt, want_whole=program.output is not None)
 
 
-def _put(attempt: Attempt, suffix: str, kind: Kind, parts: list[Any]) -> BlockRef:
-    program, partition = attempt.services.program, attempt.partition
-    name = f"{program.segment}/{partition.index}.{partition.attempt}{suffix}"
+def _put_made(attempt: Attempt, made: Made) -> BlockRef:
+    if not made.spilled:
+        return _put(attempt, "", made.kind, made.parts)
+    program = attempt.services.program
+    return attempt.services.blocks.put_encoded(
+        _block_name(attempt), made.kind, made.parts, program.put, program.durability
+    )
+
+
+def _put(attempt: Attempt, suffix: str, kind: Kind, parts: Sequence[Any]) -> BlockRef:
+    program = attempt.services.program
+    name = _block_name(attempt) + suffix
     return attempt.services.blocks.put(name, kind, parts, program.put, program.inline_limit, program.durability)
 
 
-def _write_part(output: PartOutput, index: int, kind: Kind, value: Any) -> PartRef:
-    buffers = formats.encode_part(kind, value, output.options)
-    part = formats.write_part(output.uri, index, buffers, formats.suffix(output.options.format))
-    return PartRef(part.name, part.size, codec.rows(kind, value), part.digest)
+def _block_name(attempt: Attempt) -> str:
+    return f"{attempt.services.program.segment}/{attempt.partition.index}.{attempt.partition.attempt}"
+
+
+def _write_part(output: PartOutput, index: int, made: Made, room: Room) -> PartRef:
+    kind, rows, options = made.whole_kind, made.whole_rows, output.options
+    if made.spilled:
+        buffers: Iterable[Buffer] = SpilledBytes(room, formats.encode_pieces(kind, made.whole, rows, options))
+    else:
+        (value,) = made.whole
+        buffers = formats.encode_part(kind, value, options)
+    part = formats.write_part(output.uri, index, buffers, formats.suffix(options.format))
+    return PartRef(part.name, part.size, rows, part.digest)
 
 
 def _failure(

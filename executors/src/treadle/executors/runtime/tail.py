@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from treadle.primitives import codec
 from treadle.primitives.frozen import sealed
+from treadle.primitives.keys import Key
 from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets, split_evenly
 from treadle.primitives.references import Kind
 
 from ..operations.attempt import Attempt
-from ..operations.flow import Flow, whole
 from ..operations.groups import fold, plain
 from ..operations.keys import firsts, keys_of, seconds
 from ..program import Cut, Merge, Scatter, Tail
 from .bundles import bundle, bundled_rows, merge
 
 
-def parts_of(tail: Tail, flow: Flow, attempt: Attempt) -> tuple[Kind, list[Any], Any]:
-    """(kind of the parts, the parts, the whole partition before it was cut up)."""
-    value = whole(flow)
-    attempt.finish()
+def parts_of(tail: Tail, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind, list[Any]]:
+    """(kind of the parts, the parts) of a partition."""
     match tail:
         case Scatter():
             attempt.stage = tail.stage
-            given = sealed(value) if flow.kind == "objects" else value
-            kind, parts = scatter(tail, flow.kind, given, attempt)
-            return kind, parts, value
+            return scatter(tail, kind, sealed(value) if kind == "objects" else value, attempt)
         case Merge():
             attempt.stage = tail.stage
-            kind, parts = merge(value)
-            return kind, parts, value
+            return merge(value)
         case Cut(max_items, max_bytes):
-            return flow.kind, cut(flow.kind, value, max_items, max_bytes), value
+            return kind, cut(kind, value, max_items, max_bytes)
         case _:
-            return flow.kind, [value], value
+            return kind, [value]
 
 
-def rows_of(tail: Tail, kind: Kind, parts: list[Any]) -> int:
+def rows_of(tail: Tail, kind: Kind, parts: Sequence[Any]) -> int:
     """How many records the parts hold."""
     if isinstance(tail, Scatter) and tail.groups:
         return sum(map(bundled_rows, parts))
@@ -53,11 +49,7 @@ def scatter(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> tuple[Ki
     if tail.combine:
         kind, value = "objects", _combined(tail, kind, value, attempt)
     keys = keys_of(tail.by, tail.stage, kind, value, attempt)
-    targets = _targets(tail, keys, attempt)
-    if kind == "objects":
-        parts = _distribute(value, targets, tail.partitions)
-    else:
-        parts = _distribute_rows(kind, value, targets, tail.partitions)
+    parts = distribute(kind, value, targets_of(tail, keys, boundaries_of(tail, attempt)), tail.partitions)
     if not tail.groups:
         return kind, parts
     bounds = split_evenly(tail.partitions, tail.groups)
@@ -73,11 +65,21 @@ def _combined(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> list[t
         raise attempt.fail(tail.stage, None, error) from error
 
 
-def _targets(tail: Scatter, keys: Any, attempt: Attempt) -> Any:
-    if tail.boundaries is None:
-        return hash_targets(keys, tail.partitions)
-    boundaries = check_boundaries(attempt.argument(tail.boundaries), tail.partitions)
-    return range_targets(keys, boundaries)
+def boundaries_of(tail: Scatter, attempt: Attempt) -> list[Key] | None:
+    """Those of a range partition; None: it is by hash. Raises DataError when they cannot be."""
+    return None if tail.boundaries is None else check_boundaries(attempt.argument(tail.boundaries), tail.partitions)
+
+
+def targets_of(tail: Scatter, keys: Any, boundaries: list[Key] | None) -> Any:
+    """The target of each key."""
+    return hash_targets(keys, tail.partitions) if boundaries is None else range_targets(keys, boundaries)
+
+
+def distribute(kind: Kind, value: Any, targets: Any, partitions: int) -> list[Any]:
+    """The records of each target, in their order."""
+    if kind == "objects":
+        return _distribute(value, targets, partitions)
+    return _distribute_rows(kind, value, targets, partitions)
 
 
 def _distribute(records: list[Any], targets: Any, partitions: int) -> list[list[Any]]:

@@ -42,10 +42,12 @@ def call(function: Any, **arguments: Any) -> Call:
 class Bench:
     """One runtime, and the blocks of one run."""
 
-    def __init__(self, folder: Path, *, secrets: Mapping[str, str] = {}, cache_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, folder: Path, *, secrets: Mapping[str, str] = {}, cache_bytes: int = 1 << 20, room: int = 0
+    ) -> None:
         self.store = Store.open(f"file://{folder}")
         self.blocks = Blocks(self.store, RUN)
-        self.runtime = Runtime(None, cache_bytes, secrets.__getitem__)
+        self.runtime = Runtime(None, cache_bytes, secrets.__getitem__, room)
         self.job = Job(RUN, "bench", "2026-01-02T03:04:05Z", 7, self.store.url, "")
 
     def put(self, *partitions: Any, kind: Kind = "objects", inline: int = 0) -> BlockRef:

@@ -59,7 +59,7 @@ class Worker:
         self._channel = channel
         self._log = log
         self._secrets: dict[str, str] = {}
-        self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret)
+        self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret, setup.room)
         self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
         self._redactor = Redactor({})
         self._reported = self._expected = 0

@@ -21,6 +21,8 @@ class Setup(Struct, frozen=True):
     """Process id: a worker whose parent is another has already lost its driver."""
     host_root: str | None
     cache_bytes: int
+    room: int = 0
+    """Bytes of records that may wait in memory when a task says nothing of its own; 0: any number."""
     path: tuple[str, ...] = ()
     """Entries put before the worker's own `sys.path`."""
 

@@ -19,7 +19,7 @@ from treadle.executors.interface import Capabilities, Executor, Slot
 from treadle.executors.program import Failure, Outcome, Report, Task
 from treadle.primitives.errors import FailureClass, StoreError
 from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Data, ObjectInfo, Store
+from treadle.primitives.store import Data, ObjectInfo, Store, Stream
 
 from .strategies import Case
 
@@ -173,7 +173,7 @@ class CrashingStore(Store):
         if self.crashed:
             raise StoreError("the driver is dead", "This is a test.")
 
-    def put(self, name: str, data: Data) -> None:
+    def put(self, name: str, data: Stream) -> None:
         self._writing(lambda: self._inner.put(name, data))
 
     def create(self, name: str, data: Data) -> bool:

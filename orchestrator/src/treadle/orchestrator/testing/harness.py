@@ -60,12 +60,17 @@ class Harness:
         host_root: Path | None,
         entered: Callable[[], AbstractContextManager[None]] = nullcontext,
         environment: Mapping[str, str] | None = None,
+        room: int | None = None,
     ) -> LocalExecutor:
-        """A started local executor; `environment` is added to that of its workers, which start while `entered`."""
+        """A started local executor; `environment` is added to that of its workers, which start while `entered`.
+
+        `room`: bytes of records before they are spilled.
+        """
         executor = LocalExecutor(
             run_key=lambda run: trust.run_key(self.key, run),
             slots=slots,
             memory=1 << 30,
+            room=room,
             host_root=None if host_root is None else str(host_root),
             environment={**self._environment, **(environment or {})},
         )

@@ -12,11 +12,13 @@ from .options import FileSplit, Format, ReadOptions, WriteOptions
 if TYPE_CHECKING:
     from .encode import encode_part, suffix
     from .output import PartInfo, claim_output, write_manifest, write_part
+    from .pieces import encode_pieces
     from .read import read_split, read_text
     from .splits import plan_splits
 
 _LATE = {
     "encode_part": "encode",
+    "encode_pieces": "pieces",
     "suffix": "encode",
     "PartInfo": "output",
     "claim_output": "output",
@@ -35,6 +37,7 @@ __all__ = [
     "WriteOptions",
     "claim_output",
     "encode_part",
+    "encode_pieces",
     "plan_splits",
     "read_split",
     "read_text",

@@ -107,8 +107,11 @@ def _range(split: FileSplit) -> Content:
     return read_range(info_of(split), split.start, split.stop)
 
 
-def encode_npy(kind: Kind, value: Any) -> list[Content]:
-    """The array in C order, whatever its order in memory: equal arrays give equal bytes."""
+def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]:
+    """[head, data]: the array in C order, whatever its order in memory, so that equal arrays give equal bytes.
+
+    `rows`: those of the file, of which the value is a piece.
+    """
     import numpy as np
 
     if kind != "array" or value.ndim == 0 or value.dtype.hasobject:
@@ -117,6 +120,8 @@ def encode_npy(kind: Kind, value: Any) -> list[Content]:
     head = BytesIO()
     array = np.ascontiguousarray(value)
     fields = np.lib.format.header_data_from_array_1_0(array) | {"fortran_order": False}
+    if rows is not None:
+        fields["shape"] = (rows, *array.shape[1:])
     if len(repr(fields)) < 60_000:
         np.lib.format.write_array_header_1_0(head, fields)
     else:

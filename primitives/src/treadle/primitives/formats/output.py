@@ -8,7 +8,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,12 @@ class PartInfo(Struct, frozen=True):
     """SHA-256 of the bytes, hexadecimal."""
 
 
-def write_part(uri: str, index: int, buffers: Sequence[Buffer], suffix: str) -> PartInfo:
+def write_part(uri: str, index: int, buffers: Iterable[Buffer], suffix: str) -> PartInfo:
     """Write `<uri>/part-<index>.<suffix>` if there is none; one with the same bytes is taken as written.
 
-    The part is durable on return. Raises DataError when there is one with other bytes, StoreError when it cannot be
-    written.
+    `buffers` are gone through twice; those that are no sequence are not held all at once, but for an object store,
+    which takes what it should create in one request. The part is durable on return. Raises DataError when there is one
+    with other bytes, StoreError when it cannot be written.
     """
     folder = _Folder(uri)
     part = _describe(f"part-{index:05d}.{suffix}", buffers)
@@ -95,7 +96,7 @@ def _json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n"
 
 
-def _describe(name: str, buffers: Sequence[Buffer]) -> PartInfo:
+def _describe(name: str, buffers: Iterable[Buffer]) -> PartInfo:
     digest = hashlib.sha256()
     size = 0
     for buffer in buffers:
@@ -122,9 +123,9 @@ class _Folder:
     def shown(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
-    def create(self, name: str, buffers: Sequence[Buffer]) -> bool:
+    def create(self, name: str, buffers: Iterable[Buffer]) -> bool:
         if not self.local:
-            return self.store.create(self._name(name), buffers)
+            return self.store.create(self._name(name), list(buffers))
         with border(self.uri, name):
             return _create_file(Path(self.uri, name), buffers)
 
@@ -166,14 +167,14 @@ class _Folder:
         yield from (info.name[start:] for info in self.store.list(self.prefix))
 
 
-def _create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
+def _create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
     """A durable file, readable as the umask allows; False when there is one already."""
     temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
     os.makedirs(path.parent, exist_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         try:
-            write_all(descriptor, buffers)
+            write_all(descriptor, buffers if isinstance(buffers, Sequence) else iter(buffers))
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)

@@ -1,0 +1,91 @@
+"""A left fold for each key, of more keys than memory holds.
+
+Accumulators of as many keys as fit are held; they are those that occurred first. Records of all other keys are grouped
+on disk and folded key by key at the end (hybrid hashing: DeWitt and others, SIGMOD 1984). An accumulator is never
+written: what a function folds with may be anything, and folding parts of a key apart would be another fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+from treadle.primitives.keys import Key
+
+from ..operations.groups import identities
+from .grouping import Group, Grouper
+from .room import Room
+from .sizes import memory_of
+
+_ENTRY = 100
+"""Bytes that a key takes in a dict, beside what it and its accumulator are."""
+_SAMPLE = 32
+
+Binary = Callable[[Any, Any], Any]
+
+
+class Folder:
+    """Takes records in order, gives (first of its equal keys, left fold of its values) in order of first occurrence."""
+
+    def __init__(self, combine: Binary, room: Room) -> None:
+        self._combine = combine
+        self._room = room
+        self._folded: dict[Hashable, Any] = {}
+        self._firsts: dict[Hashable, Key] = {}
+        """Keys whose identity is something else."""
+        self._others: Grouper | None = None
+
+    def add(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        """Records after all those before; the keys are canonical. Raises what `combine` does."""
+        names = identities(keys)
+        if self._others is not None:
+            names, keys, values = self._held_ones(names, keys, values, self._others)
+        self._fold(names, keys, values)
+        if self._others is None and self._size(names) > self._room.size:
+            self._others = Grouper(self._room)
+
+    def results(self) -> Iterator[tuple[Key, Any]]:
+        """Called once, at the end. Raises what `combine` does."""
+        firsts: dict[Any, Any] = self._firsts
+        for name, value in self._folded.items():
+            yield firsts.get(name, name), value
+        self._folded.clear()
+        if self._others is not None:
+            yield from fold_groups(self._others.groups(), self._combine)
+
+    def _fold(self, names: Iterable[Hashable], keys: Iterable[Key], values: Iterable[Any]) -> None:
+        folded, combine = self._folded, self._combine
+        for name, key, value in zip(names, keys, values, strict=True):
+            if name in folded:
+                folded[name] = combine(folded[name], value)
+            else:
+                folded[name] = value
+                if name is not key:
+                    self._firsts[name] = key
+
+    def _held_ones(
+        self, names: Sequence[Hashable], keys: Sequence[Key], values: Sequence[Any], others: Grouper
+    ) -> tuple[Sequence[Hashable], Sequence[Key], Sequence[Any]]:
+        """The records of keys that are held; the rest goes to the others."""
+        held: list[int] = []
+        left: list[int] = []
+        for place, name in enumerate(names):
+            (held if name in self._folded else left).append(place)
+        if left:
+            others.add([keys[place] for place in left], [values[place] for place in left])
+        columns = (names, keys, values)
+        return tuple([column[place] for place in held] for column in columns)  # type: ignore[return-value]
+
+    def _size(self, names: Sequence[Hashable]) -> int:
+        if not names:
+            return 0
+        sample = [(name, self._folded[name]) for name in names[:: -(-len(names) // _SAMPLE)]]
+        return len(self._folded) * (memory_of("objects", sample) // len(sample) + _ENTRY)
+
+
+def fold_groups(groups: Iterable[Group], combine: Binary) -> Iterator[tuple[Key, Any]]:
+    """The left fold of each group."""
+    for key, pieces in groups:
+        yield key, reduce(combine, chain.from_iterable(pieces))

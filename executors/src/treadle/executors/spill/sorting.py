@@ -1,0 +1,156 @@
+"""External merge sort: runs sorted in memory, written to a file, then merged (Knuth, TAOCP 3, section 5.4).
+
+The merge goes by stretches, not by records: of the blocks that lead their runs, everything that must come before what
+is still in the file is joined and sorted at once. So each kind of partition is sorted by its own library, and a stretch
+that is already in order costs one comparison a record (lists) or little more (columns).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from treadle.primitives import codec
+from treadle.primitives.order import argsort, order
+from treadle.primitives.references import Kind
+
+from .room import Extent, Room, SpillFile
+from .rows import cut, join_keys, take, take_keys
+from .sizes import memory_of
+
+FAN_IN = 32
+"""Runs merged at once; more are merged in several passes. Each holds one chunk in memory."""
+_KEY_BYTES = 80
+"""Memory that the key of an object takes while it is sorted: its place in lists of keys, ranks and positions."""
+
+Block = tuple[Any, Any]
+"""(keys, records), as many of each."""
+
+
+class Sorter:
+    """A stable sort of more records than the room holds. Keys are what `argsort` sorts: lists or arrays of keys."""
+
+    def __init__(self, kind: Kind, room: Room) -> None:
+        self._kind = kind
+        self._room = room
+        self._file: SpillFile | None = None
+        self._runs: list[list[Extent]] = []
+        self._held: list[Block] = []
+        self._size = 0
+
+    def add(self, keys: Any, value: Any) -> None:
+        """Records that come after all those before. Raises DataError for what cannot be pickled or differs in type."""
+        if not len(keys):
+            return
+        self._held.append((keys, value))
+        self._size += memory_of(self._kind, value) + (_KEY_BYTES * len(keys) if self._kind == "objects" else 0)
+        if self._size > self._room.size:
+            self._flush()
+
+    def add_run(self, blocks: Iterable[Block]) -> None:
+        """Records that are in order already; they come after all those before."""
+        self._flush()
+        self._file = self._file or self._room.file()
+        run = [extent for block in blocks for extent in self._written(self._file, *block)]
+        if run:
+            self._runs.append(run)
+
+    def blocks(self) -> Iterator[Block]:
+        """Everything in order, a stretch at a time. Called once, at the end."""
+        if not self._runs:
+            if self._held:
+                yield self._sorted()
+            return
+        self._flush()
+        assert self._file is not None
+        file, runs = self._file, self._runs
+        while len(runs) > FAN_IN:
+            wider = self._room.file()
+            groups = [runs[start : start + FAN_IN] for start in range(0, len(runs), FAN_IN)]
+            runs = [self._rewritten(wider, file, group) for group in groups]
+            file.close()
+            file = wider
+        yield from self._merged(file, runs)
+        file.close()
+
+    def _sorted(self) -> Block:
+        keys = join_keys([keys for keys, _ in self._held])
+        value = codec.concat(self._kind, [value for _, value in self._held])
+        self._held, self._size = [], 0
+        positions = argsort(keys)
+        return take_keys(keys, positions), take(self._kind, value, positions)
+
+    def _flush(self) -> None:
+        if self._held:
+            self._file = self._file or self._room.file()
+            self._runs.append(self._written(self._file, *self._sorted()))
+
+    def _written(self, file: SpillFile, keys: Any, value: Any) -> list[Extent]:
+        """A stretch in order, in pieces of a chunk each."""
+        count = len(keys)
+        rows = max(1, count * self._room.chunk // max(memory_of(self._kind, value), 1))
+        stops = ((start, min(start + rows, count)) for start in range(0, count, rows))
+        return [file.put([keys[start:stop], cut(self._kind, value, start, stop)]) for start, stop in stops]
+
+    def _rewritten(self, target: SpillFile, file: SpillFile, runs: Sequence[list[Extent]]) -> list[Extent]:
+        return [extent for block in self._merged(file, runs) for extent in self._written(target, *block)]
+
+    def _merged(self, file: SpillFile, runs: Sequence[list[Extent]]) -> Iterator[Block]:
+        heads = [_Head(self._kind, file, run) for run in runs]
+        while heads:
+            stretches = [block for block in _before_the_rest(heads) if len(block[0])]
+            keys = join_keys([keys for keys, _ in stretches])
+            value = codec.concat(self._kind, [value for _, value in stretches])
+            if len(stretches) > 1:
+                positions = argsort(keys)
+                keys, value = take_keys(keys, positions), take(self._kind, value, positions)
+            del stretches
+            yield keys, value
+            heads = [head for head in heads if head.advance()]
+
+
+def _before_the_rest(heads: Sequence[_Head]) -> list[Block]:
+    """What no record behind the heads' blocks can come before: one of the blocks as a whole, and parts of the others.
+
+    The block whose last key is the least goes whole. Keys equal to it go too where they stand in earlier runs; in
+    later ones they wait, since its run may have more of them.
+    """
+    lasts = [head.last for head in heads]
+    least = min(lasts)
+    lead = lasts.index(least)
+    return [head.until(least, inclusive=index <= lead) for index, head in enumerate(heads)]
+
+
+class _Head:
+    """The block of a run that is in memory."""
+
+    def __init__(self, kind: Kind, file: SpillFile, run: Sequence[Extent]) -> None:
+        self._kind, self._file = kind, file
+        self._extents = iter(run)
+        self._keys: Any = ()
+        self._value: Any = None
+        self._start = 0
+        self.last: tuple[Any, ...] = ()
+        """Order of the block's last key."""
+        self.advance()
+
+    def advance(self) -> bool:
+        """Have records, of the next block when this one is used up; False at the end of the run."""
+        if self._start < len(self._keys):
+            return True
+        extent = next(self._extents, None)
+        if extent is None:
+            return False
+        self._keys, self._value = (), None
+        self._keys, self._value = self._file.get(extent)
+        self._start, self.last = 0, order(self._keys[-1])
+        return True
+
+    def until(self, bound: tuple[Any, ...], *, inclusive: bool) -> Block:
+        """Take the records up to a key, or before it."""
+        find = bisect_right if inclusive else bisect_left
+        count = len(self._keys)
+        start = self._start
+        stop = self._start = find(range(count), bound, lo=start, key=lambda index: order(self._keys[index]))
+        return self._keys[start:stop], cut(self._kind, self._value, start, stop)
