@@ -103,12 +103,15 @@ class Gang:
         for pipe in self._pipes:
             pipe.send("go")
         done = self._all("done")
+        for pipe in self._pipes:
+            pipe.send("check")
+        answers = self._all("checked")
         if task.operation == "shuffle":
-            work.check_shuffle(task, self._members, number, [answer for _, _, answer in done])
-        if task.operation == "reduce" and sum(answer for _, _, answer in done) != 1:
+            work.check_shuffle(task, self._members, number, answers)
+        if task.operation == "reduce" and sum(answers) != 1:
             raise AssertionError("wrong answer: the sum of a reduce must be at one member")
-        first = (max if task.operation == "barrier" else min)(began for began, _, _ in done)
-        return float(max(ended for _, ended, _ in done) - first)
+        first = (max if task.operation == "barrier" else min)(began for began, _ in done)
+        return float(max(ended for _, ended in done) - first)
 
     def _all(self, what: str, pipes: Sequence[Connection] | None = None) -> list[Any]:
         """What each member says next, by seat; `what` is what it must be."""
@@ -163,31 +166,35 @@ def _perform(
         pipe.send(("ready", None))
         pipe.recv()
         start.wait(DEADLINE)
-        pipe.send(("done", _timed(member, seat, members, task, f"{first_key + number}", number, value)))
+        _one_round(pipe, member, seat, members, task, f"{first_key + number}", number, value)
         work.advance(value)
 
 
-def _timed(
-    member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
-) -> tuple[float, float, Any]:
-    """When it began, when it was done, and what is left to check."""
+def _one_round(
+    pipe: Connection, member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
+) -> None:
     began = time.monotonic()
+    check = _do(member, seat, members, task, key, number, value)
+    pipe.send(("done", (began, time.monotonic())))
+    pipe.recv()  # else who is done would take the processors from those who are not
+    pipe.send(("checked", check()))
+
+
+def _do(
+    member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
+) -> Callable[[], object]:
+    """What is timed; gives what checks the answer."""
     if task.operation == "barrier":
         member.barrier(key)
-        return began, time.monotonic(), None
+        return lambda: None
     if task.operation == "broadcast":
         read = work.total(member.broadcast(key, value if seat == 0 else None))
-        ended = time.monotonic()
-        work.check_broadcast(task, number, read)
-        return began, ended, None
+        return lambda: work.check_broadcast(task, number, read)
     if task.operation == "reduce":
         result = member.reduce(key, value)
-        ended = time.monotonic()
-        if result is not None:
-            work.check_reduce(task, members, number, result)
-        return began, ended, result is not None
+        return lambda: result is not None and work.check_reduce(task, members, number, result)
     received = member.shuffle(key, value)
-    return began, time.monotonic(), work.shuffled(received, seat, members)
+    return lambda: work.shuffled(received, seat, members)
 
 
 def _trips(member: Member, seat: int, task: Task, first_key: int) -> list[float]:

@@ -56,11 +56,12 @@ def check_broadcast(task: Task, round: int, read: float) -> None:
     _check(read == length * (length - 1) / 2 + length * round, f"a broadcast of {task.size} bytes: total {read}")
 
 
-def check_reduce(task: Task, members: int, round: int, result: Array) -> None:
-    """Element-wise sum of all members' arrays."""
+def check_reduce(task: Task, members: int, round: int, result: Array) -> bool:
+    """Element-wise sum of all members' arrays. True, or it raises."""
     shift = members * (members - 1) // 2 + members * round
     expected = np.arange(task.length(0, 1), dtype=np.float64) * members + shift
     _check(np.array_equal(result, expected), f"a reduce of {task.size} bytes over {members} members")
+    return True
 
 
 def split(value: Array, members: int) -> list[Array]:

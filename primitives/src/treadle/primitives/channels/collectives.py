@@ -13,6 +13,7 @@ from ..coordinator.messages import Join
 from ..errors import TreadleError, UsageError
 from .errors import DeadlinePassed, short
 from .gang import current_member
+from .io.kept import KeptMemory
 from .io.values import Room
 from .member import Member
 from .messages import Cast, Payload, Plan
@@ -207,6 +208,7 @@ class ReduceChannel(_Channel[Reduce]):
         self._reduce, self._handler = reduce, handler
         self._passed: Payload | None = None
         self._room: Room | None = None
+        self._kept = KeptMemory()
 
     def reduce(self, value: Any, *, deadline: float | None = None) -> Any:
         """The fold of all members' values at the member at the tree's root, None at the others.
@@ -249,9 +251,11 @@ class ReduceChannel(_Channel[Reduce]):
         self._act(lambda: self._give(self._machine.folded(step.ticket, value)), until, "reduce")
 
     def _make_room(self, step: Fold, like: Any) -> Any:
-        """Memory that will be sent, for the first fold of what goes to the parent."""
+        """Memory that is there, for the first fold of a round: such that will be sent, when it goes to the parent."""
         self._leave_room()
-        self._room = self._member.values.room(like) if step.goes_up else None
+        if not step.goes_up:
+            return self._kept.array(like)
+        self._room = self._member.values.room(like)
         return None if self._room is None else self._room.array
 
     def _leave_room(self) -> None:
