@@ -50,6 +50,10 @@ topic.metadata.refresh.interval.ms = 1000
 """
 
 
+_FOR_A_MOMENT = {"NON_EMPTY_GROUP", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+"""Why a group cannot be deleted yet: a member has just left, or the broker has just started."""
+
+
 @dataclass(frozen=True)
 class Execution:
     """One of Temporal's."""
@@ -170,7 +174,7 @@ class Installation:
             except KafkaException as error:
                 if error.args[0].name() == "GROUP_ID_NOT_FOUND":
                     return
-                if error.args[0].name() != "NON_EMPTY_GROUP":
+                if error.args[0].name() not in _FOR_A_MOMENT:
                     raise
             assert time.monotonic() < end
             time.sleep(0.5)
