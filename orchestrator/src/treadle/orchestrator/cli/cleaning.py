@@ -17,8 +17,9 @@ from .options import ProfileOption, TextOrJson
 from .watching import duration
 
 if TYPE_CHECKING:
+    from treadle.primitives.store import ObjectInfo
+
     from ..client.client import Runs
-    from ..client.leftovers import Leftover
 
 
 def gc(
@@ -31,26 +32,40 @@ def gc(
 ) -> None:
     """Remove what runs that are over hold in the store: blocks, ledgers, logs, code. Their outputs stay.
 
-    A removed run can be neither resumed nor repeated, and shows no details any more.
+    A removed run can be neither resumed nor repeated, and shows no details any more. What `cache` keeps of it stays
+    until its ttl is over; then it is removed too.
     """
     with reported():
         env = Environment(profile)
         before = time.time() - duration(older_than, "--older-than")
 
         async def work(runs: Runs) -> Exit:
-            found = await _needless(runs, before)
+            expired, lent = await asyncio.to_thread(_cached, env, dry_run=dry_run)
+            objects, kept = await _needless(runs, before, lent)
             if not dry_run:
-                for one in found:
-                    await asyncio.to_thread(_remove, runs, one.run)
-            _print(found, output, dry_run=dry_run)
+                await asyncio.to_thread(_remove, runs, objects, kept)
+            _print(objects, expired, output, dry_run=dry_run)
             return Exit.SUCCESS
 
         raise typer.Exit(int(env.with_runs(work)))
 
 
-async def _needless(runs: Runs, before: float) -> list[Leftover]:
+def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]]]:
+    """How many results are too old, which are removed first, and whose blocks the others consist of."""
+    from ..reuse.entries import Entries, lent_segments
+
+    entries, now = Entries(env.store, env.key), time.time()
+    found = list(entries.all())
+    old = [entry.key for entry in found if entry.age(now) > entry.ttl]
+    if not dry_run:
+        entries.remove(old)
+    return len(old), lent_segments(entry for entry in found if entry.key not in old)
+
+
+async def _needless(runs: Runs, before: float, lent: dict[str, set[str]]) -> tuple[list[ObjectInfo], set[str]]:
+    """What can go, and the names of what stays."""
     from ..client.client import NoSuchRun
-    from ..client.leftovers import ROOT, leftovers, needless
+    from ..client.leftovers import ROOT, borrowed, leftovers, needless, removable
 
     async def is_open(run: str) -> bool:
         try:
@@ -59,16 +74,22 @@ async def _needless(runs: Runs, before: float) -> list[Leftover]:
             return False
 
     listed = await asyncio.to_thread(lambda: list(runs.store.list(ROOT)))
-    return await needless(leftovers(listed), before, is_open)
+    gone = {one.run for one in await needless(leftovers(listed), before, is_open)}
+    found = list(removable(listed, gone, lent, borrowed(listed, gone)))
+    return found, {info.name for info in listed} - {info.name for info in found}
 
 
-def _remove(runs: Runs, run: str) -> None:
-    from ..client.leftovers import remove
+def _remove(runs: Runs, objects: list[ObjectInfo], kept: set[str]) -> None:
+    from ..client.leftovers import ROOT, remove, run_of
 
-    remove(runs.store, run)
+    for run in sorted({run_of(info) for info in objects}):
+        remove(runs.store, run, [name for name in kept if name.startswith(f"{ROOT}/{run}/")])
 
 
-def _print(found: list[Leftover], output: str, *, dry_run: bool) -> None:
+def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: bool) -> None:
+    from ..client.leftovers import leftovers
+
+    found = leftovers(objects)
     if output == "json":
         typer.echo(json.dumps(msgspec.to_builtins(found), indent=2))
     else:
@@ -77,4 +98,5 @@ def _print(found: list[Leftover], output: str, *, dry_run: bool) -> None:
             typer.echo(line)
     total = words.size(sum(one.bytes for one in found))
     what = f"{words.counted(len(found), 'run')}, {total}"
+    what += f"; {words.counted(expired, 'cached result')} past the ttl" if expired else ""
     complain(f"would remove {what}; nothing was removed" if dry_run else f"removed {what}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,6 +34,10 @@ def rerun(
     id: IdOption = None,
     executor: ExecutorOption = None,
     dry_run: DryRunOption = False,
+    no_cache: Annotated[
+        bool,
+        typer.Option("--no-cache", help="Run everything, also what is cached; the cache has the new results then."),
+    ] = False,
     watch: bool = typer.Option(False, "--watch", help="Then watch it, as `treadle watch` does."),
     profile: ProfileOption = None,
 ) -> None:
@@ -45,7 +49,7 @@ def rerun(
 
         async def work(runs: Runs) -> Exit:
             known = await runs.submission(await runs.find(run))
-            prepared = prepare_again(env, known, input, inputs, id, executor)
+            prepared = prepare_again(env, known, input, inputs, id, executor, cache=not no_cache)
             if dry_run:
                 show_dry_run(prepared)
                 return Exit.SUCCESS
@@ -63,14 +67,20 @@ def prepare_again(
     inputs: Path | None,
     run: str | None,
     executor: str | None,
+    *,
+    cache: bool = True,
 ) -> Prepared:
-    """A new run of the same: its code is the old run's, and nothing is imported. Raises InvalidInputs, UsageError."""
+    """A new run of the same: its code is the old run's, and nothing is imported. Raises InvalidInputs, UsageError.
+
+    Without `cache` it takes nothing over from other runs.
+    """
     from msgspec.structs import replace
 
     from treadle.dsl.normalise import read_normalised
     from treadle.dsl.validation.inputs import resolve_inputs
 
     from ..client.submission import new_run_id, planned
+    from ..reuse.entries import NO_CACHE
     from .documents import read_inputs
 
     spec = read_normalised(known.spec)
@@ -79,6 +89,8 @@ def prepare_again(
         run=checked_id(run) if run else new_run_id(spec.name),
         inputs=resolve_inputs(spec, {**known.inputs, **read_inputs(pairs or [], inputs)}),
         executor=executor or known.executor,
+        memo={name: value for name, value in known.memo.items() if name != NO_CACHE}
+        | ({} if cache else {NO_CACHE: True}),
     )
     code = bytes(env.files(known.run).load_bytes("bundle")) if known.bundle else b""
     site = env.plan_site()

@@ -28,6 +28,7 @@ from .watching import INTERVAL, Watching, print_outputs, watch_run, watching
 
 if TYPE_CHECKING:
     from ..client.client import Runs
+    from ..client.submission import Prepared
     from ..client.views import RunView
     from .picture import StageView
 
@@ -68,10 +69,11 @@ def resume(
 
         async def work(runs: Runs) -> Exit:
             name = await runs.find(run)
-            if file is not None or input or inputs:
-                await _check_same(env, runs, name, file, input, inputs)
+            now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
             if explain:
-                return await _explain(env, runs, name)
+                return await _explain(env, runs, name, now)
+            if now is not None:
+                await _check_same(env, runs, name, now)
             return await _resume(env, runs, name, assume or "", None if detach else how)
 
         raise typer.Exit(int(env.with_runs(work)))
@@ -104,28 +106,30 @@ def _open_words(run: str, view: RunView, alone: bool) -> str:
     return f"run {run} was without a driver; it goes on with a new one" if alone else f"run {run} is under way already"
 
 
-async def _check_same(
-    env: Environment,
-    runs: Runs,
-    run: str,
-    file: Path | None,
-    pairs: list[str] | None,
-    inputs: Path | None,
-) -> None:
-    """Raises RunConflict, naming what changed."""
-    from ..client.client import RunConflict
-    from ..client.submission import same_workflow
+async def _given(
+    env: Environment, runs: Runs, run: str, file: Path | None, pairs: list[str] | None, inputs: Path | None
+) -> Prepared:
+    """What the run would be if it were submitted now."""
     from .starting import prepare_file
 
     if file is None:
         raise CommandFailed(Exit.USAGE, "inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
     known = await runs.submission(run)
     given = pairs or [f"{name}={_text(value)}" for name, value in known.inputs.items() if value is not None]
-    prepared = prepare_file(env, file, given, inputs, run)
-    difference = same_workflow(known, prepared.submission)
+    return prepare_file(env, file, given, inputs, run)
+
+
+async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> None:
+    """Raises RunConflict, naming what changed."""
+    from ..client.client import RunConflict
+    from ..client.submission import same_workflow
+    from .reusing import changes
+
+    difference = same_workflow(await runs.submission(run), now.submission)
     if difference:
+        first = next(iter(changes(env, run, now).values()), "")
         raise RunConflict(
-            f"run {run} was submitted with other things: {difference} changed since",
+            f"run {run} was submitted with other things: {difference} changed since{first and f' ({first})'}",
             "Without --file it goes on with its own workflow and code; for the changed ones start a new run.",
         )
 
@@ -136,8 +140,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-async def _explain(env: Environment, runs: Runs, run: str) -> Exit:
+async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None) -> Exit:
+    """What is kept and what runs, and what changed since: in the files given, or in the input files."""
     from .picture import Painter
+    from .reusing import changes
 
     view = await runs.view(run)
     painter = Painter(env.files(run))
@@ -145,8 +151,15 @@ async def _explain(env: Environment, runs: Runs, run: str) -> Exit:
     stages = painter.stages(view, end)
     if not stages:
         typer.echo("nothing was done yet: everything runs")
+    changed = await asyncio.to_thread(changes, env, run, now) if stages else {}
     for stage in stages:
         typer.echo(_fate(stage, view))
+        if stage.node in changed:
+            typer.echo(f"  changed since: {changed[stage.node]}")
+    if "" in changed:
+        typer.echo(f"it could not be planned as it was: {changed['']}")
+    if changed:
+        complain("it goes on with what it was submitted with; a new run takes the changes: treadle run")
     return Exit.SUCCESS
 
 

@@ -31,6 +31,7 @@ from ..places.places import Abilities
 from ..plan import Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
+from ..reuse.opening import keep, take_over
 from ..runfiles import LoopResult, Manifest, Submission
 from ..scheduler import Problem, Summary
 from ..triggers.lifecycle.telling import Telling
@@ -106,6 +107,7 @@ class Activities:
         if plan is None:
             files.create("plan", self._plan(submission, start.run, started))
         run = self._site.open(start.run)
+        take_over(run)
         done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
         graph = messages.pack(messages.slim(run.plan.graph))
         return Opened(graph, _needed_env(run), run.plan.outputs, done, self._telling.on)
@@ -151,7 +153,10 @@ class Activities:
         if isinstance(node, Loop):
             return await run_loop(run, node, orders, desk)
         assert isinstance(node, Segment)
-        return await run_segment(run, node, orders, desk)
+        result = await run_segment(run, node, orders, desk)
+        if isinstance(result, Summary):
+            await asyncio.to_thread(keep, run, node)
+        return result
 
     async def _stop(self, work: asyncio.Future[Summary], desk: Desk) -> NodeReport:
         """Pause and new limits let attempts under way end; everything else kills them."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import render
 from treadle.executors.interface import Executor
@@ -22,7 +24,8 @@ from ..dispatcher.pool import Pools
 from ..dispatcher.run import Run, Site
 from ..dispatcher.scope import partition_inputs
 from ..dispatcher.segment import BlocksLost, SegmentFailed
-from ..plan import Loop
+from ..plan import Loop, Segment
+from ..reuse.opening import keep, take_over
 from ..scheduler import Event, NodeDone, NodeFailed, NodeLost, Problem, Scheduler
 from ..scheduler import Run as RunNode
 from ..temporal.activities import plan_site
@@ -77,6 +80,7 @@ class Engine:
         roots: list[Path],
         captured: Mapping[str, bytes] | None = None,
         run: str = "",
+        memo: Mapping[str, Any] | None = None,
     ) -> str:
         """Write what a run is made of and its plan; returns its id."""
         run_id = run or new_run_id(spec.name)
@@ -86,7 +90,7 @@ class Engine:
         files = self.site.files(run_id)
         if prepared.bundle:
             files.create_bytes("bundle", prepared.bundle)
-        files.create("spec", prepared.submission)
+        files.create("spec", replace(prepared.submission, memo=dict(memo or {})))
         files.create("plan", prepared.plan)
         return run_id
 
@@ -101,7 +105,7 @@ class Engine:
         run = self.site.open(run_id)
         for host in self._others:
             host.announce(run_id)
-        scheduler = Scheduler(run.plan.graph, run.env)
+        scheduler = Scheduler(run.plan.graph, run.env, await asyncio.to_thread(take_over, run))
 
         async def execute(instruction: RunNode) -> Event:
             orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption, assume)
@@ -120,7 +124,10 @@ class Engine:
         try:
             if isinstance(node, Loop):
                 return NodeDone(node.id, await run_loop(run, node, orders, desk))
-            return NodeDone(node.id, await run_segment(run, node, orders, desk))  # type: ignore[arg-type]
+            assert isinstance(node, Segment)
+            result = await run_segment(run, node, orders, desk)
+            await asyncio.to_thread(keep, run, node)
+            return NodeDone(node.id, result)
         except SegmentFailed as failed:
             return NodeFailed(node.id, failed.problem)
         except BlocksLost as lost:

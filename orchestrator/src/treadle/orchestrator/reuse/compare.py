@@ -1,0 +1,80 @@
+"""Why a node of one run would not give what a node of another gave: the first component that differs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from ..plan import Barrier, Graph, Loop, Plan
+from ..runfiles import Submission
+from .components import Components, components_of
+
+
+class Difference(Struct, frozen=True, rename="camel"):
+    """One node beside that of the other run."""
+
+    node: str
+    stages: tuple[str, ...]
+    state: Literal["same", "differs", "new"]
+    reason: str = ""
+    """The first difference in words; empty: there is none."""
+
+
+def compare(plan: Plan, submission: Submission, other: Plan, others: Submission) -> list[Difference]:
+    """Every node of `plan` beside the one of that name in `other`."""
+    ours, theirs = components_of(plan, submission), components_of(other, others)
+    return [_compare(name, stages, ours[name], theirs.get(name)) for name, stages in _nodes(plan.graph)]
+
+
+def _nodes(graph: Graph) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for node in graph.nodes:
+        if not isinstance(node, Barrier):
+            yield node.id, node.stages
+        if isinstance(node, Loop):
+            yield from _nodes(node.body)
+
+
+def _compare(node: str, stages: tuple[str, ...], ours: Components, theirs: Components | None) -> Difference:
+    if theirs is None:
+        return Difference(node, stages, "new", "that run has no such stage, or ran it otherwise")
+    reason = first_difference(ours, theirs)
+    return Difference(node, stages, "differs" if reason else "same", reason)
+
+
+def first_difference(ours: Components, theirs: Components) -> str:
+    """In the order of the components; of several in one group, what changed goes before what is new or gone."""
+    labels = [label for label in {**ours, **theirs} if ours.get(label) != theirs.get(label)]
+    if not labels:
+        return ""
+    group = _group(labels[0])
+    changed = [label for label in labels if _group(label) == group and label in ours and label in theirs]
+    label = (changed or labels)[0]
+    return _words(label, ours.get(label), theirs.get(label))
+
+
+def _group(label: str) -> str:
+    return label.partition(":")[0] if label.startswith("code of") else label.partition(" ")[0]
+
+
+def _words(label: str, ours: str | None, theirs: str | None) -> str:
+    fate = "is gone" if ours is None else "is new" if theirs is None else "changed"
+    if label.startswith("code of "):
+        function, _, unit = label.removeprefix("code of ").partition(": ")
+        return f"code of {function}: {_unit(unit)} {fate}" if unit else f"code of {function} {fate}"
+    if label.startswith(("data of ", "value ", "stage ")):
+        return f"reads {label.partition(' of ')[2] or label.removeprefix('stage ')}, which differs"
+    if label.startswith("input file ") or ours is None or theirs is None:
+        return f"{label} {fate}"
+    if "digest" in (ours[:6], theirs[:6]):
+        return f"{label} changed"
+    return f"{label}: {theirs} -> {ours}"
+
+
+def _unit(unit: str) -> str:
+    """`pkg/helpers.py:clean` in words."""
+    path, colon, name = unit.partition(":")
+    if not colon:
+        return path
+    return f"`{name}` in {path}" if name else f"what importing {path} does"

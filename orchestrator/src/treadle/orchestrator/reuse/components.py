@@ -1,0 +1,235 @@
+"""What makes the data of a plan's node: code, parameters, inputs. Pure.
+
+A node is described by its **components**, label -> value, in the order in which a person wants to hear of differences.
+Its **content key** is the digest of them. Of a node that it reads a component holds the content key, so a key covers
+everything that came before, and all keys are known as soon as there is a plan.
+
+Where a task runs, how often it is tried and where blocks go is no part of it: that changes no result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from treadle.dsl.expressions import ExpressionError
+from treadle.dsl.templates import render, template_paths
+from treadle.executors.program import Call, Op, Reduce, Tail, Value
+
+from ..plan import (
+    DataRef,
+    EventsFeed,
+    Feed,
+    FilesFeed,
+    Graph,
+    ItemsFeed,
+    Loop,
+    LoopData,
+    Node,
+    NodeData,
+    Plan,
+    RangeFeed,
+    Segment,
+    StateData,
+)
+from ..runfiles import Submission
+
+SEMANTICS = 1
+"""Of treadle's own part in a result. A change in what a document means (docs/semantics.md), in how keys hash, or in how
+blocks are encoded needs another number: nothing that is kept is taken from then on."""
+_SHOWN = 60
+"""Characters of a value that is kept as it is; of longer ones the digest."""
+Components = dict[str, str]
+
+
+def components_of(plan: Plan, submission: Submission) -> dict[str, Components]:
+    """node id -> its components; the nodes of a loop's body stand under theirs. Barriers have none."""
+    return dict(_Walk(submission).graph(plan.graph))
+
+
+def key_of(components: Components) -> str:
+    """SHA-256 of the components."""
+    return hashlib.sha256(msgspec.json.encode(components, order="sorted")).hexdigest()
+
+
+def keys_of(plan: Plan, submission: Submission) -> dict[str, str]:
+    """The content keys of the segments that are kept for later runs."""
+    kept = {node.id for node in plan.graph.nodes if isinstance(node, Segment) and node.policy.cache is not None}
+    if not kept:
+        return {}
+    return {name: key_of(found) for name, found in components_of(plan, submission).items() if name in kept}
+
+
+class _Walk:
+    """Goes through a graph, needs first, and remembers the keys."""
+
+    def __init__(self, submission: Submission) -> None:
+        self._inputs, self._functions = submission.inputs, submission.functions
+        self._bundle, self._seed = submission.bundle, submission.spec.get("seed", 0)
+        self._workflow = submission.spec["name"]
+        self._keys: dict[str, str] = {}
+        self._stages: dict[str, list[str]] = {}
+        """stage -> its nodes so far."""
+
+    def graph(self, graph: Graph) -> Iterator[tuple[str, Components]]:
+        for node in graph.nodes:
+            if isinstance(node, Loop):
+                yield from self.graph(node.body)
+            found = self._node(node)
+            if found is not None:
+                self._keys[node.id] = key_of(found)
+                for stage in node.stages:
+                    self._stages.setdefault(stage, []).append(node.id)
+                yield node.id, found
+
+    def _node(self, node: Node) -> Components | None:
+        if isinstance(node, Segment):
+            return dict(self._segment(node))
+        return dict(self._loop(node)) if isinstance(node, Loop) else None
+
+    # -- segments
+
+    def _segment(self, segment: Segment) -> Iterator[tuple[str, str]]:
+        calls = list(_calls(segment))
+        for name, call in calls:
+            yield from self._code(name, call.function)
+        kept = segment.policy.cache
+        yield "cache version", _short(kept.version if kept else "")
+        for name, call in calls:
+            for argument, value in call.args.items():
+                yield f"parameter {argument} of {name}", self._argument(value)
+        for part in (*segment.ops, segment.tail):
+            yield from _settings(part)
+        yield "seed", str(self._seed)
+        yield from self._feed(segment.feed)
+        yield from self._values(segment)
+        yield "segment", _short([segment.id, segment.stages, segment.partitions, segment.policy.gang, segment.metrics])
+        yield "semantics of treadle", str(SEMANTICS)
+
+    def _code(self, name: str, reference: str) -> Iterator[tuple[str, str]]:
+        known = self._functions.get(reference, {})
+        code = known.get("code")
+        shown = name if reference.startswith("captured:") else reference
+        yield f"function of {name}", shown
+        if code is None:  # a run of an older version: it says no more
+            yield f"code of {shown}", self._bundle
+            return
+        for unit, digest in code["units"].items():
+            yield f"code of {shown}: {unit}", digest
+        for distribution, version in code["versions"].items():
+            yield f"version of {distribution}", version
+        if known.get("takes_context"):
+            yield "name of the workflow", self._workflow
+
+    def _argument(self, argument: Any) -> str:
+        if not isinstance(argument, Value):
+            return _short(msgspec.to_builtins(argument))
+        mentioned = template_paths(argument.value)
+        if all(path[0] == "inputs" for path in mentioned):
+            try:
+                return _short(render(argument.value, {"inputs": self._inputs}))
+            except ExpressionError:  # such as a null where there must be none: the run will say so
+                pass
+        given = {path[1]: self._inputs.get(path[1]) for path in sorted(mentioned) if path[0] == "inputs"}
+        return _short([argument.value, given] if given else argument.value)
+
+    # -- what it reads
+
+    def _feed(self, feed: Feed) -> Iterator[tuple[str, str]]:
+        match feed:
+            case FilesFeed(splits):
+                for split in splits:
+                    yield f"input file {split.uri}", f"{split.size} bytes, version {split.version}"
+                yield "partitions", _short([msgspec.to_builtins(split) for split in splits])
+            case ItemsFeed(items, bounds):
+                yield "input items", _short(items)
+                yield "partitions", _short(bounds)
+            case RangeFeed(count, partitions, cut):
+                yield "input range", str(count)
+                yield "partitions", _short([partitions, cut])
+            case EventsFeed():
+                yield "input events", _short(msgspec.to_builtins(feed))
+            case _:
+                yield from self._data(feed.data)
+                rest = {name: value for name, value in msgspec.structs.asdict(feed).items() if name != "data"}
+                yield "reading", _short([type(feed).__name__, rest])
+
+    def _data(self, ref: DataRef) -> Iterator[tuple[str, str]]:
+        match ref:
+            case NodeData(nodes, form, groups):
+                for node in nodes:
+                    yield f"data of {node}", self._keys.get(node, "")
+                yield "form of the data", f"{form} {groups} {' '.join(nodes)}"
+            case LoopData(loop, name):
+                yield f"data of {loop}", f"{self._keys.get(loop, '')} {name}"
+            case StateData(name):
+                yield f"state {name}", "of the loop"
+
+    def _values(self, segment: Segment) -> Iterator[tuple[str, str]]:
+        """Broadcasts and metrics: what comes from other stages into arguments."""
+        for path, shipped in segment.broadcasts.items():
+            for label, value in self._data(shipped.data):
+                yield f"{label} as {path}", value
+        for path in segment.paths:
+            root, *rest = path.split(".")
+            for node in self._stages.get(rest[0], ()) if root == "stages" else ():
+                yield f"value {path} of {node}", self._keys[node]
+
+    # -- loops
+
+    def _loop(self, loop: Loop) -> Iterator[tuple[str, str]]:
+        for node in loop.body.nodes:
+            if node.id in self._keys:
+                yield f"stage {node.id}", self._keys[node.id]
+        for name, ref in loop.state.items():
+            for label, value in self._data(ref) if ref is not None else ():
+                yield f"{label} as state {name}", value
+        scalars = {name: self._argument(Value(value)) for name, value in loop.scalars.items()}
+        steps = [loop.next, loop.next_scalars, loop.until, loop.max_iterations, loop.on_exhausted]
+        yield "initial state", _short(scalars)
+        yield "steps of the loop", _short(msgspec.to_builtins(steps))
+
+
+def _calls(segment: Segment) -> Iterator[tuple[str, Call]]:
+    """Every user function that the segment calls, under a name that tells its role."""
+    for op in segment.ops:
+        if isinstance(op, Reduce):
+            roles = {"uses": op.uses, "combine": Call(op.combine) if op.combine else None, "finish": op.finish}
+        else:
+            roles = {"uses": getattr(op, "call", None)}
+        by = getattr(op, "by", None)
+        roles["by"] = Call(by.function) if by is not None and by.function else None
+        yield from ((f"{op.stage}.{role}", call) for role, call in roles.items() if call is not None)
+    by = getattr(segment.tail, "by", None)
+    combine = getattr(segment.tail, "combine", "")
+    stage = getattr(segment.tail, "stage", "")
+    if by is not None and by.function:
+        yield f"{stage}.by", Call(by.function)
+    if combine:
+        yield f"{stage}.combine", Call(combine)
+
+
+_ASIDE = frozenset({"call", "uses", "finish", "combine", "non_retryable", "type", "stage"})
+"""Fields of an operation that are components by themselves, or change no result."""
+
+
+def _settings(part: Op | Tail) -> Iterator[tuple[str, str]]:
+    """What an operation does beside calling functions."""
+    fields = msgspec.to_builtins(part)
+    name = f"{fields.get('stage', '')} ({fields['type']})".strip()
+    yield f"operation {name}", fields["type"]
+    for field, value in fields.items():
+        if field == "by":
+            value = value | {"function": bool(value.get("function"))} if value else value
+        if field not in _ASIDE:
+            yield f"setting {field} of {name}", _short(value)
+
+
+def _short(value: Any) -> str:
+    """A JSON value as text; the digest of a long one."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _SHOWN else "digest " + hashlib.sha256(text.encode()).hexdigest()[:32]

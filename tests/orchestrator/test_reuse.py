@@ -1,0 +1,305 @@
+"""What a run takes over from others, and what it does not: whole runs on slots, without Temporal."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from orchestrator.broken_runs import Counted
+
+from treadle.dsl.model import Spec
+from treadle.dsl.validation.inputs import resolve_inputs
+from treadle.orchestrator.dispatcher import arguments
+from treadle.orchestrator.reuse.compare import compare
+from treadle.orchestrator.reuse.entries import NO_CACHE, Entries
+from treadle.orchestrator.testing import EngineResult
+from treadle.orchestrator.testing.harness import Harness
+from treadle.primitives.store import Store
+
+HELPERS = "def clean(x):\n    return x + 1\n\n\ndef spare(x):\n    return x\n"
+SUMS = '''
+import reused_helpers
+
+
+def first(x):
+    """What it does."""
+    return reused_helpers.clean(x)  # a comment
+
+
+def pair(x):
+    return x % 3, x
+
+
+def add(a, b):
+    return a + b
+
+
+def shown(x, *, word):
+    return f"{word} {x}"
+'''
+DOCUMENT: dict[str, Any] = {
+    "apiVersion": "treadle/v1",
+    "name": "sums",
+    "inputs": {"word": {"type": "string", "default": "sum"}},
+    "defaults": {"cache": True},
+    "stages": {
+        "one": {"type": "map", "input": {"range": 20, "partitions": 4}, "uses": "reused_sums:first"},
+        "pairs": {"type": "map", "input": "one", "uses": "reused_sums:pair", "needs": ["one"]},
+        "group": {"type": "shuffle", "input": "pairs", "by": "key", "partitions": 2},
+        "total": {"type": "reduce", "input": "group", "per": "key", "combine": "reused_sums:add"},
+        "lines": {
+            "type": "map",
+            "input": "total",
+            "needs": ["total"],
+            "uses": "reused_sums:shown",
+            "with": {"word": "${{ inputs.word }}"},
+            "output": {"uri": "out/${{ run.id }}", "format": "text"},
+        },
+    },
+}
+"""`needs` keeps stages in segments of their own."""
+SOURCES = {"reused_sums": SUMS, "reused_helpers": HELPERS}
+MADE = {"one", "group", "total", "lines"}
+
+
+class Project:
+    """A project in files, whose runs share one store, and whose outcomes are counted."""
+
+    def __init__(self, harness: Harness, executor: Any, folder: Path) -> None:
+        self.folder, self.harness = folder, harness
+        self.store = Store.open(f"file://{folder}/store")
+        self.executor = Counted(executor, lambda _segment, _outcome: None)
+        self.engine = harness.engine(self.store, self.executor, None)
+        self.runs: list[str] = []
+        self.place = folder / "project"
+        self.place.mkdir()
+
+    def write(self, **sources: str) -> None:
+        for name, text in sources.items():
+            (self.place / f"{name}.py").write_text(text)
+
+    def submit(self, document: Mapping[str, Any], inputs: Mapping[str, Any], **memo: Any) -> str:
+        spec = Spec.model_validate(document, by_alias=True, by_name=False)
+        self.runs.append(f"r{len(self.runs) + 1}")
+        given = resolve_inputs(spec, inputs)
+        self.engine.submit(spec, given, base=self.folder, roots=[self.place], run=self.runs[-1], memo=memo)
+        return self.runs[-1]
+
+    def run(self, document: Mapping[str, Any] = DOCUMENT, *, again: bool = True, **inputs: Any) -> set[str]:
+        """The segments of which something was made; the run succeeds."""
+        self.executor.outcomes.clear()
+        run = self.submit(document, inputs, **({} if again else {NO_CACHE: True}))
+        found = self.harness.result(self.engine, run)
+        assert isinstance(found, EngineResult), found
+        self.last = found
+        return {segment for segment, _ in self.executor.outcomes}
+
+    def differs(self, one: int = -1, other: int = -2) -> dict[str, str]:
+        """node -> the reason, for what differs between two runs."""
+        (plan, submission), (second, beside) = (
+            (run.plan, run.submission) for run in (self.engine.site.open(self.runs[index]) for index in (one, other))
+        )
+        return {found.node: found.reason for found in compare(plan, submission, second, beside) if found.reason}
+
+    def lines(self) -> list[bytes]:
+        return [part.read_bytes() for part in sorted((self.folder / "out" / self.runs[-1]).glob("part-*"))]
+
+
+@pytest.fixture
+def project(slots: tuple[Harness, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """Nothing travels inline, so that every result is a block in the store."""
+    import sys
+
+    monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
+    made = Project(*slots, tmp_path)
+    made.write(**SOURCES)
+    monkeypatch.syspath_prepend(made.place)
+    yield made
+    for name in SOURCES:
+        sys.modules.pop(name, None)
+
+
+def changed(**stages: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with other settings of stages."""
+    document = copy.deepcopy(DOCUMENT)
+    for name, settings in stages.items():
+        document["stages"][name] |= settings
+    return document
+
+
+def test_a_second_run_starts_no_task_but_to_write_its_files(project: Project) -> None:
+    assert project.run() == {*MADE, "lines.out"}
+    first, data = project.lines(), project.last.datasets
+    assert project.run() == {"lines.out"}
+    assert project.lines() == first != []
+    assert project.last.datasets == data
+
+
+def test_a_comment_changes_nothing_and_everything_is_reused(project: Project) -> None:
+    project.run()
+    project.write(reused_sums=SUMS.replace("# a comment", "# another").replace("What it does", "More"))
+    project.write(reused_helpers="# new\n" + HELPERS.replace("def spare(x):", "def spare(x, y=0):"))
+    assert project.run() == {"lines.out"}
+    assert project.differs() == {}
+
+
+def test_another_helper_has_its_stage_and_what_depends_on_it_run_again(project: Project) -> None:
+    project.run()
+    project.write(reused_helpers=HELPERS.replace("x + 1", "x + 2"))
+    assert project.run() == {*MADE, "lines.out"}
+    reasons = project.differs()
+    assert reasons["one"] == "code of reused_sums:first: `clean` in reused_helpers.py changed"
+    assert reasons["group"] == "reads one, which differs"
+    assert reasons["total"] == "reads group, which differs"
+
+
+def test_another_body_has_exactly_its_stage_and_what_depends_on_it_run_again(project: Project) -> None:
+    project.run()
+    project.write(reused_sums=SUMS.replace("return a + b", "return a - b"))
+    assert project.run() == {"total", "lines", "lines.out"}
+    assert project.differs() == {
+        "total": "code of reused_sums:add: `add` in reused_sums.py changed",
+        "lines": "reads total, which differs",
+        "lines.out": "reads lines, which differs",
+    }
+
+
+# -- what makes another result ----------
+
+
+@pytest.mark.parametrize(
+    ("stage", "setting", "made", "reason"),
+    [
+        ("total", {"cache": {"version": 2}}, {"total", "lines", "lines.out"}, 'cache version: "" -> "2"'),
+        ("group", {"partitions": 3}, MADE - {"one"} | {"lines.out"}, "setting partitions of group (scatter): 2 -> 3"),
+        ("one", {"input": {"range": 21, "partitions": 4}}, {*MADE, "lines.out"}, "input range: 20 -> 21"),
+        ("one", {"timeout": "1m", "retry": {"maximumAttempts": 7}}, {"lines.out"}, ""),
+        (
+            "lines",
+            {"with": {"word": "total"}},
+            {"lines", "lines.out"},
+            'parameter word of lines.uses: "sum" -> "total"',
+        ),
+    ],
+)
+def test_each_part_of_the_key_counts_for_its_stage(
+    project: Project, stage: str, setting: dict[str, Any], made: set[str], reason: str
+) -> None:
+    project.run()
+    assert project.run(changed(**{stage: setting})) == made
+    assert project.differs().get(stage, "") == reason
+
+
+def test_inputs_and_the_seed_are_part_of_the_key(project: Project) -> None:
+    project.run()
+    assert project.run(word="total") == {"lines", "lines.out"}
+    assert project.differs()["lines"] == 'parameter word of lines.uses: "sum" -> "total"'
+    assert project.run(DOCUMENT | {"seed": 7}) == {*MADE, "lines.out"}
+    assert project.differs()["one"] == "seed: 0 -> 7"
+
+
+def test_a_changed_input_file_is_told_by_name(project: Project) -> None:
+    for name in ("a", "b"):
+        (project.folder / f"{name}.txt").write_text(f"1{name}\n")
+    source = {"uri": "*.txt", "format": "text"}
+    document = changed(one={"input": source, "uses": "reused_sums:shown", "with": {"word": "w"}})
+    del document["stages"]["pairs"], document["stages"]["group"], document["stages"]["total"]
+    document["stages"]["lines"] |= {"input": "one", "needs": ["one"]}
+    assert project.run(document) == {"one", "lines", "lines.out"}
+    assert project.run(document) == {"lines.out"}
+    (project.folder / "b.txt").write_text("2b\n2b\n")
+    assert project.run(document) == {"one", "lines", "lines.out"}
+    assert project.differs()["one"] == f"input file {project.folder}/b.txt changed"
+    (project.folder / "c.txt").write_text("3\n")
+    project.run(document)
+    assert project.differs()["one"] == f"input file {project.folder}/c.txt is new"
+
+
+def test_results_older_than_the_ttl_are_made_again(project: Project) -> None:
+    project.run()
+    entries = Entries(project.store, project.harness.key)
+    for entry in list(entries.all()):
+        entries.keep(replace(entry, made=entry.made - 30 * 86_400))
+    assert project.run() == {*MADE, "lines.out"}
+    assert project.run() == {"lines.out"}
+
+
+def test_without_the_cache_everything_runs_and_is_kept_anew(project: Project) -> None:
+    project.run()
+    assert project.run(again=False) == {*MADE, "lines.out"}
+    makers = {entry.run for entry in Entries(project.store, project.harness.key).all()}
+    assert makers == {"r2"}
+    assert project.run() == {"lines.out"}
+
+
+# -- what is not kept ----------
+
+
+def test_a_stage_that_reads_what_is_not_cached_runs_each_time_and_so_does_what_follows(project: Project) -> None:
+    document = changed(group={"cache": False})
+    assert project.run(document) == {"one", "pairs", "group", "total", "lines"}
+    assert project.run(document) == {"group", "total", "lines"}
+    plan = project.engine.site.open(project.runs[-1]).plan
+    assert plan.not_kept == {
+        "total": "it depends on 'group', which is not cached",
+        "lines": "it depends on 'group', which is not cached",
+    }
+
+
+def test_a_function_that_asks_for_the_run_is_not_kept(project: Project) -> None:
+    project.write(reused_sums=SUMS.replace("def first(x):", "def first(x, context):\n    assert context.run\n"))
+    assert project.run() == project.run() == {*MADE}
+    plan = project.engine.site.open(project.runs[-1]).plan
+    assert plan.not_kept["one"] == "reused_sums:first asks for `context.run`, which differs from run to run"
+
+
+# -- conditions ----------
+
+
+COUNTED = "\n\ndef counted(values):\n    return Result(list(values)[0], metrics={'n': 5})\n"
+
+
+@pytest.mark.parametrize(("limit", "made"), [(1, {"lines.out"}), (99, set[str]())])
+def test_a_condition_is_judged_before_anything_is_taken_over(project: Project, limit: int, made: set[str]) -> None:
+    project.write(reused_sums="from treadle.executors import Result\n" + SUMS + COUNTED)
+    document = changed(
+        one={"per": "partition", "uses": "reused_sums:counted", "metrics": {"n": "max"}},
+        lines={"when": "stages.one.metrics.n > inputs.limit"},
+    )
+    document["inputs"]["limit"] = {"type": "integer", "default": 1}
+    assert project.run(document) >= {"one", "lines"}
+    assert project.run(document, limit=limit) == made
+    assert project.last.skipped == (set() if made else {"lines"})
+
+
+# -- blocks of other runs ----------
+
+
+def test_a_result_whose_blocks_are_gone_is_made_again(project: Project) -> None:
+    project.run()
+    first = project.lines()
+    project.store.delete_prefix("runs/r1/blocks/total")
+    assert project.run(word="more") == {"total", "lines", "lines.out"}
+    assert project.lines() == [part.replace(b"sum", b"more") for part in first]
+    assert project.run(word="much") == {"lines", "lines.out"}
+
+
+def test_a_third_run_takes_over_from_the_first_what_the_second_took_over(project: Project) -> None:
+    for _ in range(3):
+        project.run()
+    lent = [info.name for info in project.store.list("runs/r1/lent")]
+    assert lent == [f"runs/r1/lent/{run}/{segment}" for run in ("r2", "r3") for segment in sorted(MADE)]
+    assert not list(project.store.list("runs/r2/blocks"))
+
+
+def test_an_entry_that_somebody_else_wrote_is_not_taken(project: Project) -> None:
+    project.run()
+    for info in list(project.store.list("cache")):
+        data = bytearray(project.store.get(info.name))
+        data[-1] ^= 1
+        project.store.put(info.name, bytes(data))
+    assert project.run() == {*MADE, "lines.out"}
