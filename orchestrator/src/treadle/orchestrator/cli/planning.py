@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import typer
 
 from . import words
@@ -36,20 +38,20 @@ def validate(
 
         found: list[Diagnostic] = []
         for file in files:
-            mine, source = _check(file, functions=not no_import)
+            mine, sources = _check(file, functions=not no_import)
             found += mine
             if format == "text" and mine:
-                typer.echo(format_diagnostics(mine, "text", source), nl=False)
+                typer.echo(format_diagnostics(mine, "text", sources), nl=False)
         if format != "text":
             typer.echo(format_diagnostics(found, format), nl=False)
         raise typer.Exit(int(_verdict(found, len(files), strict)))
 
 
-def _check(file: Path, *, functions: bool) -> tuple[list[Diagnostic], str]:
+def _check(file: Path, *, functions: bool) -> tuple[list[Diagnostic], dict[str, str]]:
     from .documents import findings, read_document
 
     document, _ = read_document(file)
-    return findings(document, file.absolute().parent, functions=functions), document.source
+    return findings(document, file.absolute().parent, functions=functions), document.sources
 
 
 def _verdict(found: list[Diagnostic], files: int, strict: bool) -> Exit:
@@ -70,25 +72,37 @@ def plan(
     executor: ExecutorOption = None,
     cost: Annotated[bool, typer.Option("--cost", help="Also estimate tasks, waves, requests, time and cost.")] = False,
     assume: AssumeOption = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="RUN", help="Say for each stage what differs from that run, if anything."),
+    ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """What a run would do and why: segments, partitions, where data goes. Starts nothing."""
+    """What a run would do and why: segments, partitions, where data goes, what is cached. Starts nothing."""
     with reported():
         from ..planner import explain
         from .costs import read_assumed, supposing
+        from .reusing import beside, cache_notes, difference_lines, find_kept, find_run, kept_json
         from .starting import prepare_file
 
         env = Environment(profile)
         assumed = read_assumed(assume or [])
         site = supposing(env.plan_site(), assumed)
-        made = prepare_file(env, file, input, inputs, "RUN", executor, site).plan
+        prepared = prepare_file(env, file, input, inputs, "RUN", executor, site)
+        made, kept = prepared.plan, find_kept(env, prepared)
+        other = find_run(env, against) if against else ""
+        differences = beside(env, made, prepared.submission, other) if other else []
         if graph:
             typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
         elif output == "json":
-            typer.echo(json.dumps(explain.as_json(made) | _estimate(env, made, assumed), indent=2, ensure_ascii=False))
+            more = {"kept": kept_json(kept), "against": msgspec.to_builtins(differences) if other else None}
+            found = explain.as_json(made) | _estimate(env, made, assumed) | more
+            typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         else:
-            show_plan(made)
+            show_plan(made, cache_notes(made, kept))
+            if other:
+                typer.echo("\n".join([f"beside run {other}:", *difference_lines(other, differences)]))
             if cost or assume:
                 _show_estimate(env, made, assumed)
 
@@ -108,18 +122,18 @@ def _show_estimate(env: Environment, plan: Plan, assumed: Assumed) -> None:
     typer.echo("\n".join(["", *estimate_lines(*estimated(env, plan, assumed), assumed)]))
 
 
-def show_plan(plan: Plan, *, stderr: bool = False) -> None:
-    """A paragraph for each node."""
+def show_plan(plan: Plan, notes: Mapping[str, list[str]] | None = None, *, stderr: bool = False) -> None:
+    """A paragraph for each node; `notes` has more lines for some."""
     from ..planner.explain import explain
 
-    lines = [line for view in explain(plan) for line in _paragraph(view)]
+    lines = [line for view in explain(plan) for line in _paragraph(view, (notes or {}).get(view.node, []))]
     if plan.inexact:
         lines.append("two runs may differ, because of:")
         lines += [f"  {reason}" for reason in plan.inexact]
     print("\n".join(lines), file=sys.stderr if stderr else sys.stdout)
 
 
-def _paragraph(view: NodeView) -> list[str]:
+def _paragraph(view: NodeView, notes: list[str]) -> list[str]:
     margin = "  " * view.depth
     count = words.counted(view.partitions, "partition") if view.partitions else ""
     if view.kind == "segment" and not view.partitions:
@@ -132,4 +146,4 @@ def _paragraph(view: NodeView) -> list[str]:
     lines += [f"{margin}  when {view.when}"] if view.when else []
     lines += [f"{margin}  writes {view.writes}"] if view.writes else []
     lines += [f"{margin}  runs on {view.executor}"] if view.executor not in ("", "local") else []
-    return [*lines, *(f"{margin}  - {reason}" for reason in view.reasons), ""]
+    return [*lines, *(f"{margin}  - {reason}" for reason in view.reasons), *(f"{margin}  {note}" for note in notes), ""]
