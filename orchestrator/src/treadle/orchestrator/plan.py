@@ -235,7 +235,23 @@ class Loop(Struct, frozen=True, tag="loop"):
     reasons: tuple[str, ...] = ()
 
 
-Node = Segment | Barrier | Loop
+class Child(Struct, frozen=True, tag="child"):
+    """A workflow that runs as a run of its own, with a plan of its own: what that reads may come from this run."""
+
+    id: str
+    stages: tuple[str, ...]
+    workflow: str
+    """Its name."""
+    graph: Graph | None = None
+    """What would be planned now, for people; None: its inputs are not known yet."""
+    data: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    when: str = ""
+    paths: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+Node = Segment | Barrier | Loop | Child
 
 
 class Graph(Struct, frozen=True):

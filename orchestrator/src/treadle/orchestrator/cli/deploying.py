@@ -93,7 +93,7 @@ def candidate(env: Environment, file: Path) -> Candidate:
 
     loaded = load_checked(file)
     if loaded.warnings:
-        complain(render(loaded.warnings, loaded.document.source).rstrip("\n"))
+        complain(render(loaded.warnings, loaded.document.sources).rstrip("\n"))
     _check_executors(env, loaded)
     code = package(loaded.spec, [loaded.base], loaded.captured)
     base = str(loaded.base.absolute())

@@ -37,7 +37,7 @@ def report(
         if str(output) == "-":
             typer.echo(page)
             return
-        path = output or Path(f"{name}.html")
+        path = output or Path(f"{name.replace('/', '-')}.html")
         _write(path, page)
         complain(f"wrote {path}")
 

@@ -181,6 +181,10 @@ def list_(
     trigger: Annotated[
         str | None, typer.Option("--trigger", metavar="WORKFLOW.TRIGGER", help="Only runs that this trigger started.")
     ] = None,
+    children: Annotated[
+        str | None,
+        typer.Option("--children", metavar="RUN", help="Only runs that this run, and those below it, started."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to show.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
@@ -188,7 +192,7 @@ def list_(
     """Runs, newest first."""
     with reported():
         env = Environment(profile)
-        prefix = _prefix(trigger) if trigger else ""
+        prefix = f"{children}/" if children else _prefix(trigger) if trigger else ""
         states: Any = tuple(map(_status, status or ()))
         start = _moment(since) if since else None
 
@@ -202,7 +206,9 @@ def list_(
             _print_list(found)
         else:
             complain(
-                "no such run" if status or since or trigger else "there is no run yet. Start one: treadle run FILE"
+                "no such run"
+                if status or since or trigger or children
+                else "there is no run yet. Start one: treadle run FILE"
             )
 
 

@@ -116,11 +116,19 @@ def _is_name(text: Path) -> bool:
 
 def positioned(error: Refused, document: Document) -> UsageError:
     """The refusal with the place in the document that is its reason, as editors and terminals make links of."""
-    path = next((path for path in error.paths if path in document.places), ())
-    if not path:
-        return error
-    span = document.span(path, key=True)
-    return UsageError(f"{document.file}:{span.line}:{span.col}: {error.message}", error.hint)
+    for whole in error.paths:
+        there, path = _file_of(document, whole)
+        if path in there.places:
+            span = there.span(path, key=True)
+            return UsageError(f"{there.file}:{span.line}:{span.col}: {error.message}", error.hint)
+    return error
+
+
+def _file_of(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
+    """The document, of those that belong together, that has the place, and the path in there."""
+    if path[2:3] == ("uses",) and path[1] in document.children:
+        return _file_of(document.children[path[1]], path[3:])
+    return document, path
 
 
 def checked_id(run: str) -> str:

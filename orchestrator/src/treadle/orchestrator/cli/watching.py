@@ -320,7 +320,7 @@ def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Ex
 def _what_next(run: str, end: RunEnd) -> str:
     if not end.failure:
         return f"  Go on with it: treadle resume {run}"
-    logs = f"  Its errors: treadle logs {run}\n"
+    logs = f"  Its errors: treadle logs {end.failure.run or run}\n"
     return f"{logs}  Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run."
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from urllib.parse import unquote
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -32,6 +33,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
+from treadle.primitives.run_names import parent_run
 from treadle.primitives.store import Store
 
 from ..environment.errors import Unreachable
@@ -46,6 +48,8 @@ _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_KNOWN_ID = re.compile(rf"{RUN_ID.pattern}(/[A-Za-z0-9_]+)*/?")
+"""Runs that other runs started too: `nightly/load`."""
 TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
 """`<workflow>.<trigger>` of runs that a trigger started."""
 _ANSWER = timedelta(seconds=10)
@@ -171,8 +175,12 @@ class Runs:
     async def resume(self, run: str, *, assume: str = "") -> bool:
         """Go on with a run that failed, was cancelled or timed out: same id, next resumption.
 
-        False when it needs none: it is open (and only needs a driver), or it has succeeded.
+        False when it needs none: it is open (and only needs a driver), or it has succeeded. Raises UsageError for a run
+        that another one started.
         """
+        if parent_run(run):
+            hint = f"The run that it belongs to goes on with it: treadle resume {run.partition('/')[0]}"
+            raise UsageError(f"run {run} is a part of run {parent_run(run)}", hint)
         view = await self.view(run)
         if view.state in ("running", "paused", "succeeded"):
             return False
@@ -197,12 +205,15 @@ class Runs:
     async def list_runs(
         self, limit: int = 50, *, states: tuple[State, ...] = (), since: datetime | None = None, prefix: str = ""
     ) -> AsyncIterator[RunView]:
-        """Newest first, each run once, as its last resumption left it; `prefix`: of their ids."""
+        """Newest first, each run once, as its last resumption left it; `prefix`: of their ids.
+
+        Runs that other runs started are left out, unless the prefix asks for them: `nightly/`.
+        """
         query = f"{_ALL} AND StartTime >= '{since.isoformat()}'" if since else _ALL
         query += f" AND WorkflowId STARTS_WITH '{prefix}'" if prefix else ""
         seen: set[str] = set()
         async for view in self._executions(query):
-            if view.run in seen or len(seen) > 100_000:
+            if view.run in seen or len(seen) > 100_000 or (parent_run(view.run) and "/" not in prefix):
                 continue
             seen.add(view.run)
             if not states or view.state in states:
@@ -221,11 +232,13 @@ class Runs:
                 return view.run
             raise NoSuchRun("there is no run yet", "Start one: treadle run FILE")
         if match := _UI.match(text):
-            text = match[1]
+            text = unquote(match[1])
         if await self._exists(text):
             return text
         query = f"RunId = '{text}'" if _UUID.fullmatch(text) else f"{_ALL} AND WorkflowId STARTS_WITH '{text}'"
-        found = {view.run async for view in self._executions(query)} if RUN_ID.fullmatch(text) else set()
+        found = {view.run async for view in self._executions(query)} if _KNOWN_ID.fullmatch(text) else set()
+        if "/" not in text:
+            found = {run for run in found if not parent_run(run)} or found
         if not found:
             raise NoSuchRun(f"there is no run {text}", "See: treadle list")
         if len(found) > 1:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.dsl.model import MapStage, ReduceStage, ShuffleStage, Spec
+from treadle.dsl.model import MapStage, ReduceStage, ShuffleStage, Spec, WorkflowStage
 from treadle.dsl.normalise import normalise, without_triggers
 from treadle.executors.bundle.build import build_bundle
 from treadle.executors.bundle.digests import code_of
@@ -21,6 +21,7 @@ from ..plan import Plan
 from ..planner import Site, make_plan
 from ..planner.places import check_code
 from ..planner.references import all_stages
+from ..planner.subworkflows import inner
 from ..runfiles import Submission
 
 
@@ -49,7 +50,7 @@ def new_run_id(workflow: str) -> str:
 
 
 def function_references(spec: Spec) -> list[str]:
-    """Every user function of a workflow, once, sorted."""
+    """Every user function of a workflow and of those that it runs, once, sorted."""
     found: set[str] = set()
     for _, stage in all_stages(spec.stages):
         if isinstance(stage, MapStage):
@@ -59,6 +60,8 @@ def function_references(spec: Spec) -> list[str]:
         elif isinstance(stage, ShuffleStage):
             by = stage.by if isinstance(stage.by, str) and stage.by != "key" else None
             found |= {name for name in (by, stage.combine) if name}
+        elif isinstance(stage, WorkflowStage):
+            found |= set(function_references(inner(stage)))
     return sorted(found)
 
 

@@ -70,6 +70,8 @@ class RunFailure(Struct, frozen=True):
     message: str
     node: str = ""
     details: str = ""
+    run: str = ""
+    """The child run that has the errors; empty: the run itself."""
 
 
 class RunEnd(Struct, frozen=True):
@@ -132,6 +134,5 @@ def failure_of(error: WorkflowFailureError) -> RunFailure | None:
     if not isinstance(cause, ApplicationError):
         return None
     known = cause.details[0] if cause.details else {}
-    return RunFailure(
-        cause.type or "internal", cause.message, str(known.get("node", "")), str(known.get("details", ""))
-    )
+    about = (str(known.get(key, "")) for key in ("node", "details", "run"))
+    return RunFailure(cause.type or "internal", cause.message, *about)

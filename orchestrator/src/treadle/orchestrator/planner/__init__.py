@@ -2,8 +2,8 @@
 
 General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings` and `transport`
 (decisions about one stage), `places` (what the executors can do), `flow` (a segment under construction), `maps`,
-`exchanges` and `loops` (the stages), `graph` (one level put together), `planner` (what the levels share), `explain`
-(what a person sees).
+`exchanges`, `loops` and `subworkflows` (the stages), `graph` (one level put together), `planner` (what the levels
+share), `explain` (what a person sees).
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from treadle.dsl.model import Spec
-from treadle.dsl.templates import template_paths
+from msgspec import structs
+
+from treadle.dsl.model import Spec, WorkflowStage
+from treadle.dsl.templates import render, template_paths
+from treadle.dsl.validation.subworkflows import given_inputs
+from treadle.primitives.run_names import child_run
 
 from ..plan import Plan
 from .flow import Decorators
@@ -21,6 +25,7 @@ from .graph import GraphPlanner, dataset_refs
 from .places import executors_of, settle
 from .planner import Planner
 from .sources import Sources
+from .subworkflows import inner
 from .transport import Site as Site
 
 
@@ -33,7 +38,13 @@ def make_plan(
     `base`. Raises UsageError for what only shows now: a missing file, an empty glob, a number out of range.
     """
     env = {"inputs": dict(inputs), "run": dict(run)}
-    planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base)
+
+    def plan_child(name: str, stage: WorkflowStage) -> Plan:
+        child, about = inner(stage), {**run, "id": child_run(run["id"], name)}
+        there = structs.replace(site, default=spec.defaults.executor or site.default)
+        return make_plan(child, given_inputs(child, render(stage.with_, env)), about, functions, base, there)
+
+    planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base, plan_child)
     top = GraphPlanner(planner, spec.stages)
     top.plan()
     graph = settle(top.graph(), site)

@@ -28,7 +28,9 @@ from treadle.primitives.errors import InternalError
 
 from ..plan import (
     AllFeed,
+    Barrier,
     BundleFeed,
+    Child,
     DataRef,
     EventsFeed,
     Feed,
@@ -51,11 +53,11 @@ class NodeView(Struct, frozen=True, rename="camel"):
     """One node of the plan in words."""
 
     node: str
-    kind: Literal["segment", "barrier", "loop"]
+    kind: Literal["segment", "barrier", "loop", "workflow"]
     stages: tuple[str, ...]
     """Stages that run in it, fused where there are several."""
     depth: int
-    """Loops around it."""
+    """Loops and workflows around it."""
     reads: str
     does: tuple[str, ...]
     partitions: int
@@ -74,7 +76,7 @@ class NodeView(Struct, frozen=True, rename="camel"):
 
 
 def explain(plan: Plan) -> list[NodeView]:
-    """Every node, those of a loop's body after the loop."""
+    """Every node, those of a loop's body after the loop, those of a sub-workflow, `load/count`, after its stage."""
     return list(_views(plan.graph, 0))
 
 
@@ -118,6 +120,13 @@ def _views(graph: Graph, depth: int) -> Iterator[NodeView]:
         yield _view(node, depth)
         if isinstance(node, Loop):
             yield from _views(node.body, depth + 1)
+        elif isinstance(node, Child) and node.graph is not None:
+            yield from (_below(node.id, view) for view in _views(node.graph, depth + 1))
+
+
+def _below(child: str, view: NodeView) -> NodeView:
+    after = tuple(f"{child}/{need}" for need in view.after)
+    return msgspec.structs.replace(view, node=f"{child}/{view.node}", after=after)
 
 
 def _view(node: Node, depth: int) -> NodeView:
@@ -139,14 +148,18 @@ def _view(node: Node, depth: int) -> NodeView:
             node.policy.executor,
             node.reasons,
         )
-    does = _loop(node) if isinstance(node, Loop) else (node.does,)
-    kind: Literal["loop", "barrier"] = "loop" if isinstance(node, Loop) else "barrier"
-    return NodeView(node.id, kind, node.stages, depth, "", does, 0, "", 0, "", after, node.when, "", node.reasons)
+    kind, does = _shape(node)
+    return NodeView(node.id, kind, node.stages, depth, "", (does,), 0, "", 0, "", after, node.when, "", node.reasons)
 
 
-def _loop(node: Loop) -> tuple[str, ...]:
-    until = f" until {node.until}" if node.until else ""
-    return (f"repeat{until}, at most {node.max_iterations} times",)
+def _shape(node: Barrier | Loop | Child) -> tuple[Literal["barrier", "loop", "workflow"], str]:
+    match node:
+        case Loop():
+            until = f" until {node.until}" if node.until else ""
+            return "loop", f"repeat{until}, at most {node.max_iterations} times"
+        case Child():
+            return "workflow", f"run the workflow {node.workflow}"
+    return "barrier", node.does
 
 
 def _reads(feed: Feed) -> str:
@@ -235,6 +248,11 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
             inner = {one.id for one in node.body.nodes}
             yield from ((node.id, one.id) for one in node.body.nodes if not inner & {*one.data, *one.after})
             yield from _edges(node.body)
+        elif isinstance(node, Child) and node.graph is not None:
+            inner = {one.id for one in node.graph.nodes}
+            first = (one.id for one in node.graph.nodes if not inner & {*one.data, *one.after})
+            yield from ((node.id, f"{node.id}/{one}") for one in first)
+            yield from ((f"{node.id}/{source}", f"{node.id}/{target}") for source, target in _edges(node.graph))
 
 
 def _caption(view: NodeView, newline: str) -> str:
@@ -243,4 +261,4 @@ def _caption(view: NodeView, newline: str) -> str:
 
 
 def _name(node: str) -> str:
-    return node.replace(".", "_")
+    return node.replace(".", "_").replace("/", "-")

@@ -24,6 +24,7 @@ from treadle.dsl.model import (
     ShuffleStage,
     Source,
     Stage,
+    WorkflowStage,
     WorkStage,
 )
 from treadle.executors.program import Discard, Keep, Sort, Tail
@@ -41,7 +42,7 @@ from ..plan import (
     Shipped,
     StateData,
 )
-from . import exchanges, loops, maps
+from . import exchanges, loops, maps, subworkflows
 from .flow import Dataset, Flow, nested_paths, why_not_fused
 from .places import check_place
 from .planner import Planner
@@ -102,7 +103,7 @@ class GraphPlanner:
     # -- visiting
 
     def _visit(self, name: str, stage: Stage) -> None:
-        if not isinstance(stage, BarrierStage | LoopStage):
+        if isinstance(stage, WorkStage):
             check_place(self, name, stage)
         match stage:
             case MapStage():
@@ -125,7 +126,10 @@ class GraphPlanner:
                 self._barrier(name, stage)
                 return
             case LoopStage():
-                self._loop(name, stage)
+                self.nodes.append(loops.loop_node(self, name, stage))
+                return
+            case WorkflowStage():
+                self.nodes.append(subworkflows.child_node(self, name, stage))
                 return
         self.close(name, stage, flow)
 
@@ -163,9 +167,6 @@ class GraphPlanner:
             when=stage.when or "",
             paths=tuple(sorted(nested_paths(expression_paths(stage)))),
         )
-
-    def _loop(self, name: str, stage: LoopStage) -> None:
-        self.nodes.append(loops.loop_node(self, name, stage))
 
     # -- reading
 

@@ -19,7 +19,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
 from ..dispatcher.payloads import SEALED
-from ..plan import EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from . import members
 from .transport import Site
 
@@ -118,6 +118,8 @@ def executors_of(graph: Graph) -> frozenset[str]:
 def _executors(node: Node) -> frozenset[str]:
     if isinstance(node, Loop):
         return executors_of(node.body)
+    if isinstance(node, Child):
+        return executors_of(node.graph) if node.graph is not None else frozenset()
     return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
 
 

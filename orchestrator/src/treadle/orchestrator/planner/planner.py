@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from treadle.dsl.model import MapStage, Spec, WorkStage
+from treadle.dsl.model import MapStage, Spec, WorkflowStage, WorkStage
 from treadle.primitives.files import absolute_uri
 
-from ..plan import Policy
+from ..plan import Plan, Policy
 from .flow import Decorators
 from .keeping import kept_stages
 from .places import within
@@ -19,11 +20,18 @@ from .sources import Sources
 from .transport import Site
 
 
+PlanChild = Callable[[str, WorkflowStage], Plan]
+"""(stage, what it is) -> the plan of the workflow that it runs, as it would be now. Raises UsageError."""
+
+
 class Planner:
     """What every level of the graph shares."""
 
-    def __init__(self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Any) -> None:
+    def __init__(
+        self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Any, plan_child: PlanChild
+    ) -> None:
         self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
+        self.plan_child = plan_child
         self.singles = Singles(spec.stages)
         self.inexact: list[str] = []
         kept, self.not_kept = kept_stages(spec, sources, functions)

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from treadle.dsl.expressions import parse, paths
-from treadle.dsl.model import BarrierStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage, Stage
+from treadle.dsl.model import (
+    BarrierStage,
+    LoopStage,
+    RangePartitioner,
+    ReduceStage,
+    ShuffleStage,
+    Stage,
+    WorkflowStage,
+)
 from treadle.dsl.templates import template_paths
 
 StageMap = Mapping[str, Stage]
@@ -16,6 +24,8 @@ def input_references(stage: Stage) -> list[str]:
     """The bare references a stage reads data from, in order."""
     if isinstance(stage, LoopStage):
         return [str(value) for value in stage.state.values() if is_reference(value)]
+    if isinstance(stage, WorkflowStage):
+        return []
     values = stage.input if isinstance(stage.input, list) else [stage.input]
     return [value for value in values if isinstance(value, str)]
 
@@ -52,7 +62,7 @@ def broadcast_paths(stage: Stage) -> set[tuple[str, ...]]:
 
 def expression_paths(stage: Stage) -> set[tuple[str, ...]]:
     """Run-time paths of `when` and of every template of the stage itself."""
-    values = {key: value for key, value in stage.model_dump().items() if key not in ("stages", "next", "until", "when")}
+    values = stage.model_dump(exclude={"stages", "next", "until", "when", "uses"})
     found = template_paths(values)
     return found | paths(parse(stage.when)) if stage.when else found
 

@@ -2,7 +2,8 @@
 
 Pure. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for every bucket); without it,
 a triggered run may touch what is below the folder of its deployment and nothing else. Checked are the inputs of the
-run, and every `uri` of the workflow with those inputs filled in; what user code opens by itself is its own affair.
+run, and every `uri` of the workflow with those inputs filled in; what user code opens by itself is its own affair. The
+same goes for the workflows that its stages run, so what they touch must be known before the run too.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from msgspec.structs import replace
+
 from treadle.dsl.expressions import ExpressionError
+from treadle.dsl.normalise import read_normalised
 from treadle.dsl.templates import render
+from treadle.dsl.validation.subworkflows import given_inputs
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import absolute_uri, is_local
+from treadle.primitives.run_names import child_run
 
 from ..runfiles import Submission
 
@@ -51,12 +57,36 @@ def touched(submission: Submission) -> Iterator[str]:
         is_uri = declared.get(name, {}).get("type") == "uri"
         yield from _in_value(value, is_uri)
     env = {"inputs": submission.inputs, "run": {"id": submission.run, **_ABOUT}}
-    for template in _templates(submission.spec.get("stages", {})):
+    stages = submission.spec.get("stages", {})
+    children = {name: stage for name, stage in stages.items() if stage.get("type") == "workflow"}
+    for name, stage in children.items():
+        yield from touched(_child(submission, env, name, stage))
+    for template in _templates({name: stage for name, stage in stages.items() if name not in children}):
         try:
             yield str(render(template, env))
         except ExpressionError as error:
             text = f"run {submission.run}: the URI {template!r} cannot be known before the run: {error}"
             raise Forbidden(text, "Write it with inputs and the run's id only.") from error
+
+
+def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Mapping[str, Any]) -> Submission:
+    """The run that a stage starts, with those of its inputs that are known; a URI that mentions another is refused.
+
+    Raises Forbidden for a place that is not known, UsageError for values that the other workflow does not accept.
+    """
+    run, spec = child_run(submission.run, name), read_normalised(stage["uses"])
+    values: dict[str, Any] = {}
+    unknown: set[str] = set()
+    for key, value in stage.get("with", {}).items():
+        try:
+            values[key] = render(value, env)
+        except ExpressionError as error:
+            if spec.inputs[key].type in ("uri", "dataset"):
+                text = f"run {run}: its input {key} cannot be known before the run: {error}"
+                raise Forbidden(text, "Write it with inputs and the run's id only.") from error
+            unknown.add(key)
+    known = spec.model_copy(update={"inputs": {key: one for key, one in spec.inputs.items() if key not in unknown}})
+    return replace(submission, run=run, spec=stage["uses"], inputs=given_inputs(known, values))
 
 
 def is_below(uri: str, prefix: str, base: Path) -> bool:
