@@ -24,6 +24,7 @@ class Histories(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.count = 0
+        self.tasks = 0
         self.shapes: dict[str, tuple[int, int]] = {}
 
     def some(self, choice: int) -> Sim:
@@ -196,7 +197,20 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def offer(self) -> None:
-        self.world.offer(f"task{len(self.world.offered)}")
+        self.tasks += 1
+        self.world.offer(f"task{self.tasks}")
+
+    @precondition(lambda self: self.peopled)
+    @rule(choice=st.integers(0, 100))
+    def offer_to_one(self, choice: int) -> None:
+        self.tasks += 1
+        self.world.offer_to(f"own{self.tasks}", self.some(choice).name)
+
+    @rule(choice=st.integers(0, 100))
+    def withdraw(self, choice: int) -> None:
+        tasks = sorted({*self.world.own, *(self.world.offered - self.world.finished)})
+        if tasks:
+            self.world.withdraw(tasks[choice % len(tasks)])
 
     @precondition(lambda self: self.peopled)
     @rule(choice=st.integers(0, 100), free=st.integers(0, 2))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from treadle.primitives.coordinator import Close, Coordinator, Deliver, Instruction, Send, Timing
+from treadle.primitives.coordinator import Close, Coordinator, Deliver, Instruction, Returned, Send, Timing
 from treadle.primitives.coordinator import messages as m
 
 LEASE, GRACE, SETTLE = 10.0, 1.0, 2.0
@@ -78,6 +78,9 @@ class Sim:
             case m.Task(task, epoch):
                 if task not in self.unanswered:
                     self.tasks[task] = epoch
+            case m.Withdrawn(task, epoch):
+                if self.tasks.get(task) == epoch:
+                    del self.tasks[task]
             case m.Accepted(task, _):
                 self.unanswered.pop(task, None)
             case m.Refused(subject):
@@ -110,6 +113,8 @@ class World:
         """channel -> its parties."""
         self.offered: set[str] = set()
         self.finished: set[str] = set()
+        self.own: dict[str, str] = {}
+        """Tasks for one member that are with the coordinator, and their members."""
         self._numbers = 0
         self._epoch = 0
         self.highest = 0
@@ -140,6 +145,8 @@ class World:
                 sim.tasks, sim.unanswered = {}, {}
         for task in sorted(self.offered - self.finished):
             self._do(self.coordinator.offer(task, b"", self.now))
+        for task, member in sorted(self.own.items()):
+            self._do(self.coordinator.offer(task, b"", self.now, member))
 
     def tick(self) -> None:
         self._do(self.coordinator.tick(self.now))
@@ -147,6 +154,17 @@ class World:
     def offer(self, task: str) -> None:
         self.offered.add(task)
         self._do(self.coordinator.offer(task, b"", self.now))
+
+    def offer_to(self, task: str, member: str) -> None:
+        self.own[task] = member
+        self._do(self.coordinator.offer(task, b"", self.now, member))
+
+    def withdraw(self, task: str) -> None:
+        """Nothing is heard of it any more."""
+        self.own.pop(task, None)
+        self.offered.discard(task)
+        self.holders.pop(task, None)
+        self._do(self.coordinator.withdraw(task, self.now))
 
     def _do(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -165,8 +183,13 @@ class World:
                         sim.up.clear()
                 case Deliver(task, member, _):
                     assert task not in self.finished, "a result twice"
+                    assert self.own.pop(task, member) == member
                     assert self.holders.pop(task)[0] == member
                     self.finished.add(task)
+                case Returned(task, member, lost):
+                    assert self.own.pop(task) == member
+                    assert self.holders.pop(task, ("", 0))[0] in ("", member)
+                    assert not lost or member in self.suspects, "a live member is called lost"
 
     # -- what the coordinator says ----------
 
@@ -179,6 +202,8 @@ class World:
             case m.Broken(barrier, _, lost):
                 assert set(lost) <= self.parties[barrier] & (self.suspects | self.left)
             case m.Task(task, epoch):
+                assert self.own.get(task, name) == name, "it is for another member"
+                assert task in self.own or task in self.offered, "it was withdrawn"
                 holder, last = self.holders.get(task, ("", 0))
                 if (holder, last) != (name, epoch):
                     assert not holder or holder in self.left | self.suspects, f"{task} has two holders"
@@ -366,7 +391,7 @@ class World:
         self.exchange()
         for task in self.offered - self.finished:
             assert self.holders[task][0] in self.sims, "a task is with nobody"
-        assert self.coordinator.statistics().tasks == len(self.offered - self.finished)
+        assert self.coordinator.statistics().tasks == len(self.offered - self.finished) + len(self.own)
 
     def _check_directory(self) -> None:
         asker = next(iter(self.sims.values()), None)
