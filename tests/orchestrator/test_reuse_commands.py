@@ -1,0 +1,190 @@
+"""What people see of reuse: plan, resume and gc in processes of their own, and runs through Temporal."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from orchestrator.commands import Terminal
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
+from treadle.primitives.errors import MissingError
+from treadle.primitives.store import Store
+
+HELPERS = "def clean(text):\n    return text.lower()\n"
+WORDS = '''
+import reuse_helpers
+
+
+def noted(log, what):
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"{what}\\n")
+
+
+def split(line, *, log):
+    """A comment."""
+    noted(log, "split")
+    return [(word, 1) for word in reuse_helpers.clean(line).split()]
+
+
+def add(a, b):
+    return a + b
+'''
+WORKFLOW = """
+apiVersion: treadle/v1
+name: counted
+inputs: {log: {type: string, required: true}}
+defaults: {cache: {ttl: 10d}, exchange: storage}
+stages:
+  words:
+    type: map
+    input: {uri: "*.txt", format: text}
+    uses: reuse_words:split
+    flat: true
+    with: {log: "${{ inputs.log }}"}
+  group: {type: shuffle, input: words, by: key, partitions: 2, needs: [words]}
+  count:
+    {type: reduce, input: group, per: key, combine: reuse_words:add, output: {uri: "out/${{ run.id }}", format: jsonl}}
+"""
+DAY = 86_400.0
+
+
+class Desk(Terminal):
+    def write(self, words: str = WORDS, helpers: str = HELPERS) -> None:
+        (self.folder / "reuse_words.py").write_text(words)
+        (self.folder / "reuse_helpers.py").write_text(helpers)
+
+    def noted(self) -> int:
+        """Calls of `split` since it was asked last."""
+        log = self.folder / "log"
+        found = log.read_text().count("split") if log.exists() else 0
+        log.unlink(missing_ok=True)
+        return found
+
+    def go(self, run: str) -> int:
+        """Calls of `split` that a run takes."""
+        done = self.run("run", "counted.yaml", "-i", f"log={self.folder}/log", "--id", run)
+        assert done.code == 0, done.err
+        return self.noted()
+
+    def counts(self, run: str) -> dict[str, int]:
+        parts = sorted((self.folder / "out" / run).glob("part-*"))
+        return {word: count for part in parts for word, count in map(json.loads, part.read_text().splitlines())}
+
+    def plan(self, *arguments: str) -> str:
+        done = self.run("plan", "counted.yaml", "-i", f"log={self.folder}/log", *arguments)
+        assert done.code == 0, done.err
+        return done.out
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A home with one run, `first`, of three lines in two files."""
+    root = tmp_path_factory.mktemp("reuse")
+    work = root / "work"
+    work.mkdir()
+    (work / "counted.yaml").write_text(WORKFLOW)
+    (work / "a.txt").write_text("The cat\nthe dog\n")
+    (work / "b.txt").write_text("A dog\n")
+    desk = Desk(work, root / "home")
+    desk.write()
+    try:
+        assert desk.go("first") == 3
+        yield desk
+    finally:
+        embedded.down(Home(root / "home"))
+
+
+def test_an_edited_comment_leaves_everything_to_be_reused(desk: Desk) -> None:
+    desk.write(WORDS.replace("A comment.", "Another comment."), "# more\n" + HELPERS)
+    told = desk.plan("--against", "first")
+    assert told.partition("beside run first:\n")[2].splitlines() == [
+        "words: the same as in first",
+        "group: the same as in first",
+        "count: the same as in first",
+        "count (out): the same as in first",
+    ]
+    assert told.count("cache: does not run, run first made it ") == 3
+    assert desk.go("second") == 0
+    assert desk.counts("second") == desk.counts("first") == {"the": 2, "cat": 1, "dog": 2, "a": 1}
+    history = json.loads(desk.run("show", "second", "-o", "json").out)
+    assert [stage["state"] for stage in history["stages"]] == ["done"] * 4
+
+
+def test_an_edited_helper_has_its_stage_and_what_depends_on_it_run_again(desk: Desk) -> None:
+    desk.write(helpers=HELPERS.replace("lower", "upper"))
+    told = desk.plan("--against", "first", "-o", "json")
+    beside = {one["node"]: one for one in json.loads(told)["against"]}
+    assert beside["words"]["reason"] == "code of reuse_words:split: `clean` in reuse_helpers.py changed"
+    assert beside["count"]["reason"] == "reads group, which differs"
+    assert json.loads(told)["kept"] == {"words": None, "group": None, "count": None}
+    assert desk.go("third") == 3
+    assert desk.counts("third") == {"THE": 2, "CAT": 1, "DOG": 2, "A": 1}
+    desk.write(WORDS.replace("a + b", "b + a"), HELPERS.replace("lower", "upper"))
+    assert [line for line in desk.plan("--against", "third").splitlines() if "runs, nothing" in line] != []
+    assert desk.go("fourth") == 0
+
+
+def test_resume_explains_what_changed_since(desk: Desk) -> None:
+    desk.write(WORDS.replace("a + b", "a - b"))
+    log = f"log={desk.folder}/log"
+    told = desk.run("resume", "first", "--explain", "--file", "counted.yaml", "-i", log)
+    lines = told.out.splitlines()
+    assert told.code == 0
+    assert "  changed since: code of reuse_words:add: `add` in reuse_words.py changed" in lines
+    assert lines[0].startswith("words: kept")
+    refused = desk.run("resume", "first", "--file", "counted.yaml", "-i", log)
+    assert refused.code == 7
+    assert "the code changed since (code of reuse_words:add: `add` in reuse_words.py changed)" in refused.err
+    (desk.folder / "b.txt").write_text("Another dog\n")
+    again = desk.run("resume", "first", "--explain")
+    assert f"  changed since: input file {desk.folder}/b.txt changed" in again.out.splitlines()
+    (desk.folder / "b.txt").write_text("A dog\n")
+
+
+def test_a_rerun_without_the_cache_makes_everything(desk: Desk) -> None:
+    assert desk.run("rerun", "first", "--id", "plain", "--watch").code in (0, 1)
+    desk.noted()
+    assert desk.run("rerun", "second", "--id", "anew", "--no-cache", "--watch").code == 0
+    assert desk.noted() == 3
+
+
+def test_against_a_run_that_is_not_there(desk: Desk) -> None:
+    assert desk.run("plan", "counted.yaml", "-i", "log=x", "--against", "nothing").code == 4
+
+
+def test_gc_keeps_what_is_cached_and_what_others_took_over_as_long_as_they_need_it(desk: Desk) -> None:
+    desk.write(WORDS.replace("(word, 1)", "(word, 2)"))
+    assert desk.go("lender") == 3
+    assert desk.go("borrower") == 0
+    store = Store.open(f"file://{desk.home}/store")
+
+    def age(*runs: str, days: float) -> None:
+        for place in (desk.home / "store" / "runs" / run for run in runs):
+            for file in place.rglob("*"):
+                os.utime(file, (time.time() - days * DAY,) * 2)
+
+    def left(run: str) -> set[str]:
+        return {info.name.split("/")[2] for info in store.list(f"runs/{run}")}
+
+    age("lender", days=40)
+    assert desk.run("gc").code == 0
+    assert left("lender") == {"blocks", "lent"}
+    assert desk.go("later") == 0
+    for entry in Path(desk.home, "store", "cache").iterdir():
+        entry.unlink()
+    age("lender", days=40)
+    assert desk.run("gc").code == 0
+    assert left("lender") == {"blocks", "lent"}
+    assert desk.run("result", "borrower", "--stage", "count").code == 0
+    age("lender", "borrower", "later", days=40)
+    assert desk.run("gc").code == 0
+    assert desk.run("gc").code == 0
+    assert left("lender") == left("borrower") == set()
+    with pytest.raises(MissingError):
+        store.get("runs/lender/spec")
