@@ -128,7 +128,7 @@ def measure(address: str, what: str, members: int, size: int, repeats: int) -> l
         pipes, processes = [], []
         for rank in range(members):
             ours, theirs = _context.Pipe()
-            gang = Gang(address, RUN, name, rank, members, DEADLINE)
+            gang = Gang(address, RUN, name, rank, members, DEADLINE, one_host=True)
             process = _context.Process(target=_member, args=(theirs, gang, f"file://{s}", host, what, size, repeats))
             process.start()
             theirs.close()

@@ -48,7 +48,7 @@ class Member:
 
     def __init__(self, setup: Setup, seat: int, members: int) -> None:
         self._seat = seat
-        gang = Gang(setup.address, RUN, "gang", seat, members, DEADLINE)
+        gang = Gang(setup.address, RUN, "gang", seat, members, DEADLINE, one_host=True)
         blocks = Blocks(Store.open(setup.store), RUN, HostFolder(setup.host))
         self._member = GangMember(gang, setup.key, blocks)
         self._channels: dict[type[Any], Any] = {}

@@ -6,17 +6,19 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from mmap import mmap
 from typing import Any, Literal, Protocol, TypeVar
 
 import xxhash
 
-from .codec import decode, encode, pieces, pieces_head, rows
+from .codec import decode, encode, pieces, rows
+from .encoded import EncodedPart, Index
 from .errors import CorruptError, MissingError, StoreError, TreadleError
 from .host import HostFolder
 from .references import BlockRef, Kind, Part, Slice
 from .run_names import run_folder
+from .spooled import SPOOLED_FROM, fetch_range
 from .store import Store
 from .store_errors import border
 from .whole_files import Buffer, check_name, map_file, read_range
@@ -45,23 +47,6 @@ class Peers(Protocol):
 
     def close(self) -> None:
         """Close connections that are not in use."""
-
-
-class EncodedPart(Protocol):
-    """A part that was encoded in pieces, each a part by itself, because it does not fit into memory.
-
-    Its pieces can be gone through more than once.
-    """
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def lengths(self) -> Sequence[int]:
-        """Bytes of each piece; at least one piece."""
-
-    def encoded(self) -> Iterator[Buffer]:
-        """The pieces."""
 
 
 T = TypeVar("T")
@@ -95,6 +80,7 @@ class Blocks:
         inline_limit: int = 0,
         durability: Durability = "",
         write: Callable[[str, Sequence[Buffer]], None] | None = None,
+        checksums: bool = True,
     ) -> BlockRef:
         """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
 
@@ -113,7 +99,8 @@ class Blocks:
             return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))
         on_host = self._put_host(name, lambda host, at: (write or host.put)(at, buffers)) if place == "host" else ""
         if on_host and durability != "task":
-            return BlockRef(name, kind, size, _index(encoded, counts, digests=durability != ""), (on_host,))
+            index = _index(encoded, counts, digests=durability != "", checksums=checksums)
+            return BlockRef(name, kind, size, index, (on_host,))
         self._store.put(self._object(name), buffers)
         return BlockRef(
             name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
@@ -129,11 +116,11 @@ class Blocks:
     ) -> BlockRef:
         """Put parts that are encoded already, a piece at a time; like `put` otherwise, but never inline."""
         name = self._unique(name)
-        index = _Index(digests=durability != "")
+        index = Index(digests=durability != "")
         on_host = self._put_host(name, lambda host, at: host.put(at, index.of(parts))) if place == "host" else ""
         if on_host and durability != "task":
             return BlockRef(name, kind, index.size, tuple(index.parts), (on_host,))
-        index = _Index(digests=True)
+        index = Index(digests=True)
         self._store.put(self._object(name), index.of(parts))
         return BlockRef(name, kind, index.size, tuple(index.parts), (on_host, "store") if on_host else ("store",))
 
@@ -257,10 +244,10 @@ class Blocks:
         part = slice.part
         self.read["peer" if location.startswith("host:") else location.partition(":")[0]] += part.length
         known = (location, slice.name, part.offset)
-        mapped = isinstance(data, memoryview) and isinstance(data.obj, mmap)  # a copy was read anew: check it anew
+        mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read anew: check it anew
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
-        if len(data) != part.length or xxhash.xxh3_64_intdigest(data) != part.checksum:
+        if len(data) != part.length or not (_is_sound(data, part) if part.checksum else location == "host"):
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
         if location.startswith("store") and _sha256([data]) != part.digest:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
@@ -301,13 +288,13 @@ class Blocks:
         if location == "inline":
             return slice.inline
         if location.startswith("host:"):
-            host = location.removeprefix("host:")
+            host, shared = location.removeprefix("host:"), shared or part.length >= SPOOLED_FROM
             return self._peers.fetch(host, slice.name, part.offset, part.length, shared=shared)
         lender = location.partition(":")[2]
         folder, where = self._folder_of(lender) if lender else self._folders[location]
         if not folder:
             name = f"runs/{lender}/blocks/{slice.name}" if lender else self._object(slice.name)
-            return self._store.get_range(name, part.offset, part.length)
+            return fetch_range(partial(self._store.get_range, name), part.offset, part.length)
         path = f"{folder}/{check_name(slice.name)}"
         with border(where, slice.name, reading=True):
             if part.length < _MAPPED_FROM:
@@ -319,37 +306,20 @@ def _is_whole(slice: Slice, data: Buffer) -> bool:
     return isinstance(data, memoryview) and slice.part.offset == 0 and len(data) == len(data.obj)  # type: ignore[arg-type]
 
 
-def _index(encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool) -> tuple[Part, ...]:
+def _is_sound(data: Buffer, part: Part) -> bool:
+    return xxhash.xxh3_64_intdigest(data) == part.checksum
+
+
+def _index(
+    encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool, checksums: bool = True
+) -> tuple[Part, ...]:
     parts, offset = [], 0
     for buffers, count in zip(encoded, counts, strict=True):
         length = sum(map(len, buffers))
-        parts.append(Part(offset, length, count, _xxh3(buffers), _sha256(buffers) if digests else b""))
+        checksum, digest = _xxh3(buffers) if checksums else 0, _sha256(buffers) if digests else b""
+        parts.append(Part(offset, length, count, checksum, digest))
         offset += length
     return tuple(parts)
-
-
-class _Index:
-    """The index of a block, made while its bytes pass."""
-
-    def __init__(self, *, digests: bool) -> None:
-        self.parts: list[Part] = []
-        self.size = 0
-        self._digests = digests
-
-    def of(self, parts: Sequence[EncodedPart]) -> Iterator[Buffer]:
-        """The bytes of the parts, one after the other."""
-        import hashlib
-
-        for part in parts:
-            checksum, digest, start = xxhash.xxh3_64(), hashlib.sha256() if self._digests else None, self.size
-            for buffer in itertools.chain(filter(None, [pieces_head(part.lengths)]), part.encoded()):
-                checksum.update(buffer)
-                if digest is not None:
-                    digest.update(buffer)
-                self.size += len(buffer)
-                yield buffer
-            found = digest.digest() if digest is not None else b""
-            self.parts.append(Part(start, self.size - start, part.rows, checksum.intdigest(), found))
 
 
 def _xxh3(buffers: Sequence[Buffer]) -> int:

@@ -18,7 +18,7 @@ class Part(Struct, frozen=True, array_like=True):
     length: int
     rows: int
     checksum: int
-    """xxh3-64 of the bytes."""
+    """xxh3-64 of the bytes; 0: none was made, since only processes of the host that has it read the block."""
     digest: bytes = b""
     """SHA-256 of the bytes; present when the block was put in a store, checked before anything is decoded."""
 

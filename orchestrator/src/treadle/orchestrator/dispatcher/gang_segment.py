@@ -95,7 +95,8 @@ class GangRun(SegmentRun):
         if attempt.partition == 0:
             self._gang = f"{self.name}#{attempt.number}.{secrets.token_hex(4)}"
         deadline = self._segment.policy.timeout or CHANNEL_SECONDS
-        gang = Gang(self._address, self._run.id, self._gang, attempt.partition, self._core.size, deadline)
+        near = self._pool.executor.capabilities.shares_host
+        gang = Gang(self._address, self._run.id, self._gang, attempt.partition, self._core.size, deadline, near)
         return msgspec.structs.replace(super()._task(assignment), gang=gang)
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:

@@ -29,6 +29,8 @@ class Gang(Struct, frozen=True, array_like=True):
     size: int
     deadline: float = 60.0
     """Seconds an operation of a channel may take that is not given a deadline of its own."""
+    one_host: bool = False
+    """All members share this host's memory, and none will come from elsewhere: large values have no checksum then."""
 
 
 class _Place:

@@ -79,7 +79,7 @@ class Member:
         """Connects. Raises DeadlinePassed, WireError and NotAuthentic."""
         self.gang = gang
         self.name = f"{gang.name}/{gang.rank}.{os.urandom(6).hex()}"
-        self.values = Values(blocks, f"channels/{self.name}", lambda: self._roads.relaying)
+        self.values = Values(blocks, f"channels/{self.name}", lambda: self._roads.relaying, one_host=gang.one_host)
         self.counts: Counter[str] = Counter()
         """Messages sent to members: `data` and `control`."""
         self._host = blocks.host.host_id if blocks.host is not None else host_id(SHARED_MEMORY)

@@ -1,8 +1,8 @@
 """Who reads the sockets: the user's thread while it waits, the keeper's while the user's function computes.
 
 All state is guarded by one lock, which nobody holds while waiting. One thread at a time leads: it waits for the sockets
-and handles what comes (leader and followers, Schmidt 1995). A user's thread that has to wait takes the lead from the
-keeper, so that what it waits for arrives without passing from thread to thread.
+and handles what comes (leader and followers, Schmidt 1995). The keeper only watches while nobody leads, and is sent
+away by a user's thread that has to wait, so that what it waits for arrives without passing from thread to thread.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ would cost more than all else at a barrier, and what a function that computes ha
 _LONGEST = 3600.0
 _BRIEF = 200e-6
 """Seconds of a wait that is not worth sleeping."""
+_TAKEN = 50e-6
+"""Seconds after which a processor that was yielded has been used by somebody: it is awake without our help."""
 
 
 class Late(TreadleError):
@@ -40,10 +42,15 @@ class Loop:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake, select.EPOLLIN)
+        self._watch, self._away = select.poll(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._watch.register(self._epoll.fileno(), select.POLLIN)
+        self._watch.register(self._away, select.POLLIN)
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._leader: int = 0
+        self._watching = False
+        """Whether the keeper does, and is not on its way out."""
         self._wanted = 0
         self._turns = 0
         self._brief = False
@@ -77,7 +84,7 @@ class Loop:
         """Do something with the lock held, and let those who wait look again."""
         with self.lock:
             result = action()
-            if self._leader and self._leader != threading.get_ident():
+            if self._watching or (self._leader and self._leader != threading.get_ident()):
                 self._changed.notify_all()
                 os.eventfd_write(self._wake, 1)
             return result
@@ -96,9 +103,15 @@ class Loop:
         if now >= deadline:
             raise Late("too late")
         if not self._leader:
+            self._send_away()
             self._turn(now, deadline)
         else:
             self._take_over(deadline - now)
+
+    def _send_away(self) -> None:
+        if self._watching:
+            self._watching = False
+            os.eventfd_write(self._away, 1)
 
     def _take_over(self, left: float) -> None:
         """Wait until something happened or the lead is free."""
@@ -130,13 +143,16 @@ class Loop:
         Yielding in between leaves the processor to whoever has something to do, such as to send what is waited for.
         """
         began = now = time.monotonic()
-        while self._brief and now - began < _BRIEF:
+        while self._brief and now - began < min(_BRIEF, timeout):
             if events := self._epoll.poll(0):
                 return events
+            before = now
             os.sched_yield()
             now = time.monotonic()
+            if now - before > _TAKEN:
+                break
         events = self._epoll.poll(max(0.0, timeout - (now - began)))
-        self._brief = time.monotonic() - began < _BRIEF
+        self._brief = timeout > 0 and time.monotonic() - began < _BRIEF
         return events
 
     def _handle(self, fd: int, event: int) -> None:
@@ -168,9 +184,23 @@ class Loop:
 
     def _lead_while_nobody_else_does(self) -> None:
         with self.lock:
-            while not (self._leader or self._wanted or self._stop.is_set()):
+            while not (self._leader or self._wanted or self._stop.is_set()) and self._watched():
                 now = time.monotonic()
-                self._turn(now, now + _LONGEST)
+                self._turn(now, now)
+
+    def _watched(self) -> bool:
+        """Watch without leading until something is to be done; False when sent away."""
+        until = self._timers[0][0] if self._timers else time.monotonic() + _LONGEST
+        self._watching = True
+        self.lock.release()
+        try:
+            self._watch.poll(max(0.0, until - time.monotonic()) * 1000)
+        finally:
+            self.lock.acquire()
+        stays, self._watching = self._watching, False
+        if not stays:
+            os.eventfd_read(self._away)
+        return stays
 
     def close(self) -> None:
         """End the keeper; handlers run no more."""
@@ -179,3 +209,4 @@ class Loop:
         self._keeper.join()
         self._epoll.close()
         os.close(self._wake)
+        os.close(self._away)

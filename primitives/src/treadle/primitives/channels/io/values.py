@@ -33,8 +33,9 @@ class Room(NamedTuple):
 class Values:
     """Encodes and decodes; thread-safe as Blocks are."""
 
-    def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool]) -> None:
+    def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool], *, one_host: bool = False) -> None:
         """`is_far`: whether some receiver cannot be reached directly, so that blocks go to the store."""
+        self._one_host = one_host
         self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
         self._segments = Segments(blocks.host) if blocks.host is not None else None
 
@@ -43,7 +44,9 @@ class Values:
         if self._segments is not None:
             write = partial(self._segments.write, into=room.segment) if room is not None else self._segments.write
         place: Literal["host", "store"] = "host" if room is not None or not self._is_far() else "store"
-        return self._blocks.put(self._prefix, kind, parts, place, inline_limit=limit, write=write)
+        return self._blocks.put(
+            self._prefix, kind, parts, place, inline_limit=limit, write=write, checksums=not self._one_host
+        )
 
     def room(self, like: Any) -> Room | None:
         """For an array of this dtype and shape, in shared memory that is kept; None for small ones, or without any."""
