@@ -21,7 +21,7 @@ def records(numbers: Iterator[int]) -> Iterator[tuple[str, str]]:
 
 
 def by_first_digits(record: Any) -> str:
-    """About 43,000 keys."""
+    """About 430,000 keys."""
     return str(record[0][:6])
 
 

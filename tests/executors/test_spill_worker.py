@@ -81,6 +81,14 @@ class Line:
         self.peaks.append(watch.peak)
         (report,) = reports
         assert isinstance(report, Outcome), report
+        _log.info(
+            "%s: %.1f s, CPU %.1f s, spilled %d MiB, PSS without blocks %d MiB",
+            program.segment,
+            report.seconds,
+            report.cpu_seconds,
+            report.spilled >> 20,
+            watch.peak >> 20,
+        )
         return report
 
     def records(self, block: BlockRef | None) -> list[Any]:
@@ -138,10 +146,7 @@ async def test_a_dataset_of_several_budgets(place: Place, memory: int, size: int
         )
         assert line.records(one.block) == [(0, (count, sum(number % 10 for number in range(count))))]
 
-        for outcome in (shuffled, in_order, grouped, folded, one):
-            _log.info("%.1f s, spilled %d MiB", outcome.seconds, outcome.spilled >> 20)
-            assert outcome.spilled > size // 2
-        _log.info("PSS without blocks: %s MiB", [peak >> 20 for peak in line.peaks])
+        assert all(outcome.spilled > size // 2 for outcome in (shuffled, in_order, grouped, folded, one))
         if memory >= LARGE[0]:
             assert max(line.peaks) <= 1.3 * memory
     finally:

@@ -124,7 +124,7 @@ def test_a_partition_that_drivers_keep_dying_of_is_not_handed_out_again() -> Non
 
 def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
     core = Dispatch(Policy(memory_start=GI, memory_max=3 * GI, maximum_attempts=9), [0, 1], slots=1)
-    sizes = []
+    sizes, messages = [], []
     for now in range(3):
         task = take(core, now=now * 100.0)
         while task.attempts[0].partition != 0:
@@ -132,9 +132,14 @@ def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
             core.ended("s")
             task = take(core, now=now * 100.0)
         sizes.append(task.memory)
-        core.failed_attempt("s", failure(0, Class.OUT_OF_MEMORY), now * 100.0)
+        verdict = core.failed_attempt("s", failure(0, Class.OUT_OF_MEMORY), now * 100.0)
+        assert verdict is not None
+        messages.append(verdict.failure.message)
         core.ended("s")
     assert sizes == [GI, 2 * GI, 3 * GI]
+    assert "it had 1GiB of memory; the next attempt has 2GiB" in messages[0]
+    assert "it had 2GiB of memory; the next attempt has 3GiB" in messages[1]
+    assert "next attempt" not in messages[2]
 
 
 def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_never_run_again() -> None:

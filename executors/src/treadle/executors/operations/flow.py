@@ -71,7 +71,8 @@ def within(flow: Flow, room: int) -> tuple[Any, Iterator[Any] | None]:
             each, known = memory_of(flow.kind, part) / count, _SAMPLED
         size += each * count
         if size > room:
-            return None, _one_by_one(held, parts)
+            rest = _one_by_one(held, parts)
+            return None, _joined(rest) if flow.kind == "objects" else rest
     return whole(Flow(flow.kind, held)), None
 
 
@@ -81,6 +82,24 @@ def _one_by_one(held: list[Any], parts: Iterator[Any]) -> Iterator[Any]:
     while held:
         yield held.pop()
     yield from parts
+
+
+def _joined(parts: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    """Short lists made longer, within reason: who gets them looks at each for how much memory it takes."""
+    held: list[Any] = []
+    size = 1
+    for part in parts:
+        if held:
+            held += part
+        else:
+            held = list(part)
+        if len(held) >= size:
+            is_small = memory_of("objects", held) <= _BATCH_BYTES
+            size = min(2 * size, _BATCH_RECORDS) if is_small else max(1, size // 2)
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def sealed_flow(flow: Flow) -> Flow:

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from treadle.dsl.quantities import format_size
 from treadle.executors.program import Failure
 from treadle.primitives.errors import FailureClass
 
@@ -90,11 +91,12 @@ class Budgets:
             lost = failure.failure is FailureClass.WORKER_LOST
             worse = _as(failure, FailureClass.POISON, f"{losses} losses; the last: {failure.how}") if lost else failure
             return Verdict(worse, final=True, spent=spent)
-        if failure.failure is FailureClass.OUT_OF_MEMORY:
-            self._grow(partition)
         hopeless = not failure.retryable or failure.failure in (FailureClass.INTERNAL, FailureClass.CORRUPT)
         exhausted = spent and self._spent[partition] >= self._maximum_attempts
-        return Verdict(failure, (hopeless and failure.failure not in _WITHOUT_BLAME) or exhausted, spent)
+        final = (hopeless and failure.failure not in _WITHOUT_BLAME) or exhausted
+        if failure.failure is FailureClass.OUT_OF_MEMORY and not final:
+            failure = self._grown(failure)
+        return Verdict(failure, final, spent)
 
     def pause(self, failure: Failure) -> float:
         """Seconds before the partition is tried again."""
@@ -105,10 +107,14 @@ class Budgets:
         factor = math.pow(policy.backoff_coefficient, min(tries - 1, 60))
         return min(policy.initial_interval * factor, policy.maximum_interval)
 
-    def _grow(self, partition: int) -> None:
-        now = self.memory(partition)
-        if now and self._policy.memory_max > now:
-            self._memory[partition] = min(2 * now, self._policy.memory_max)
+    def _grown(self, failure: Failure) -> Failure:
+        """The failure of an attempt that ran out of memory; it says what the next one gets, when that is more."""
+        now = self.memory(failure.partition)
+        if not 0 < now < self._policy.memory_max:
+            return failure
+        more = self._memory[failure.partition] = min(2 * now, self._policy.memory_max)
+        known = f"it had {format_size(now)} of memory; the next attempt has {format_size(more)}"
+        return msgspec.structs.replace(failure, message=f"{failure.message} ({known})" if failure.message else known)
 
 
 def crashed(partition: int, attempt: int) -> Failure:

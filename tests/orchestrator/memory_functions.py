@@ -1,0 +1,24 @@
+"""User functions that need memory."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+
+
+def allocate(size: int) -> int:
+    """Take `size` bytes for a moment; the bytes this process may allocate in all."""
+    bytearray(size)
+    return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def reverse(number: int) -> tuple[int, str]:
+    return -number, f"{number:01000}"
+
+
+def ascending(values: Iterator[tuple[int, str]]) -> list[object]:
+    """[records, whether their keys ascend]."""
+    count, last, fine = 0, -(1 << 60), True
+    for key, _ in values:
+        count, fine, last = count + 1, fine and last < key, key
+    return [count, fine]
