@@ -99,6 +99,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory, openwhisk_key: str) -> It
         yield emulator
 
 
+@pytest.mark.chaos  # a quarter of a minute for what the other provider shows as well
 class TestMembersOnOpenWhisk(_Members):
     @pytest.fixture
     def key_file(self, openwhisk_key: str) -> str:

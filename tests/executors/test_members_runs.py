@@ -77,6 +77,7 @@ async def test_a_member_that_is_killed_costs_its_own_blocks_only(rig: Rig) -> No
     assert len({before[partition] for partition in again}) == 1
 
 
+@pytest.mark.chaos  # a quarter of a minute: members live for seconds, and each of them twice
 @pytest.mark.parametrize("rig", [10.0], indirect=True)
 async def test_blocks_outlive_the_members_that_made_them(rig: Rig) -> None:
     spec = workflow(16, making=0.5, reading=0.2)

@@ -54,9 +54,9 @@ class MemberCall:
         try:
             await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
+                ending.result()  # raises what kept it from being called
                 await asyncio.wait({asking}, timeout=_LAST_WORDS)
             if not asking.done():
-                ending.result()  # raises what kept the call from being made
                 raise Gone(begun=True)
             self._standing = self._standing._replace(fresh=False)
             return msgspec.json.decode(await asking, type=Response)
