@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,3 +60,44 @@ def slow_last(record: int, *, seconds: float) -> int:
 
 def more(record: int) -> int:
     return record + 1
+
+
+def spread(record: int) -> list[int]:
+    return [record] * 20
+
+
+def measured(record: int, *, context: Context) -> Result:
+    """Refuses odd records."""
+    if record % 2:
+        raise ValueError("odd")
+    return Result(record, metrics={"seen": 1})
+
+
+def refuses_small(record: int, *, below: int) -> int:
+    if record < below:
+        raise ValueError("too small")
+    return record
+
+
+def needs_flag_from(record: int, *, flag: str, first: int) -> int:
+    if record >= first and not Path(flag).exists():
+        raise ValueError("there is no flag")
+    return record
+
+
+def chatty(record: int) -> int:
+    sys.stdout.write(f"{record}\n")
+    return record
+
+
+def takes(record: int, *, seconds: float) -> int:
+    time.sleep(seconds)
+    return record
+
+
+def needs_file_from(record: int, *, flag: str, first: int) -> int:
+    """Waits until the flag is there, and leaves a mark beside it meanwhile."""
+    while record >= first and not Path(flag).exists():
+        Path(f"{flag}.{record}").touch()
+        time.sleep(0.02)
+    return record

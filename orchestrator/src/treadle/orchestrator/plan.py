@@ -198,6 +198,8 @@ class Segment(Struct, frozen=True, tag="segment"):
     """Percent of the partitions that close the segment."""
     estimate: int = 0
     """Bytes that come out; a guess for placement only."""
+    group: int = 0
+    """Partitions of a task group; 0: one activity drives them all."""
     reasons: tuple[str, ...] = ()
 
 

@@ -5,6 +5,8 @@ runs/<run>/bundle                              the user's code
 runs/<run>/plan                                the plan
 runs/<run>/segments/<segment>/ledger/<n>       the chain of records
 runs/<run>/segments/<segment>/manifest/<g>     the committed set once closed; g grows with repairs
+runs/<run>/segments/<segment>/groups/<n>/...   the same of a task group: its ledger,
+runs/<run>/segments/<segment>/closed/<n>/<g>   and its manifest, beside those of the others
 runs/<run>/segments/<loop>/result              a loop's last state
 runs/<run>/blocks/<segment>/...                the data
 runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
@@ -48,12 +50,28 @@ class Submission(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """The committed set of a closed segment, in partition order."""
+    """The committed set of a closed segment, or of a task group of it, in partition order."""
 
     segment: str
     expected: int
     outcomes: tuple[Outcome, ...]
     summary: Summary
+    groups: tuple[int, ...] = ()
+    """As it is stored: the generation of each task group's manifest, which has the outcomes; empty: they are here."""
+
+
+class Closing(Struct, frozen=True):
+    """What a manifest says beside its outcomes; they are many."""
+
+    expected: int
+    outcomes: tuple[msgspec.Raw, ...]
+    summary: Summary
+    groups: tuple[int, ...] = ()
+
+    @property
+    def committed(self) -> int:
+        """Partitions; a wide segment has no quorum."""
+        return self.expected if self.groups else len(self.outcomes)
 
 
 class LoopResult(Struct, frozen=True):
@@ -64,7 +82,7 @@ class LoopResult(Struct, frozen=True):
     summary: Summary
 
 
-T = TypeVar("T", Submission, Plan, Manifest, LoopResult)
+T = TypeVar("T", Submission, Plan, Manifest, Closing, LoopResult)
 
 
 class RunFiles:
@@ -107,14 +125,52 @@ class RunFiles:
         return max(self._generations(segment), default=0)
 
     def manifest(self, segment: str) -> Manifest | None:
-        """The newest manifest of a segment."""
+        """The newest manifest of a segment, with every outcome."""
         generation = self.generation(segment)
-        return self.load(Manifest, f"segments/{segment}/manifest/{generation}") if generation else None
+        found = self.load(Manifest, f"segments/{segment}/manifest/{generation}") if generation else None
+        if found is None or not found.groups:
+            return found
+        pieces = [self.group(segment, *one) for one in enumerate(found.groups)]
+        outcomes = tuple(outcome for piece in pieces for outcome in piece.outcomes)
+        return msgspec.structs.replace(found, outcomes=outcomes, groups=())
+
+    def closing(self, segment: str) -> Closing | None:
+        """What the newest manifest of a segment says, its outcomes not decoded."""
+        generation = self.generation(segment)
+        return self.load(Closing, f"segments/{segment}/manifest/{generation}") if generation else None
 
     def create_manifest(self, manifest: Manifest, generation: int) -> Manifest:
         """Close a segment; returns the manifest that counts, which is the first one written."""
         name = f"segments/{manifest.segment}/manifest/{generation}"
         return manifest if self.create(name, manifest) else self.load(Manifest, name)
+
+    # -- task groups
+
+    def closed_groups(self, segment: str) -> dict[int, int]:
+        """group -> generation of its newest manifest."""
+        found: dict[int, int] = {}
+        for info in self.store.list(f"{self.segment(segment)}/closed/"):
+            group, generation = map(int, info.name.rsplit("/", 2)[1:])
+            found[group] = max(generation, found.get(group, 0))
+        return found
+
+    def group(self, segment: str, group: int, generation: int) -> Manifest:
+        return self.load(Manifest, f"segments/{segment}/closed/{group}/{generation}")
+
+    def group_closing(self, segment: str, group: int, generation: int) -> Closing:
+        return self.load(Closing, f"segments/{segment}/closed/{group}/{generation}")
+
+    def close_group(self, manifest: Manifest, group: int, generation: int) -> None:
+        """The first manifest written is the one that counts."""
+        self.create(f"segments/{manifest.segment}/closed/{group}/{generation}", manifest)
+
+    def group_ledger(self, segment: str, group: int) -> str:
+        return f"{self.segment(segment)}/groups/{group}"
+
+    def ledgers(self, segment: str) -> list[str]:
+        """Where the chains of a segment are: its own, and those of its task groups."""
+        inner = {info.name.partition("/ledger/")[0] for info in self.store.list(f"{self.segment(segment)}/groups/")}
+        return [self.segment(segment), *sorted(inner)]
 
     def _generations(self, segment: str) -> Iterator[int]:
         for info in self.store.list(f"{self.segment(segment)}/manifest/"):

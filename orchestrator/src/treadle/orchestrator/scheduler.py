@@ -10,6 +10,10 @@ A node is `waiting` until its needs are over, then `running`, and ends `done` or
     running --NodeLost (input blocks gone)--> waiting, and the producers done --> waiting with `repair`
     running --NodeFailed--> failed; nothing new starts, what runs is stopped, then the graph has failed
 
+A wide node says which of its task groups are not closed (NodeGrouped). It is `running` while they run, each by a Run of
+its own, and then once more by itself: it puts together what they left, or names groups that are still not closed. What
+ends a group ends the node when its other groups have ended: stopped ones with a failure, by themselves with a loss.
+
 Illegal events raise InternalError and change nothing.
 """
 
@@ -18,128 +22,62 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from treadle.dsl import expressions
 from treadle.primitives.errors import InternalError
 
+from .groups import Groups
+from .instructions import (
+    Complete,
+    Data,
+    Escalate,
+    Event,
+    Fail,
+    GroupDone,
+    Instruction,
+    Limit,
+    NodeDone,
+    NodeFailed,
+    NodeGrouped,
+    NodeLost,
+    NodeStopped,
+    Pause,
+    Problem,
+    Rest,
+    Run,
+    Stop,
+    Summary,
+    Unpause,
+)
 from .plan import Graph, Loop, Node, Segment
+
+__all__ = [
+    "MAXIMUM_REPAIRS",
+    "Complete",
+    "Data",
+    "Escalate",
+    "Event",
+    "Fail",
+    "GroupDone",
+    "Instruction",
+    "Limit",
+    "NodeDone",
+    "NodeFailed",
+    "NodeGrouped",
+    "NodeLost",
+    "NodeStopped",
+    "Pause",
+    "Problem",
+    "Rest",
+    "Run",
+    "Scheduler",
+    "Stop",
+    "Summary",
+    "Unpause",
+    "segment_of",
+]
 
 MAXIMUM_REPAIRS = 10
 """Times a node is run again because its blocks were lost, before the run fails."""
-
-
-class Data(Struct, frozen=True):
-    """A dataset that exists: the concrete segments that made it (docs/architecture.md, segment ids)."""
-
-    segments: tuple[str, ...]
-    form: str = "plain"
-    groups: int = 1
-
-
-class Summary(Struct, frozen=True):
-    """What the graph needs to know of a node that is over."""
-
-    metrics: dict[str, dict[str, Any]] = {}
-    """stage -> metric -> value."""
-    state: dict[str, Any] = {}
-    """A loop's last scalars."""
-    data: dict[str, Data] = {}
-    """A loop's last datasets."""
-    partitions: int = 0
-    rows: int = 0
-    size: int = 0
-    """Bytes of its blocks and parts."""
-    failed_items: int = 0
-    read: dict[str, int] = {}
-    """Bytes of blocks its tasks got, by the kind of place: inline, host, peer, store."""
-
-
-class Problem(Struct, frozen=True):
-    """Why a node failed."""
-
-    failure: str
-    """A FailureClass."""
-    message: str
-    node: str = ""
-    details: str = ""
-    """Where the full errors are."""
-
-
-# -- events ----------
-
-
-class NodeDone(Struct, frozen=True):
-    node: str
-    summary: Summary
-
-
-class NodeFailed(Struct, frozen=True):
-    node: str
-    problem: Problem
-
-
-class NodeLost(Struct, frozen=True):
-    """The node stopped because these input blocks have no readable location."""
-
-    node: str
-    blocks: tuple[str, ...]
-
-
-class NodeStopped(Struct, frozen=True):
-    """The node stopped as told."""
-
-    node: str
-
-
-class Pause(Struct, frozen=True):
-    pass
-
-
-class Unpause(Struct, frozen=True):
-    pass
-
-
-class Limit(Struct, frozen=True):
-    """A stage may from now on run so many tasks at once."""
-
-    stage: str
-    concurrency: int
-
-
-Event = NodeDone | NodeFailed | NodeLost | NodeStopped | Pause | Unpause | Limit
-
-# -- instructions ----------
-
-
-class Run(Struct, frozen=True):
-    node: str
-    bindings: dict[str, Any]
-    """The run-time values its expressions need, as a nested environment."""
-    repair: tuple[str, ...] = ()
-    """Blocks to make again."""
-    limit: int = 0
-
-
-class Stop(Struct, frozen=True):
-    node: str
-
-
-class Complete(Struct, frozen=True):
-    """Every node is over."""
-
-
-class Fail(Struct, frozen=True):
-    problem: Problem
-
-
-class Escalate(Struct, frozen=True):
-    """Blocks from outside this graph are lost: whoever owns them must act."""
-
-    blocks: tuple[str, ...]
-
-
-Instruction = Run | Stop | Complete | Fail | Escalate
 
 
 def segment_of(block: str) -> str:
@@ -156,7 +94,9 @@ class Scheduler:
         env: Mapping[str, Any],
         done: Mapping[str, Summary] | None = None,
         prefix: str = "",
+        groups: Mapping[str, NodeGrouped] | None = None,
     ) -> None:
+        """`done` and `groups`: what is known already of nodes that are over, and of wide ones that are not."""
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._status = dict.fromkeys(self._nodes, "waiting")
         self._graph = graph
@@ -165,10 +105,14 @@ class Scheduler:
         self._summaries: dict[str, Summary] = {}
         self._repair: dict[str, set[str]] = {}
         self._repairs: dict[str, int] = {}
+        self._repairing: dict[str, tuple[str, ...]] = {}
+        """What a node that runs was told to make again."""
         self._limits: dict[str, int] = {}
         self._problem: Problem | None = None
         self._escalated: set[str] = set()
-        self._paused = False
+        self._groups: dict[str, Groups] = {}
+        self._grouped = dict(groups or {})
+        self._paused = self._resting = False
         self._over = False
         for node, summary in (done or {}).items():
             if node in self._nodes:
@@ -184,6 +128,11 @@ class Scheduler:
     @property
     def running(self) -> tuple[str, ...]:
         return self._with_status("running")
+
+    @property
+    def in_groups(self) -> bool:
+        """Task groups are under way."""
+        return bool(self._groups)
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -204,12 +153,17 @@ class Scheduler:
         return self._advance()
 
     def handle(self, event: Event) -> list[Instruction]:
+        if isinstance(event, GroupDone | NodeFailed | NodeLost | NodeStopped) and event.group >= 0:
+            return self._group_over(event)
         match event:
             case NodeDone(node, summary):
                 self._expect_running(node)
                 self._finish(node, summary)
                 if self._repair.get(node):
                     self._status[node] = "waiting"
+            case NodeGrouped(node):
+                self._expect_running(node)
+                return self._begin_groups(event, self._repairing.get(node, ()))
             case NodeStopped(node):
                 self._expect_running(node)
                 self._status[node] = "waiting"
@@ -224,6 +178,8 @@ class Scheduler:
                 return self._stop_all()
             case Unpause():
                 self._paused = False
+            case Rest():
+                self._resting = True
             case Limit(stage, concurrency):
                 self._limits[stage] = concurrency
                 return [Stop(node) for node in self.running if stage in self._nodes[node].stages]
@@ -281,6 +237,46 @@ class Scheduler:
             return self._stop_all() + self._advance()
         return self._advance()
 
+    def _begin_groups(self, known: NodeGrouped, repair: tuple[str, ...] = ()) -> list[Instruction]:
+        node = self._nodes[known.node]
+        most = node.policy.max_concurrency if isinstance(node, Segment) else 0
+        self._groups[node.id] = Groups(known.groups, known.seats, self.limit_of(node.id) or most, repair)
+        return self._go_on(node)
+
+    def _group_over(self, event: GroupDone | NodeFailed | NodeLost | NodeStopped) -> list[Instruction]:
+        groups = self._groups.get(event.node)
+        if groups is None or not groups.over(event.group, event.seats if isinstance(event, GroupDone) else 0):
+            raise InternalError(f"event for group {event.group} of node {event.node!r}, which does not run")
+        stops: list[Instruction] = []
+        match event:
+            case NodeStopped():
+                groups.stopped = True
+            case NodeLost(_, blocks):
+                groups.lost.update(blocks)
+            case NodeFailed(_, problem):
+                self._problem = self._problem or problem
+                stops = self._stop_all()
+        return stops + self._go_on(self._nodes[event.node])
+
+    def _go_on(self, node: Node) -> list[Instruction]:
+        """Start the groups that may; once none runs, the node itself, which puts together what they left."""
+        groups, held = self._groups[node.id], self._held()
+        started = [] if held else groups.start()
+        if groups.running:
+            return [Run(node.id, self._bindings(node), groups.repair, share, group) for group, share in started]
+        del self._groups[node.id]
+        if groups.lost:
+            return self._lost(node.id, groups.lost)
+        if groups.unfinished or held:
+            self._status[node.id] = "waiting"
+            self._repair.setdefault(node.id, set()).update(groups.repair)
+            return self._advance()
+        return [Run(node.id, self._bindings(node), groups.repair, self.limit_of(node.id))]
+
+    def _held(self) -> bool:
+        """Nothing may start now."""
+        return self._paused or self._resting or self._problem is not None or bool(self._escalated)
+
     def _producer(self, block: str) -> str | None:
         segment = segment_of(block)
         if not segment.startswith(self._prefix):
@@ -298,7 +294,7 @@ class Scheduler:
     def _advance(self) -> list[Instruction]:
         if self._problem is not None or self._escalated:
             return self._close()
-        if self._paused or self._over:
+        if self._held() or self._over:
             return []
         instructions: list[Instruction] = []
         for node in self._nodes.values():
@@ -329,7 +325,10 @@ class Scheduler:
             self._finish(node.id, Summary())
             return []
         self._status[node.id] = "running"
-        repair = tuple(sorted(self._repair.pop(node.id, ())))
+        repair = self._repairing[node.id] = tuple(sorted(self._repair.pop(node.id, ())))
+        grouped = self._grouped.pop(node.id, None)
+        if grouped is not None and grouped.groups and not repair:
+            return self._begin_groups(grouped)
         return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id))]
 
     def _needs_over(self, node: Node) -> bool:
@@ -355,7 +354,7 @@ class Scheduler:
         return found
 
     def _expect_running(self, node: str) -> None:
-        if self._status.get(node) != "running":
+        if self._status.get(node) != "running" or node in self._groups:
             raise InternalError(f"event for node {node!r}, which is {self._status.get(node)}")
 
     def _with_status(self, status: str) -> tuple[str, ...]:

@@ -5,7 +5,8 @@ A run without a driver gives the same picture as one with, only without what is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -18,7 +19,8 @@ from ..dispatcher.history import replay
 from ..dispatcher.ledger import Iterated, read
 from ..dispatcher.segment import Progress
 from ..plan import Barrier, Loop, Node, Plan, Segment
-from ..runfiles import LoopResult, Manifest, RunFiles
+from ..runfiles import Closing, LoopResult, RunFiles
+from .wide import ClosedGroups, sum_of
 
 NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
 
@@ -61,6 +63,7 @@ class Painter:
         self._files = files
         self._plan: Plan | None = None
         self._closed: dict[str, StageView] = {}
+        self._groups = ClosedGroups(files)
 
     @property
     def plan(self) -> Plan | None:
@@ -77,26 +80,30 @@ class Painter:
         """Every top node in the order of the plan. Blocking."""
         if self.plan is None:
             return []
-        beats = {beat.node: beat for beat in view.nodes}
+        beats: dict[str, list[NodeView]] = defaultdict(list)
+        for beat in view.nodes:
+            beats[beat.node].append(beat)
         skipped = set(end.skipped) if end else set()
         failed = end.failure.node if end and end.failure else ""
         found: dict[str, StageView] = {}
         for node in self.plan.graph.nodes:
-            found[node.id] = self._stage(node, beats.get(node.id), found, skipped, failed, view.open)
+            found[node.id] = self._stage(node, beats[node.id], found, skipped, failed, view.open)
         return list(found.values())
 
     def _stage(
         self,
         node: Node,
-        beat: NodeView | None,
+        beats: Sequence[NodeView],
         found: dict[str, StageView],
         skipped: set[str],
         failed: str,
         is_open: bool,
     ) -> StageView:
-        if beat is not None:
+        if beats:
             self._closed.pop(node.id, None)
-            return _from_beat(node, beat)
+            if isinstance(node, Segment) and node.group:
+                beats = [sum_of(node, beats, self._groups)]
+            return _from_beat(node, beats[0])
         if node.id in skipped:
             return _bare(node, "skipped")
         if node.id not in self._closed:
@@ -176,12 +183,12 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
             return None
         partitions = sum(need.partitions for need in needs)
         return StageView(node.id, node.stages, "barrier", "done", partitions, partitions)
-    done: Manifest | LoopResult | None
-    done = files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else files.manifest(node.id)
+    done: Closing | LoopResult | None
+    done = files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else files.closing(node.id)
     if done is None:
         return None
     summary = done.summary
-    count = len(done.outcomes) if isinstance(done, Manifest) else 0
+    count = done.committed if isinstance(done, Closing) else 0
     iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, Loop) else ""
     view = StageView(
         node.id,
@@ -209,19 +216,26 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
         done = [record for record in records if isinstance(record, Iterated) and record.loop == node.id]
         text = f"{node.id} {max(record.iteration for record in done)}/{node.max_iterations}" if done else ""
         return StageView(node.id, node.stages, "loop", "waiting", iteration=text)
-    history = replay(records, node.id)
-    outcomes = history.committed.values()
+    chains = [records, *(read(files.store, chain, files.key) for chain in _group_ledgers(files, node))]
+    histories = [replay(chain, node.id) for chain in chains]
+    outcomes = [outcome for history in histories for outcome in history.committed.values()]
+    failed = [_finally_failed(chain, node.id, set(h.committed)) for chain, h in zip(chains, histories, strict=True)]
+    expected = sum(history.expected or 0 for history in histories)
     return StageView(
         node.id,
         node.stages,
         "segment",
         "waiting",
-        history.expected or (node.partitions if isinstance(node, Segment) else 0),
-        len(history.committed),
-        len(_finally_failed(records, node.id, set(history.committed))),
+        max(expected, node.partitions if isinstance(node, Segment) else 0),
+        len(outcomes),
+        sum(map(len, failed)),
         rows=sum(outcome.rows for outcome in outcomes),
         bytes=sum((o.block.size if o.block else 0) + (o.part.size if o.part else 0) for o in outcomes),
     )
+
+
+def _group_ledgers(files: RunFiles, node: Node) -> list[str]:
+    return files.ledgers(node.id)[1:] if isinstance(node, Segment) and node.group else []
 
 
 def _finally_failed(records: Iterable[object], segment: str, committed: set[int]) -> set[int]:

@@ -71,17 +71,19 @@ class Spending:
                 lost[_node(record.segment)] += max(0.0, record.time - record.started)
         lines = [Line("(run)", "", "", Usage(actions=actions_of(events, seconds)))]
         for node, segments in self._ledgers.items():
-            self._follow(node, segments)
+            wide = any(segment.group for segment in segments.values())
+            for chain in self._files.ledgers(node) if wide else [self._files.segment(node)]:
+                self._follow(chain, segments)
             lines += [self._line(segment, lost[name]) for name, segment in segments.items() if self._begun(name)]
         return lines
 
     def _begun(self, name: str) -> bool:
         return name in self._sums
 
-    def _follow(self, node: str, segments: Mapping[str, Segment]) -> None:
-        prefix, number = self._files.segment(node), self._read.get(node, 0)
+    def _follow(self, chain: str, segments: Mapping[str, Segment]) -> None:
+        number = self._read.get(chain, 0)
         try:
-            records, self._read[node] = read_from(self._files.store, prefix, self._files.key, number)
+            records, self._read[chain] = read_from(self._files.store, chain, self._files.key, number)
         except MissingError:
             return
         for record in records:

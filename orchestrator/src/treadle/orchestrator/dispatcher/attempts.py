@@ -40,9 +40,10 @@ _encode = msgspec.json.Encoder().encode
 class AttemptLog:
     """Gathers records of one segment's epoch and writes them as objects of many lines."""
 
-    def __init__(self, store: Store, prefix: str, segment: str, epoch: int) -> None:
+    def __init__(self, store: Store, prefix: str, segment: str, writer: str) -> None:
+        """`writer` is like no other that the segment has or had."""
         self._store, self._segment = store, segment
-        self._path = f"{prefix}/attempts/{segment}/{epoch:06d}"
+        self._path = f"{prefix}/attempts/{segment}/{writer}"
         self._written = 0
         self._pending: list[AttemptRecord] = []
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from treadle.executors.program import Outcome
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.references import BlockRef
+
+from ..plan import Segment
 
 AT_ONCE = 4
 """Copies under way; enough to hide the latency of a store, few enough to leave it to others."""
@@ -22,6 +25,16 @@ class Copies:
         self._blocks = blocks
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[int, asyncio.Task[bool]] = {}
+
+    @staticmethod
+    def of(segment: Segment, blocks: Blocks, committed: Iterable[Outcome]) -> Copies | None:
+        """Those of a segment, begun for what is committed already; None where it wants none."""
+        if segment.policy.durability != "segment" or segment.put != "host":
+            return None
+        copies = Copies(blocks)
+        for outcome in committed:
+            copies.add(outcome)
+        return copies
 
     def add(self, outcome: Outcome) -> None:
         """Begin to copy a committed block, unless the store has it or it travels inline."""

@@ -102,6 +102,8 @@ class Dispatch:
         self._pace, self._time_limit = pace, time_limit
         self._room, self._weights = room, weights or {}
         self.failed: dict[int, Failure] = {}
+        self._errors: set[tuple[str, str, str]] = set()
+        """Different ones among those."""
         self.lost: set[str] = set()
         self.limit = policy.max_concurrency
         self._stopping = False
@@ -260,8 +262,8 @@ class Dispatch:
 
     def _fail(self, failure: Failure) -> None:
         self.failed[failure.partition] = failure
-        errors = {(known.failure, known.error, known.message) for known in self.failed.values()}
-        if len(self.failed) >= SAME_ERRORS and len(errors) == 1:
+        self._errors.add((failure.failure, failure.error, failure.message))
+        if len(self.failed) >= SAME_ERRORS and len(self._errors) == 1:
             self._stopping = True
 
     def _attempt(self, partition: int) -> Attempt:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
 from treadle.executors.program import Outcome
-from treadle.primitives.errors import DataError, FailureClass, StoreError, UsageError
+from treadle.primitives.errors import FailureClass, UsageError
 
 from ..plan import Graph, Loop, Segment
 from ..runfiles import Manifest
-from ..scheduler import Problem, Summary, segment_of
-from . import outputs
+from ..scheduler import Problem, Summary
 from .gang_segment import GangRun
+from .group_segment import GroupRun
 from .history import SegmentHistory, replay
 from .ledger import Ledger, Lost
 from .run import Run
 from .scope import Scope
 from .segment import Progress, SegmentFailed, SegmentRun
-from .summary import metrics_problem
+from .wide import Unclosed, claim, is_wide, lost_partitions, publish, put_together
 from .writer import LedgerWriter
+
+T = TypeVar("T")
 
 
 class Orders(Struct, frozen=True):
@@ -34,13 +37,15 @@ class Orders(Struct, frozen=True):
     limit: int = 0
     resumption: int = 1
     assume: Literal["", "done", "retry"] = ""
+    since: float = 0.0
+    """Of a task group: when the first one of its node began, in seconds since the epoch."""
 
 
 class Desk:
     """What an activity shows and is told while it runs."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, SegmentRun] = {}
+        self._runs: dict[int, SegmentRun] = {}
         self.iteration = ""
 
     def progress(self) -> list[Progress]:
@@ -53,34 +58,70 @@ class Desk:
 
     @contextlib.contextmanager
     def showing(self, run: SegmentRun) -> Any:
-        self._runs[run.name] = run
+        self._runs[id(run)] = run
         try:
             yield run
         finally:
-            del self._runs[run.name]
+            del self._runs[id(run)]
 
 
-async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary:
-    """Close the segment, or find it closed. Raises SegmentFailed, BlocksLost, Fenced, StoreError."""
+async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
+    """Close the segment, or find it closed; of a wide one put its groups together, or say which are not closed.
+
+    Raises SegmentFailed, BlocksLost, Fenced, StoreError.
+    """
     name = run.scope.segment(segment.id)
     generation = await asyncio.to_thread(run.files.generation, name)
     closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
-    lost = _lost_partitions(closed, orders.repair) if closed else ()
+    lost = lost_partitions(closed, orders.repair) if closed else ()
     if closed and not lost:
         run.know(closed)
         return closed.summary
-    prefix = run.files.segment(name)
+    await asyncio.to_thread(run.catch_up, segment.data)
+    if await asyncio.to_thread(is_wide, run, segment):
+        return await put_together(run, segment, orders.repair, generation + 1)
+    close = partial(_close, run, segment, generation=generation + 1)
+    return await _run(run, segment, orders, desk, lost, close)
+
+
+async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
+    """Close a task group of a wide segment, or find it closed. Raises what `run_segment` raises."""
+    name = run.scope.segment(segment.id)
+    generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
+    closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
+    lost = lost_partitions(closed, orders.repair) if closed else ()
+    if closed and not lost:
+        return
+    await asyncio.to_thread(run.catch_up, segment.data)
+
+    async def close(manifest: Manifest) -> None:
+        await asyncio.to_thread(run.files.close_group, manifest, group, generation + 1)
+
+    await _run(run, segment, orders, desk, lost, close, group)
+
+
+async def _run(
+    run: Run,
+    segment: Segment,
+    orders: Orders,
+    desk: Desk,
+    lost: tuple[int, ...],
+    close: Callable[[Manifest], Awaitable[T]],
+    group: int = -1,
+) -> T:
+    """What the ledger has not got yet, but for what is `lost`; then `close`, while it is still shown."""
+    name = run.scope.segment(segment.id)
+    prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
     history = replay(ledger.records, name)
     async with writing(ledger) as (writer, watch):
         take_back(history, writer, name, lost)
         assume(history, orders.assume, segment, run.plan.graph)
         await claim(run, segment)
-        segment_run = await prepare(run, segment, orders, writer, history)
+        segment_run = await prepare(run, segment, orders, writer, history, group=group)
         watch(segment_run)
         with desk.showing(segment_run):
-            manifest = await segment_run.run()
-            return await _close(run, segment, manifest, generation + 1)
+            return await close(await segment_run.run())
 
 
 async def prepare(
@@ -91,19 +132,21 @@ async def prepare(
     history: SegmentHistory,
     scope: Scope | None = None,
     pace: float = 0.0,
+    group: int = -1,
 ) -> SegmentRun:
     """`scope` is where in the loops the segment runs, None outside of them; `pace` what its partitions took before.
 
-    Raises SegmentFailed when the segment's program cannot be made, such as a template over null, or when its executor
-    does not start.
+    `group`: a task group of the segment; -1: all of it. Raises SegmentFailed when the segment's program cannot be made,
+    such as a template over null, or when its executor does not start.
     """
     where = scope or run.scope
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
+        about = (run, segment, where, orders.bindings, writer, history, pool, orders.limit)
+        if group >= 0:
+            return GroupRun(*about, group=group, since=orders.since)
         kind = GangRun if segment.policy.gang else SegmentRun
-        return kind(
-            run, segment, where, orders.bindings, writer, history, pool, orders.limit, durable=scope is None, pace=pace
-        )
+        return kind(*about, durable=scope is None, pace=pace)
     except UsageError as error:
         raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
 
@@ -153,33 +196,11 @@ def _is_read(node: str, graph: Graph) -> bool:
     return any(node in one.data for one in graph.nodes) or any(_is_read(node, body) for body in inner)
 
 
-async def claim(run: Run, segment: Segment) -> None:
-    """Make sure that no other run writes where this segment will."""
-    try:
-        await asyncio.to_thread(outputs.claim, segment, run.id)
-    except (UsageError, DataError) as error:
-        raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
-
-
 async def _close(run: Run, segment: Segment, manifest: Manifest, generation: int) -> Summary:
-    problem = metrics_problem(manifest.summary, segment.id)
-    if problem is not None:
-        raise SegmentFailed(problem)
-    try:
-        await asyncio.to_thread(outputs.publish, segment, manifest, run)
-    except (DataError, StoreError) as error:
-        raise SegmentFailed(Problem("unreachable", str(error), segment.id)) from error
+    await publish(run, segment, manifest)
     counts = await asyncio.to_thread(run.files.create_manifest, manifest, generation)
     run.know(counts)
     return counts.summary
-
-
-def _lost_partitions(manifest: Manifest, blocks: Iterable[str]) -> tuple[int, ...]:
-    """Partitions whose committed block is among `blocks`; one already made again is not."""
-    wanted = {block for block in blocks if segment_of(block) == manifest.segment}
-    return tuple(
-        outcome.partition for outcome in manifest.outcomes if outcome.block is not None and outcome.block.name in wanted
-    )
 
 
 def lost_in(committed: Mapping[int, Outcome], blocks: Iterable[str]) -> tuple[int, ...]:

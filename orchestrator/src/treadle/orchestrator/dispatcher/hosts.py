@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Iterable
 
 from treadle.primitives import trust
 from treadle.primitives.host import HostFolder
+from treadle.primitives.references import Slice
 from treadle.primitives.store import Store
 
 from ..planner.transport import Figures
@@ -52,6 +54,12 @@ class Hosts:
         """Blocks on that host are gone."""
         if host != self._folder.host_id:
             self._lost[host] = time.monotonic()
+
+    def took(self, names: Collection[str], slices: Iterable[Slice]) -> None:
+        """Blocks of these names, of those that a partition reads, are gone with the hosts they were on."""
+        for place in {place for one in slices if one.name in names for place in one.locations}:
+            if place.startswith("host:"):
+                self.lost(place.removeprefix("host:"))
 
     def lost_lately(self) -> int:
         since = time.monotonic() - LATELY

@@ -80,16 +80,16 @@ def _publish(run: Run, segment: str) -> None:
 
 async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Event]]) -> None:
     """Carry out a scheduler's instructions until its graph is over. Raises SegmentFailed or BlocksLost."""
-    running: dict[asyncio.Task[Event], str] = {}
+    running: dict[asyncio.Task[Event], RunNode] = {}
     todo: list[Instruction] = scheduler.start()
     try:
         while True:
             for instruction in todo:
                 match instruction:
                     case RunNode():
-                        running[asyncio.ensure_future(execute(instruction))] = instruction.node
+                        running[asyncio.ensure_future(execute(instruction))] = instruction
                     case Stop(node):
-                        for task in [task for task, name in running.items() if name == node]:
+                        for task in [task for task, what in running.items() if what.node == node]:
                             task.cancel()
                     case Complete():
                         return
@@ -105,8 +105,8 @@ async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Eve
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def _event(task: asyncio.Task[Event], node: str) -> Event:
-    return NodeStopped(node) if task.cancelled() else task.result()
+def _event(task: asyncio.Task[Event], what: RunNode) -> Event:
+    return NodeStopped(what.node, what.group) if task.cancelled() else task.result()
 
 
 class _LoopRunner:

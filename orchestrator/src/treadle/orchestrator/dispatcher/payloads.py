@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,10 +17,12 @@ TASK_BYTES = 4096
 """Of a payload, besides program and partitions: the run, the seal, the frame."""
 
 
-def room(limit: int, program: Program, inputs: Sequence[PartitionInput]) -> tuple[float, dict[int, int]]:
-    """Bytes for the partitions of one task under a payload limit (0: none), and what each partition takes of them."""
+def room(
+    limit: int, program: Program, inputs: Sequence[PartitionInput], partitions: Iterable[int]
+) -> tuple[float, dict[int, int]]:
+    """Bytes for the partitions of one task under a payload limit (0: none), and what each of them takes."""
     if not limit:
         return math.inf, {}
     encode = msgspec.msgpack.Encoder().encode
-    weights = {index: len(encode(source)) + PARTITION_BYTES for index, source in enumerate(inputs)}
+    weights = {index: len(encode(inputs[index])) + PARTITION_BYTES for index in partitions}
     return limit / SEALED - len(encode(program)) - TASK_BYTES, weights

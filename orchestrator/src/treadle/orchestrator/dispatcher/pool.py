@@ -38,6 +38,9 @@ class Client(Protocol):
 class SlotPool:
     """Hands free slots to clients, round robin, so that no segment starves another. One event loop.
 
+    Clients of one turn, such as the task groups of a segment, count as one; the first of them that has something is
+    served first, so that it is done while there are others to take its slots.
+
     A gang takes its slots all or none. When its turn has come and there are too few, those that become free are kept
     for it, so that a stream of small tasks cannot keep it waiting; only one gang at a time can hold slots in this way,
     and tasks that run need nothing from it, so it gets them.
@@ -46,7 +49,8 @@ class SlotPool:
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self._idle: deque[Slot] = deque(executor.slots)
-        self._clients: deque[Client] = deque()
+        self._turns: deque[list[Client]] = deque()
+        self._turn_of: dict[str, list[Client]] = {}
         self._runs: dict[str, tuple[Client, asyncio.Task[None]]] = {}
 
     @property
@@ -58,13 +62,21 @@ class SlotPool:
         """Slots in which something runs."""
         return len(self._runs)
 
-    def join(self, client: Client) -> None:
-        self._clients.append(client)
+    def join(self, client: Client, turn: str = "") -> None:
+        """`turn`: whom it shares its turn with; empty: nobody."""
+        mates = self._turn_of.setdefault(turn, []) if turn else []
+        mates.append(client)
+        if len(mates) == 1:
+            self._turns.append(mates)
         self.kick()
 
     async def leave(self, client: Client) -> None:
         """Kill what still runs for the client, and wait until its slots are free."""
-        self._clients.remove(client)
+        mates = next(mates for mates in self._turns if client in mates)
+        mates.remove(client)
+        if not mates:
+            self._turns = deque(turn for turn in self._turns if turn)
+            self._turn_of = {turn: mates for turn, mates in self._turn_of.items() if mates}
         mine = [run for owner, run in self._runs.values() if owner is client]
         for run in mine:
             run.cancel()
@@ -92,25 +104,29 @@ class SlotPool:
 
     def _serve(self) -> bool:
         """Start the first task that a client, in turn, has for the next idle slot, or the first gang."""
-        for _ in range(len(self._clients)):
-            client = self._clients[0]
-            together = client.together()
-            if together > len(self._idle):
+        for _ in range(len(self._turns)):
+            mates = self._turns[0]
+            if any(client.together() > len(self._idle) for client in mates):
                 return False
-            self._clients.rotate(-1)
-            offered = [(slot, client.offer(slot.name)) for slot in list(islice(self._idle, together))]
-            for slot, task in offered:
-                if task is not None:
-                    self._start(slot, client, task)
-            if any(task is not None for _, task in offered):
+            self._turns.rotate(-1)
+            if any(self._offer(client) for client in mates):
                 return True
         return False
 
+    def _offer(self, client: Client) -> bool:
+        """Start what a client has for as many idle slots as it takes at once."""
+        offered = [(slot, client.offer(slot.name)) for slot in list(islice(self._idle, client.together()))]
+        for slot, task in offered:
+            if task is not None:
+                self._start(slot, client, task)
+        return any(task is not None for _, task in offered)
+
     def _double(self) -> bool:
         """Start a backup in the next idle slot; nobody had anything else for it."""
-        if any(client.together() > len(self._idle) for client in self._clients):
+        clients = [client for mates in self._turns for client in mates]
+        if any(client.together() > len(self._idle) for client in clients):
             return False
-        for client in self._clients:
+        for client in clients:
             slot = self._idle[0]
             task = client.backup(slot.name)
             if task is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,8 @@ class Run:
         self.blocks = Blocks(site.store, self.id, site.host, self._peers)
         self.scope = Scope(loop_chains(plan.graph))
         self._manifests: dict[str, Manifest] = {}
+        self._generations: dict[str, int] = {}
+        """Of manifests that other drivers may have made."""
         self._loops: dict[str, LoopResult] = {}
         self._readers: OrderedDict[str, str] = OrderedDict()
 
@@ -120,6 +122,17 @@ class Run:
     def forget(self, segment: str) -> None:
         """Iterations long past need no manifest in memory."""
         self._manifests.pop(segment, None)
+
+    def catch_up(self, nodes: Collection[str]) -> None:
+        """Read the manifests of these nodes, again where another driver has repaired them since. Blocking."""
+        for node in self.plan.graph.nodes:
+            if node.id not in nodes or not isinstance(node, Segment):
+                continue
+            generation = 0 if self.site.one_host else self.files.generation(node.id)
+            if generation != self._generations.get(node.id, 0):
+                self.forget(node.id)
+                self._generations[node.id] = generation
+            self.manifest(node.id)
 
     def loop(self, loop: str) -> LoopResult:
         if loop not in self._loops:

@@ -6,14 +6,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 
 from treadle.executors.program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
 from treadle.primitives.errors import InternalError
 from treadle.primitives.events import offsets
-from treadle.primitives.partitioning import split_evenly
 from treadle.primitives.references import BlockRef, Slice
 
 from ..plan import (
@@ -36,6 +35,7 @@ from ..plan import (
 from ..runfiles import LoopResult, Manifest
 from ..scheduler import Data
 
+T = TypeVar("T", bound=PartitionInput, covariant=True)
 FindManifest = Callable[[str], Manifest]
 FindLoop = Callable[[str], LoopResult]
 
@@ -84,21 +84,46 @@ def partition_inputs(data: Data, find: FindManifest) -> Sequence[BlockInput]:
     manifests = [find(segment) for segment in data.segments]
     if data.form == "scattered":
         return Gathered([_blocks(manifest) for manifest in manifests], data.groups)
-    rows = [_parts(outcome.block) for manifest in manifests for outcome in manifest.outcomes]
-    return [BlockInput((one,)) for row in rows for one in row]
+    return _parts([outcome.block for manifest in manifests for outcome in manifest.outcomes])
 
 
-def _parts(block: BlockRef | None) -> list[tuple[Slice, ...]]:
-    """One row of slices for each part; a partition that left no block is empty."""
-    return [()] if block is None else [(block.slice(part),) for part in range(len(block.parts))]
+def _parts(blocks: Sequence[BlockRef | None]) -> Sequence[BlockInput]:
+    """A partition for each part of each block; one that left no block is an empty partition."""
+    stops = list(accumulate(len(block.parts) if block else 1 for block in blocks))
+
+    def make(index: int) -> BlockInput:
+        owner = bisect_right(stops, index)
+        block = blocks[owner]
+        return BlockInput(((block.slice(index - stops[owner] + len(block.parts)),) if block else (),))
+
+    return Inputs(stops[-1] if stops else 0, make)
 
 
 def _blocks(manifest: Manifest) -> list[BlockRef]:
     return [outcome.block for outcome in manifest.outcomes if outcome.block]
 
 
-class Gathered(Sequence[BlockInput]):
-    """The input of each target of a shuffle, made when it is asked for: all at once they are sources x targets slices.
+class Inputs(Sequence[T]):
+    """The input of each partition, made when it is asked for: of a wide segment a task group needs its own only."""
+
+    def __init__(self, count: int, make: Callable[[int], T]) -> None:
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self._make(one) for one in range(*index.indices(self._count))]
+        return self._make(range(self._count)[index])
+
+
+class Gathered(Inputs[BlockInput]):
+    """The input of each target of a shuffle; those of all targets are sources x targets slices.
 
     Each input's blocks stand in `groups` equal runs, of which the g-th holds the g-th group of consecutive targets.
     """
@@ -108,18 +133,9 @@ class Gathered(Sequence[BlockInput]):
         present = next((runs for runs in self._inputs if runs[0]), [])
         self._stops = list(accumulate(len(run[0].parts) for run in present))
         """Where each group of targets ends."""
+        super().__init__(self._stops[-1] if self._stops else 0, self._target)
 
-    def __len__(self) -> int:
-        return self._stops[-1] if self._stops else 0
-
-    @overload
-    def __getitem__(self, index: int) -> BlockInput: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[BlockInput]: ...
-    def __getitem__(self, index: int | slice) -> BlockInput | Sequence[BlockInput]:
-        if isinstance(index, slice):
-            return [self[target] for target in range(*index.indices(len(self)))]
-        target = range(len(self))[index]
+    def _target(self, target: int) -> BlockInput:
         group = bisect_right(self._stops, target)
         part = target - (self._stops[group - 1] if group else 0)
         return BlockInput(
@@ -151,11 +167,11 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
         case FilesFeed(splits):
             return splits
         case ItemsFeed(items, bounds):
-            return [ItemSplit(items[start:stop]) for start, stop in bounds]
+            return Inputs(len(bounds), lambda index: ItemSplit(items[slice(*bounds[index])]))
         case RangeFeed(count, partitions, cut):
-            return [RangeSplit(*run) for run in cut_runs(split_evenly(count, partitions), cut)]
+            return range_inputs(count, partitions, cut)
         case EventsFeed(split, bounds):
-            return [_piece(split, *run) for run in bounds]
+            return Inputs(len(bounds), lambda index: _piece(split, *bounds[index]))
         case NarrowFeed(data):
             return partition_inputs(scope.data(data, find_loop), find)
         case AllFeed(data):
@@ -173,6 +189,22 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
 def _piece(split: EventSplit, first: int, stop: int) -> EventSplit:
     start, runs = offsets.piece(split.start, split.runs, first, stop)
     return msgspec.structs.replace(split, start=start, runs=runs)
+
+
+def range_inputs(count: int, partitions: int, longest: int) -> Sequence[RangeSplit]:
+    """`cut_runs` of a range that is split evenly, without a look at every run."""
+    size, larger = divmod(count, partitions)
+    many, few = (max(1, -(-length // longest)) if longest else 1 for length in (size + 1, size))
+    """Pieces of a run that is one longer, and of one that is not."""
+
+    def make(index: int) -> RangeSplit:
+        late = max(0, index - larger * many)
+        run, piece = (larger + late // few, late % few) if index >= larger * many else divmod(index, many)
+        first, stop = (one * size + min(one, larger) for one in (run, run + 1))
+        start = first + piece * longest
+        return RangeSplit(start, min(start + longest, stop) if longest else stop)
+
+    return Inputs(larger * many + (partitions - larger) * few, make)
 
 
 def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:

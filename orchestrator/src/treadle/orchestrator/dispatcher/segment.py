@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.executors.program import BlockInput, Failure, Outcome, Partition, Report, Task
+from treadle.executors.program import Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
 
 from ..plan import Segment
@@ -27,7 +27,7 @@ from .payloads import room
 from .pool import SlotPool
 from .run import Run
 from .scope import Scope, feed_inputs, slices_of
-from .summary import summarise
+from .summary import size_of, summarise
 from .writer import LedgerWriter
 
 
@@ -42,6 +42,10 @@ class Progress(Struct, frozen=True):
     running: int
     size: int
     """Bytes of blocks and parts so far."""
+    group: int = -1
+    """A task group of the segment, whose partitions these are; -1: all of them are."""
+    total: int = 0
+    """Of a group: partitions of the segment."""
 
 
 class SegmentFailed(Exception):
@@ -85,14 +89,16 @@ class SegmentRun:
         self._durable, self._pace = durable, pace
         self.name = scope.segment(segment.id)
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
+        self._mine = self._own()
         env = {**run.env, **bindings, "state": {**bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool
-        self._log = AttemptLog(run.site.store, run.files.prefix, self.name, writer.ledger.epoch)
+        self._log = AttemptLog(run.site.store, run.files.prefix, self.name, self._writer_name())
         self._committed: dict[int, Outcome] = dict(history.committed)
         self._core = self._dispatch(limit)
-        self._copies = self._write_behind()
+        self._copies = Copies.of(segment, run.blocks, self._committed.values())
+        self._size = sum(size_of(outcome) for outcome in self._committed.values())
         self._retried = 0
         self._tasks = 0
         self._done = asyncio.Event()
@@ -101,14 +107,23 @@ class SegmentRun:
 
     # -- set-up
 
+    def _own(self) -> range:
+        """The partitions that are to be run here."""
+        return range(len(self._inputs))
+
+    def _writer_name(self) -> str:
+        """Like no other that the segment has or had."""
+        return f"{self._writer.ledger.epoch:06d}"
+
     def _sources(self) -> int:
-        return sum(len(row) for one in self._inputs if isinstance(one, BlockInput) for row in one.inputs)
+        """Blocks that are read, where one partition reads them all; nobody asks elsewhere."""
+        return len(slices_of(self._inputs[0])) if len(self._inputs) == 1 else 0
 
     def _dispatch(self, limit: int) -> Dispatch:
-        missing = [index for index in range(len(self._inputs)) if index not in self._committed]
+        missing = [index for index in self._mine if index not in self._committed]
         unknown = self._history.cut_off if not self._segment.policy.idempotent else set()
         can = self._pool.executor.capabilities
-        space, weights = room(can.payload_limit, self._program, self._inputs)
+        space, weights = room(can.payload_limit, self._program, self._inputs, self._mine)
         core = Dispatch(
             self._segment.policy,
             [partition for partition in missing if partition not in unknown],
@@ -133,14 +148,6 @@ class SegmentRun:
             core.limit = limit
         return core
 
-    def _write_behind(self) -> Copies | None:
-        if self._segment.policy.durability != "segment" or self._segment.put != "host":
-            return None
-        copies = Copies(self._run.blocks)
-        for outcome in self._committed.values():
-            copies.add(outcome)
-        return copies
-
     def _quorum(self) -> int:
         share = self._segment.quorum
         return math.ceil(share / 100 * len(self._inputs)) if share < 100 else 0
@@ -163,7 +170,7 @@ class SegmentRun:
         Cancelled: running attempts are killed.
         """
         if self._history.expected is None:
-            self._record(Expected(self.name, len(self._inputs), time.time()))
+            self._record(Expected(self.name, len(self._mine), time.time()))
         try:
             if not self._core.over:
                 await self._drive()
@@ -191,15 +198,14 @@ class SegmentRun:
         self._settle()
 
     def progress(self) -> Progress:
-        size = sum(outcome.block.size if outcome.block else 0 for outcome in self._committed.values())
         return Progress(
             self.name,
-            len(self._inputs),
+            len(self._mine),
             len(self._committed),
             len(self._core.failed),
             self._retried,
             self._core.running,
-            size,
+            self._size,
         )
 
     def stop_with(self, error: BaseException) -> None:
@@ -210,7 +216,7 @@ class SegmentRun:
 
     async def _drive(self) -> None:
         deadline = self._deadline()
-        self._pool.join(self)
+        self._pool.join(self, f"{self._run.id}/{self.name}")
         try:
             async with asyncio.timeout_at(deadline):
                 await self._done.wait()
@@ -280,7 +286,7 @@ class SegmentRun:
             Partition(attempt.partition, self._inputs[attempt.partition], attempt.number, attempt.final)
             for attempt in assignment.attempts
         )
-        name = f"{self.name}#{self._writer.ledger.epoch}.{self._tasks}"
+        name = f"{self.name}#{self._writer_name()}.{self._tasks}"
         return Task(name, self._run.job, self._program, partitions, self._segment.policy.timeout, assignment.memory)
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:
@@ -299,6 +305,7 @@ class SegmentRun:
         """All of them or none."""
         kept = [msgspec.structs.replace(outcome, log=b"") for outcome in outcomes]
         self._committed |= {outcome.partition: outcome for outcome in kept}
+        self._size += sum(map(size_of, kept))
         self._record(*(Committed(self.name, outcome) for outcome in kept))
         for outcome in kept:
             self._run.tell_committed(self._segment, outcome)
@@ -336,12 +343,8 @@ class SegmentRun:
 
     def _note_hosts(self, failure: Failure) -> None:
         """Hosts that took blocks with them: later plans count them."""
-        hosts = self._run.site.hosts
-        slices = slices_of(self._inputs[failure.partition])
-        places = {place for one in slices if one.name in failure.lost for place in one.locations}
-        for place in places if hosts else ():
-            if hosts and place.startswith("host:"):
-                hosts.lost(place.removeprefix("host:"))
+        if self._run.site.hosts is not None:
+            self._run.site.hosts.took(failure.lost, slices_of(self._inputs[failure.partition]))
 
     def _settle(self) -> None:
         if self._core.over:
@@ -365,10 +368,10 @@ class SegmentRun:
 
     def _lost_with_them(self) -> set[str]:
         """What else this segment reads is gone: blocks seldom get lost alone, and are made again together."""
-        return self._run.blocks.lost(one for source in self._inputs for one in slices_of(source))
+        return self._run.blocks.lost(one for index in self._mine for one in slices_of(self._inputs[index]))
 
     def _complete(self) -> bool:
-        return len(self._committed) >= (self._quorum() or len(self._inputs))
+        return len(self._committed) >= (self._quorum() or len(self._mine))
 
     async def _copy_rest(self) -> None:
         """Every block that is still on its host alone gets its copy, on record before anything builds on it."""
@@ -386,5 +389,5 @@ class SegmentRun:
 
     def _manifest(self) -> Manifest:
         outcomes = tuple(self._committed[partition] for partition in sorted(self._committed))
-        summary = summarise(self._segment, outcomes, len(self._inputs))
-        return Manifest(self.name, len(self._inputs), outcomes, summary)
+        summary = summarise(self._segment, outcomes, len(self._mine))
+        return Manifest(self.name, len(self._mine), outcomes, summary)

@@ -26,7 +26,7 @@ def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> S
         metrics={stage: _fold(declared, stage, outcomes) for stage, declared in segment.metrics.items() if declared},
         partitions=expected,
         rows=sum(outcome.rows for outcome in outcomes),
-        size=sum(_size(outcome) for outcome in outcomes),
+        size=sum(map(size_of, outcomes)),
         read=_reads(outcomes),
         failed_items=sum(count.failed for outcome in outcomes for count in outcome.counts.values()),
     )
@@ -64,5 +64,6 @@ def _left(fold: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
     return total
 
 
-def _size(outcome: Outcome) -> int:
+def size_of(outcome: Outcome) -> int:
+    """Bytes of its block and its part."""
     return (outcome.block.size if outcome.block else 0) + (outcome.part.size if outcome.part else 0)

@@ -22,6 +22,7 @@ from treadle.primitives.run_names import child_run
 from ..plan import Plan
 from .flow import Decorators
 from .graph import GraphPlanner, dataset_refs
+from .groups import in_groups
 from .places import executors_of, settle
 from .planner import Planner
 from .sources import Sources
@@ -47,7 +48,7 @@ def make_plan(
     planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base, plan_child)
     top = GraphPlanner(planner, spec.stages)
     top.plan()
-    graph = settle(top.graph(), site)
+    graph = in_groups(settle(top.graph(), site))
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,22 @@ from treadle.dsl.model import Spec
 from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
 
-from ..dispatcher.execute import Desk, Orders, run_segment
+from ..dispatcher.execute import Desk, Orders, run_group, run_segment
 from ..dispatcher.ledger import Fenced
 from ..dispatcher.loop import run_loop
 from ..dispatcher.run import Run, Site
 from ..dispatcher.segment import BlocksLost, SegmentFailed
+from ..dispatcher.wide import Unclosed
+from ..groups import count_of
 from ..places.places import Abilities
 from ..plan import Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
 from ..reuse.opening import keep, take_over
-from ..runfiles import LoopResult, Manifest, Submission
+from ..runfiles import Closing, LoopResult, Submission
 from ..scheduler import Problem, Summary
 from ..triggers.lifecycle.telling import Telling
-from . import messages
+from . import messages, seats
 from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
@@ -78,16 +80,23 @@ class Activities:
                 await self._telling.run_refused(start, started, Problem(_kind(error), str(error)))
                 raise ApplicationError(str(error), type=_kind(error), non_retryable=True) from error
             await self._telling.run_started(start)
+            if opened.groups:
+                opened.seats = await seats.there_are(self._client, self._site)
             return opened
 
     @activity.defn(name=messages.RUN_NODE)
     async def run_node(self, order: NodeOrder) -> NodeReport:
-        """Run a segment or a loop to its end; committed work is found in its ledger and never done again."""
+        """Run a segment, a task group of one, or a loop to its end.
+
+        Committed work is found in its ledger and never done again.
+        """
         desk = Desk()
         with self._busy(), self._site.telemetry.node(order.run, order.node, activity.info().attempt):
             async with _heartbeats(order.node, desk), self._telling.node(order) as hand_over:
                 report = await self._report(order, desk)
                 hand_over(report)
+        if report.closed or report.groups:
+            report.seats = await seats.there_are(self._client, self._site)
         return report
 
     @activity.defn(name=messages.END_RUN)
@@ -110,7 +119,8 @@ class Activities:
         take_over(run)
         done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
         graph = messages.pack(messages.slim(run.plan.graph))
-        return Opened(graph, _needed_env(run), run.plan.outputs, done, self._telling.on)
+        groups = _unclosed_groups(run, done)
+        return Opened(graph, _needed_env(run), run.plan.outputs, done, self._telling.on, groups)
 
     def _plan(self, submission: Submission, run: str, started: str) -> Plan:
         spec = Spec.model_validate(submission.spec)
@@ -125,7 +135,7 @@ class Activities:
     async def _report(self, order: NodeOrder, desk: Desk) -> NodeReport:
         work = asyncio.ensure_future(self._work(order, desk))
         try:
-            return NodeReport(summary=messages.pack(await asyncio.shield(work)))
+            return _report_of(await asyncio.shield(work))
         except SegmentFailed as failed:
             return NodeReport(problem=messages.pack(failed.problem))
         except BlocksLost as lost:
@@ -146,26 +156,31 @@ class Activities:
             text = f"{type(defect).__name__}: {defect}; the driver's log has the traceback. Please report it."
             return NodeReport(problem=messages.pack(Problem(str(FailureClass.INTERNAL), text, order.node)))
 
-    async def _work(self, order: NodeOrder, desk: Desk) -> Summary:
+    async def _work(self, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
+        """None: the task group is closed."""
         run = await asyncio.to_thread(self._site.open, order.run)
         orders = messages.unpack(order.orders, Orders)
         node = run.plan.graph.node(order.node)
         if isinstance(node, Loop):
             return await run_loop(run, node, orders, desk)
         assert isinstance(node, Segment)
+        if order.group >= 0:
+            orders = msgspec.structs.replace(orders, since=order.since)
+            await run_group(run, node, order.group, orders, desk)
+            return None
         result = await run_segment(run, node, orders, desk)
         if isinstance(result, Summary):
             await asyncio.to_thread(keep, run, node)
         return result
 
-    async def _stop(self, work: asyncio.Future[Summary], desk: Desk) -> NodeReport:
+    async def _stop(self, work: asyncio.Future[Summary | Unclosed | None], desk: Desk) -> NodeReport:
         """Pause and new limits let attempts under way end; everything else kills them."""
         if await self._stop_reason() == "drain":
             await desk.drain()
         else:
             work.cancel()
         try:
-            return NodeReport(summary=messages.pack(await work))
+            return _report_of(await work)
         except (asyncio.CancelledError, Exception):  # noqa: BLE001  # stopped as told; what it was is in the ledger
             return NodeReport(stopped=True)
 
@@ -196,14 +211,32 @@ def _closed(run: Run) -> dict[str, Summary]:
     """Top nodes whose manifests exist: an earlier resumption finished them."""
     found: dict[str, Summary] = {}
     for node in run.plan.graph.nodes:
-        known: Manifest | LoopResult | None = None
+        known: Closing | LoopResult | None = None
         if isinstance(node, Segment):
-            known = run.files.manifest(node.id)
+            known = run.files.closing(node.id)
         elif isinstance(node, Loop):
             known = run.files.find(LoopResult, f"segments/{node.id}/result")
         if known is not None:
             found[node.id] = known.summary
     return found
+
+
+def _unclosed_groups(run: Run, done: Collection[str]) -> dict[str, list[int]]:
+    """Wide top nodes whose task groups can be told from the plan, and those of them that are not closed."""
+    found: dict[str, list[int]] = {}
+    for node in run.plan.graph.nodes:
+        if isinstance(node, Segment) and 0 < node.group < node.partitions and node.id not in done:
+            closed = run.files.closed_groups(node.id)
+            found[node.id] = [group for group in range(count_of(node.partitions, node.group)) if group not in closed]
+    return found
+
+
+def _report_of(result: Summary | Unclosed | None) -> NodeReport:
+    if result is None:
+        return NodeReport(closed=True)
+    if isinstance(result, Unclosed):
+        return NodeReport(groups=list(result.groups))
+    return NodeReport(summary=messages.pack(result))
 
 
 def _needed_env(run: Run) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import asyncio
 import signal
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -30,7 +30,9 @@ from ..triggers.lifecycle.outlets import open_outlet
 from ..triggers.lifecycle.telling import Telling
 from ..triggers.schedules.desk import TickDesk
 from ..triggers.schedules.flow import TickWorkflow
+from . import seats
 from .activities import Activities
+from .messages import GROUPS
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -86,9 +88,15 @@ class Driver:
         ticks = TickDesk(client, site.store, site.key, profile.allow)
         self._site, self._client = site, client
         self._sweeping: asyncio.Task[None] | None = None
+        name = queue or profile.queue
+        beats: dict[str, Any] = {
+            "default_heartbeat_throttle_interval": timedelta(seconds=1),
+            "max_heartbeat_throttle_interval": timedelta(seconds=1),
+            "graceful_shutdown_timeout": timedelta(seconds=1),
+        }
         self._worker = Worker(
             client,
-            task_queue=queue or profile.queue,
+            task_queue=name,
             workflows=[RunWorkflow, TickWorkflow],
             activities=[self.activities.open_run, self.activities.run_node, self.activities.end_run, ticks.begin],
             workflow_runner=UnsandboxedWorkflowRunner(),
@@ -96,9 +104,15 @@ class Driver:
             max_cached_workflows=1000,
             disable_eager_activity_execution=not site.one_host,  # else who runs the workflow takes every segment
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-            default_heartbeat_throttle_interval=timedelta(seconds=1),
-            max_heartbeat_throttle_interval=timedelta(seconds=1),
-            graceful_shutdown_timeout=timedelta(seconds=1),
+            **beats,
+        )
+        self._groups = Worker(
+            client,
+            task_queue=name + GROUPS,
+            activities=[self.activities.run_node],
+            max_concurrent_activities=seats.of_driver(site),
+            max_concurrent_activity_task_polls=1,
+            **beats,
         )
 
     def idle_seconds(self) -> float:
@@ -107,6 +121,7 @@ class Driver:
 
     async def __aenter__(self) -> Self:
         await self._worker.__aenter__()
+        await self._groups.__aenter__()
         if self._site.host is not None:
             self._sweeping = asyncio.create_task(sweep(self._site.host, self._client))
         return self
@@ -116,7 +131,8 @@ class Driver:
         if self._sweeping:
             self._sweeping.cancel()
         try:
-            await self._worker.__aexit__(None, None, None)
+            ends = (worker.__aexit__(None, None, None) for worker in (self._worker, self._groups))
+            await asyncio.gather(*ends)
         finally:
             await self._site.pools.stop()
             if self._announcer is not None:

@@ -18,6 +18,8 @@ from ..scheduler import Problem, Summary
 
 WORKFLOW = "treadle.run"
 QUEUE = "treadle"
+GROUPS = ".groups"
+"""What the name of a queue is followed by to be that of its task groups, of which a driver takes a few at a time."""
 OPEN_RUN = "treadle.open"
 RUN_NODE = "treadle.node"
 END_RUN = "treadle.end"
@@ -52,6 +54,10 @@ class Opened:
     """node -> Summary of a node found closed."""
     tells: bool = False
     """Somebody wants to hear how the run ends."""
+    groups: dict[str, list[int]] = field(default_factory=dict)
+    """wide node -> its task groups that are not closed, as far as the plan knows how many there are."""
+    seats: int = 0
+    """Groups that drivers can take at once."""
 
 
 @dataclass
@@ -61,6 +67,10 @@ class NodeOrder:
     orders: str
     passed: list[str] = field(default_factory=list)
     """Barriers passed since the last order, where somebody wants to hear of them."""
+    group: int = -1
+    """A task group of the node; -1: the node itself."""
+    since: float = 0.0
+    """Of a group: when the first one of its node began, in seconds since the epoch."""
 
 
 @dataclass
@@ -84,6 +94,12 @@ class NodeReport:
     problem: str = ""
     lost: list[str] = field(default_factory=list)
     stopped: bool = False
+    groups: list[int] = field(default_factory=list)
+    """The node is wide, and these of its task groups are not closed."""
+    closed: bool = False
+    """The task group is."""
+    seats: int = 0
+    """With the two above: groups that drivers can take at once."""
 
 
 def pack(value: Summary | Problem | Orders | Graph) -> str:

@@ -27,14 +27,17 @@ with workflow.unsafe.imports_passed_through():
         Complete,
         Event,
         Fail,
+        GroupDone,
         Instruction,
         Limit,
         NodeDone,
         NodeFailed,
+        NodeGrouped,
         NodeLost,
         NodeStopped,
         Pause,
         Problem,
+        Rest,
         Run,
         Scheduler,
         Stop,
@@ -60,7 +63,10 @@ class RunWorkflow:
 
     def __init__(self) -> None:
         self._inbox: list[Event] = []
-        self._activities: dict[str, workflow.ActivityHandle[NodeReport]] = {}
+        self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
+        """By node and task group."""
+        self._since: dict[str, float] = {}
+        """When the first group of a node began."""
         self._waiting: set[asyncio.Task[None]] = set()
         self._scheduler: Scheduler | None = None
         self._start: RunStart | None = None
@@ -80,7 +86,10 @@ class RunWorkflow:
         self._stages = {stage for node in graph.nodes for stage in node.stages}
         self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, Barrier)}
         done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
-        self._scheduler = Scheduler(graph, opened.env, done)
+        # Where somebody listens, the node itself comes first, and tells that it begins.
+        wide = {} if opened.tells else opened.groups
+        groups = {node: NodeGrouped(node, tuple(known), opened.seats) for node, known in wide.items()}
+        self._scheduler = Scheduler(graph, opened.env, done, groups=groups)
         self._inbox[:0] = [Limit(stage, count) for stage, count in self._limits.items()]
         self._inbox[:0] = [Pause()] if self._paused else []
         return await (self._told(opened) if opened.tells else self._finish(opened))
@@ -198,6 +207,8 @@ class RunWorkflow:
                         return
                 await workflow.wait_condition(lambda: bool(self._inbox))
                 event = self._inbox.pop(0)
+                if scheduler.in_groups and workflow.info().is_continue_as_new_suggested():
+                    scheduler.handle(Rest())  # groups could follow one another for longer than a history may be
                 todo = scheduler.handle(event)
                 self._continue_as_new_when_long(scheduler, todo)
         finally:
@@ -208,8 +219,9 @@ class RunWorkflow:
         match instruction:
             case Run():
                 self._run_node(instruction)
-            case Stop(node) if node in self._activities:
-                self._activities[node].cancel()
+            case Stop(node):
+                for handle in [handle for (name, _), handle in self._activities.items() if name == node]:
+                    handle.cancel()
             case Complete():
                 return True
             case Fail(problem):
@@ -219,23 +231,28 @@ class RunWorkflow:
 
     def _run_node(self, run: Run) -> None:
         assert self._start is not None
+        grouped = run.group >= 0
         orders = Orders(run.bindings, run.repair, run.limit, self._start.resumption, self._assume())
+        order = NodeOrder(self._start.run, run.node, messages.pack(orders), self._newly_passed(), run.group)
+        if grouped:
+            order.since = self._since.setdefault(run.node, workflow.time())
         handle = workflow.start_activity(
             messages.RUN_NODE,
-            NodeOrder(self._start.run, run.node, messages.pack(orders), self._newly_passed()),
+            order,
+            task_queue=workflow.info().task_queue + messages.GROUPS if grouped else None,
             result_type=NodeReport,
-            summary=run.node,
+            summary=f"{run.node}, group {run.group}" if grouped else run.node,
             start_to_close_timeout=LONGEST,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=_RETRY,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-        self._activities[run.node] = handle
-        task = asyncio.create_task(self._hear(run.node, handle))
+        self._activities[run.node, run.group] = handle
+        task = asyncio.create_task(self._hear(run.node, run.group, handle))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _hear(self, node: str, handle: workflow.ActivityHandle[NodeReport]) -> None:
+    async def _hear(self, node: str, group: int, handle: workflow.ActivityHandle[NodeReport]) -> None:
         try:
             report = await handle
         except asyncio.CancelledError:
@@ -245,8 +262,8 @@ class RunWorkflow:
             report = (
                 NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(_unexpected(node, error)))
             )
-        self._activities.pop(node, None)
-        self._inbox.append(_event(node, report))
+        self._activities.pop((node, group), None)
+        self._inbox.append(_event(node, group, report))
 
     def _assume(self) -> Any:
         return self._start.assume if self._start else ""
@@ -276,14 +293,16 @@ class RunWorkflow:
         return {"outputs": values, "skipped": list(self._scheduler.skipped)}
 
 
-def _event(node: str, report: NodeReport) -> Event:
+def _event(node: str, group: int, report: NodeReport) -> Event:
     if report.summary:
         return NodeDone(node, messages.unpack(report.summary, Summary))
     if report.problem:
-        return NodeFailed(node, messages.unpack(report.problem, Problem))
+        return NodeFailed(node, messages.unpack(report.problem, Problem), group)
     if report.lost:
-        return NodeLost(node, tuple(report.lost))
-    return NodeStopped(node)
+        return NodeLost(node, tuple(report.lost), group)
+    if report.groups:
+        return NodeGrouped(node, tuple(report.groups), report.seats)
+    return GroupDone(node, group, report.seats) if report.closed else NodeStopped(node, group)
 
 
 def _node_of(error: ApplicationError) -> tuple[str, ...]:

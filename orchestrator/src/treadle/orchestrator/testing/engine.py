@@ -17,18 +17,21 @@ from treadle.primitives.references import Kind
 from treadle.primitives.store import Store
 
 from ..client.submission import new_run_id, prepare
-from ..dispatcher.execute import Desk, Orders, run_segment
+from ..dispatcher.execute import Desk, Orders, run_group, run_segment
 from ..dispatcher.hosts import Hosts
 from ..dispatcher.loop import drive, run_loop
 from ..dispatcher.pool import Pools
 from ..dispatcher.run import Run, Site
 from ..dispatcher.scope import partition_inputs
 from ..dispatcher.segment import BlocksLost, SegmentFailed
+from ..dispatcher.wide import Unclosed
 from ..plan import Loop, Segment
 from ..reuse.opening import keep, take_over
-from ..scheduler import Event, NodeDone, NodeFailed, NodeLost, Problem, Scheduler
+from ..scheduler import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Scheduler
 from ..scheduler import Run as RunNode
 from ..temporal.activities import plan_site
+
+GROUPS_AT_ONCE = 4
 
 
 class EngineFailure(Exception):
@@ -109,7 +112,7 @@ class Engine:
 
         async def execute(instruction: RunNode) -> Event:
             orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption, assume)
-            return await self._execute(run, instruction.node, orders, desk or Desk())
+            return await self._execute(run, instruction.node, instruction.group, orders, desk or Desk())
 
         try:
             await drive(scheduler, execute)
@@ -119,19 +122,24 @@ class Engine:
         finally:
             run.blocks.close()
 
-    async def _execute(self, run: Run, node_id: str, orders: Orders, desk: Desk) -> Event:
+    async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
         node = run.plan.graph.node(node_id)
         try:
             if isinstance(node, Loop):
                 return NodeDone(node.id, await run_loop(run, node, orders, desk))
             assert isinstance(node, Segment)
+            if group >= 0:
+                await run_group(run, node, group, orders, desk)
+                return GroupDone(node.id, group)
             result = await run_segment(run, node, orders, desk)
+            if isinstance(result, Unclosed):
+                return NodeGrouped(node.id, result.groups, GROUPS_AT_ONCE)
             await asyncio.to_thread(keep, run, node)
             return NodeDone(node.id, result)
         except SegmentFailed as failed:
-            return NodeFailed(node.id, failed.problem)
+            return NodeFailed(node.id, failed.problem, group)
         except BlocksLost as lost:
-            return NodeLost(node.id, lost.blocks)
+            return NodeLost(node.id, lost.blocks, group)
 
     def _result(self, run: Run, scheduler: Scheduler) -> EngineResult:
         known = scheduler.env["stages"]

@@ -1,0 +1,48 @@
+"""A wide segment under way, as one: its task groups are several activities; describe() shows those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..client.views import NodeView
+from ..dispatcher.segment import Progress
+from ..plan import Segment
+from ..runfiles import Closing, RunFiles
+
+
+class ClosedGroups:
+    """The closed task groups of a run's segments. Each is read once. Blocking."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+        self._known: dict[tuple[str, int, int], Closing] = {}
+
+    def of(self, segment: str) -> dict[int, Closing]:
+        """group -> what its newest manifest says."""
+        found = {}
+        for group, generation in self._files.closed_groups(segment).items():
+            name = (segment, group, generation)
+            if name not in self._known:
+                self._known[name] = self._files.group_closing(*name)
+            found[group] = self._known[name]
+        return found
+
+
+def sum_of(segment: Segment, beats: Sequence[NodeView], closed: ClosedGroups) -> NodeView:
+    """The groups that run and those that are closed as one node; the only beat where the segment has no groups."""
+    running = {one.group: one for beat in beats for one in beat.progress if one.group >= 0}
+    over = [one for group, one in closed.of(segment.id).items() if group not in running]
+    if not running and not over:
+        return beats[0]
+    progress = Progress(
+        segment.id,
+        max([segment.partitions, *(one.total for one in running.values())]),
+        sum(one.committed for one in running.values()) + sum(one.committed for one in over),
+        sum(one.failed for one in running.values()),
+        sum(one.retried for one in running.values()),
+        sum(one.running for one in running.values()),
+        sum(one.size for one in running.values()) + sum(one.summary.size for one in over),
+    )
+    failures = [beat.last_failure for beat in beats if beat.last_failure]
+    attempt = max(beat.attempt for beat in beats)
+    return NodeView(segment.id, attempt, (progress,), "", failures[0] if failures else "")

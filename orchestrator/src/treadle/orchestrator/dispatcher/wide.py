@@ -1,0 +1,140 @@
+"""A wide segment as a whole: which of its task groups are closed, and what they come to together.
+
+Everything is read from the store, so whoever asks, and however often, gets the same answer: the first who finds every
+group closed writes the segment's manifest. Outcomes stay in the manifests of the groups, which it names; they are read
+here only where something must be made of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from treadle.primitives.errors import DataError, FailureClass, StoreError, UsageError
+
+from ..groups import count_of
+from ..plan import Segment
+from ..runfiles import Closing, Manifest
+from ..scheduler import Problem, Summary, segment_of
+from . import outputs
+from .run import Run
+from .scope import feed_inputs
+from .segment import SegmentFailed
+from .summary import metrics_problem, summarise
+from .tolerances import FailedRecords
+
+
+class Unclosed(Struct, frozen=True):
+    """Task groups that are to run before the segment can be closed."""
+
+    groups: tuple[int, ...]
+
+
+def is_wide(run: Run, segment: Segment) -> bool:
+    """Whether the segment runs in task groups, which its plan may have known too. Blocking."""
+    return bool(segment.group) and max(segment.partitions, _partitions(run, segment)) > segment.group
+
+
+async def put_together(run: Run, segment: Segment, repair: Iterable[str], generation: int) -> Summary | Unclosed:
+    """Close a wide segment whose groups are closed. Raises SegmentFailed, StoreError.
+
+    A group that still has one of the blocks of `repair` is not closed.
+    """
+    await claim(run, segment)
+    known = await asyncio.to_thread(run.files.closed_groups, segment.id)
+    unclosed = await asyncio.to_thread(_unclosed, run, segment, known, repair)
+    if unclosed:
+        return Unclosed(unclosed)
+    manifest = await asyncio.to_thread(_assembled, run, segment, known)
+    _judge(segment, manifest)
+    await publish(run, segment, manifest)
+    stored = msgspec.structs.replace(manifest, outcomes=(), groups=tuple(known[group] for group in sorted(known)))
+    counts = await asyncio.to_thread(run.files.create_manifest, stored, generation)
+    run.forget(segment.id)
+    return counts.summary
+
+
+def lost_partitions(manifest: Manifest, blocks: Iterable[str]) -> tuple[int, ...]:
+    """Partitions whose committed block is among `blocks`; one already made again is not."""
+    wanted = {block for block in blocks if segment_of(block) == manifest.segment}
+    return tuple(
+        outcome.partition for outcome in manifest.outcomes if outcome.block is not None and outcome.block.name in wanted
+    )
+
+
+async def claim(run: Run, segment: Segment) -> None:
+    """Make sure that no other run writes where this segment will. Raises SegmentFailed."""
+    try:
+        await asyncio.to_thread(outputs.claim, segment, run.id)
+    except (UsageError, DataError) as error:
+        raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
+
+
+async def publish(run: Run, segment: Segment, manifest: Manifest) -> None:
+    """Make the outputs of a whole committed set readable. Raises SegmentFailed."""
+    problem = metrics_problem(manifest.summary, segment.id)
+    if problem is not None:
+        raise SegmentFailed(problem)
+    try:
+        await asyncio.to_thread(outputs.publish, segment, manifest, run)
+    except (DataError, StoreError) as error:
+        raise SegmentFailed(Problem("unreachable", str(error), segment.id)) from error
+
+
+# -- parts
+
+
+def _partitions(run: Run, segment: Segment) -> int:
+    return len(feed_inputs(segment.feed, run.scope, run.manifest, run.loop))
+
+
+def _unclosed(run: Run, segment: Segment, known: Mapping[int, int], repair: Iterable[str]) -> tuple[int, ...]:
+    wanted = {block for block in repair if segment_of(block) == segment.id}
+    touched = {int(block.rsplit("/", 1)[1].partition(".")[0]) // segment.group for block in wanted}
+
+    def is_closed(group: int) -> bool:
+        if group not in known or group not in touched:
+            return group in known
+        return not lost_partitions(run.files.group(segment.id, group, known[group]), wanted)
+
+    count = count_of(_partitions(run, segment), segment.group)
+    return tuple(group for group in range(count) if not is_closed(group))
+
+
+def _assembled(run: Run, segment: Segment, known: Mapping[int, int]) -> Manifest:
+    """The committed set; without outcomes where the groups' own sums say all that is asked."""
+    partitions, names = _partitions(run, segment), sorted(known.items())
+    if segment.output is None and not segment.tolerated and not any(segment.metrics.values()):
+        closings = [run.files.group_closing(segment.id, *name) for name in names]
+        return Manifest(segment.id, partitions, (), _sum(closings, partitions, segment))
+    pieces = (run.files.group(segment.id, *name) for name in names)
+    outcomes = tuple(outcome for piece in pieces for outcome in piece.outcomes)
+    return Manifest(segment.id, partitions, outcomes, summarise(segment, outcomes, partitions))
+
+
+def _sum(closings: Sequence[Closing], partitions: int, segment: Segment) -> Summary:
+    """As `summarise` has it."""
+    read: Counter[str] = Counter()
+    for one in closings:
+        read.update(one.summary.read)
+    return msgspec.structs.replace(
+        summarise(segment, (), partitions),
+        rows=sum(one.summary.rows for one in closings),
+        size=sum(one.summary.size for one in closings),
+        read=dict(sorted(read.items())),
+    )
+
+
+def _judge(segment: Segment, manifest: Manifest) -> None:
+    """A group saw its own failed records only. Raises SegmentFailed when all of them are too many."""
+    records = FailedRecords(segment.tolerated)
+    for outcome in manifest.outcomes:
+        records.add(outcome)
+    exceeded = records.problem()
+    if exceeded:
+        where = f"attempts/{segment.id}"
+        raise SegmentFailed(Problem(FailureClass.USER_ERROR, exceeded, segment.id, where))

@@ -1,0 +1,56 @@
+"""How many task groups the drivers of a queue can take at once.
+
+A driver takes a few at a time, so that another one that comes later finds some left; a workflow offers a few more than
+all of them take, so that nobody waits for it, and few enough that those of another run are not far behind.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from ..dispatcher.run import Site
+from ..groups import count_of
+from ..planner.groups import GROUP_TASKS
+from .messages import GROUPS
+
+LEAST = 2
+"""Groups that a driver takes: while one closes, the other one has its slots."""
+SPARE = 2
+"""Groups offered beyond those that drivers take."""
+_ANSWER = timedelta(seconds=2)
+_POLLS = 70.0
+"""Seconds within which a living driver asks for work."""
+
+
+def of_driver(site: Site) -> int:
+    """Groups that a driver takes at once: enough that twice as many tasks are there as it has slots."""
+    slots = sum(len(pool.slots) for _, pool in site.pools.open())
+    return max(LEAST, count_of(2 * slots, GROUP_TASKS))
+
+
+async def there_are(client: Client, site: Site) -> int:
+    """Groups that a run of the activity's queue should offer at once; other drivers are taken to be as this one is."""
+    queue = activity.info().task_queue.removesuffix(GROUPS)
+    return of_driver(site) * max(1, await _drivers(client, queue + GROUPS)) + SPARE
+
+
+async def _drivers(client: Client, queue: str) -> int:
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=TaskQueue(name=queue),
+        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+    )
+    try:
+        answer = await client.workflow_service.describe_task_queue(request, timeout=_ANSWER)
+    except RPCError:
+        return 1  # a guess costs time only
+    now = time.time()
+    return sum(now - poller.last_access_time.seconds < _POLLS for poller in answer.pollers)

@@ -1,0 +1,12 @@
+"""The command line, whose plans have small task groups: `python small_groups.py SIZE ARGUMENT...`."""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    from treadle.orchestrator.cli import main
+    from treadle.orchestrator.planner import groups
+
+    groups.GROUP_TASKS = int(sys.argv.pop(1))
+    main()

@@ -1,0 +1,183 @@
+"""Task groups as the scheduler sees them: a table of events and instructions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.executors.program import Keep, RangeSplit
+from treadle.orchestrator.dispatcher.scope import cut_runs, range_inputs
+from treadle.orchestrator.groups import AT_ONCE, Groups, bounds_of, count_of
+from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler import (
+    Complete,
+    Fail,
+    GroupDone,
+    Limit,
+    NodeDone,
+    NodeFailed,
+    NodeGrouped,
+    NodeLost,
+    NodeStopped,
+    Pause,
+    Problem,
+    Rest,
+    Run,
+    Scheduler,
+    Stop,
+    Summary,
+    Unpause,
+)
+from treadle.primitives.errors import InternalError
+from treadle.primitives.partitioning import split_evenly
+
+
+def segment(name: str, data: tuple[str, ...] = (), most: int = 0, **known: Any) -> Segment:
+    return Segment(name, (name,), ItemsFeed((), ()), (), Keep(), Policy(max_concurrency=most), data=data, **known)
+
+
+def wide(*groups: int, seats: int = 2, most: int = 0) -> Scheduler:
+    """A wide node that has said which of its groups are not closed; `b` reads it."""
+    graph = Scheduler(Graph((segment("a", most=most), segment("b", ("a",)))), {})
+    assert graph.start() == [Run("a", {})]
+    graph.handle(NodeGrouped("a", groups, seats))
+    return graph
+
+
+def started(graph: Scheduler) -> list[int]:
+    """Groups that run."""
+    return sorted(graph._groups["a"]._running)
+
+
+def test_groups_take_the_seats_there_are_and_then_the_node_puts_them_together() -> None:
+    graph = Scheduler(Graph((segment("a"), segment("b", ("a",)))), {})
+    graph.start()
+    assert graph.handle(NodeGrouped("a", (0, 1, 2), 2)) == [Run("a", {}, group=0), Run("a", {}, group=1)]
+    assert graph.handle(GroupDone("a", 1)) == [Run("a", {}, group=2)]
+    assert graph.handle(GroupDone("a", 0)) == []
+    assert graph.running == ("a",)
+    assert graph.handle(GroupDone("a", 2)) == [Run("a", {})]
+    assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
+    assert graph.handle(NodeDone("b", Summary())) == [Complete()]
+
+
+def test_groups_that_are_known_before_need_no_opening() -> None:
+    graph = Scheduler(Graph((segment("a"),)), {}, groups={"a": NodeGrouped("a", (3, 4), 9)})
+    assert graph.start() == [Run("a", {}, group=3), Run("a", {}, group=4)]
+
+
+def test_node_whose_groups_are_all_closed_only_puts_them_together() -> None:
+    graph = Scheduler(Graph((segment("a"),)), {}, groups={"a": NodeGrouped("a", (), 9)})
+    assert graph.start() == [Run("a", {})]
+
+
+def test_drivers_that_come_get_groups_with_the_next_report() -> None:
+    graph = wide(0, 1, 2, 3, 4, 5, seats=1)
+    assert graph.handle(GroupDone("a", 0, seats=3)) == [Run("a", {}, group=group) for group in (1, 2, 3)]
+
+
+def test_a_group_that_fails_stops_the_others_and_fails_the_run_after_them() -> None:
+    graph, problem = wide(0, 1, 2), Problem("user error", "no")
+    assert graph.handle(NodeFailed("a", problem, 0)) == [Stop("a")]
+    assert graph.handle(NodeStopped("a", 1)) == [Fail(problem)]
+
+
+def test_a_lost_block_lets_the_other_groups_end_before_it_is_made_again() -> None:
+    graph = Scheduler(Graph((segment("p"), segment("a", ("p",)))), {}, {"p": Summary()})
+    graph.start()
+    graph.handle(NodeGrouped("a", (0, 1, 2), 2))
+    assert graph.handle(NodeLost("a", ("p/4.1.x",), 0)) == []
+    assert graph.handle(GroupDone("a", 1)) == [Run("p", {}, repair=("p/4.1.x",))]
+    assert graph.handle(NodeDone("p", Summary())) == [Run("a", {})]
+
+
+def test_repair_of_a_wide_producer_reaches_its_groups_and_its_closing() -> None:
+    graph = Scheduler(Graph((segment("a"), segment("b", ("a",)))), {}, {"a": Summary()})
+    graph.start()
+    blocks = ("a/7.1.x",)
+    assert graph.handle(NodeLost("b", blocks)) == [Run("a", {}, blocks)]
+    assert graph.handle(NodeGrouped("a", (1,), 4)) == [Run("a", {}, blocks, group=1)]
+    assert graph.handle(GroupDone("a", 1)) == [Run("a", {}, blocks)]
+    assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
+
+
+def test_pause_stops_every_group_and_unpause_asks_which_are_left() -> None:
+    graph = wide(0, 1, 2)
+    assert graph.handle(Pause()) == [Stop("a")]
+    assert graph.handle(GroupDone("a", 0)) == []
+    assert graph.handle(NodeStopped("a", 1)) == []
+    assert graph.running == ()
+    assert graph.handle(Unpause()) == [Run("a", {})]
+
+
+def test_unpause_before_all_have_stopped_loses_no_group() -> None:
+    graph = wide(0, 1, 2)
+    graph.handle(Pause())
+    graph.handle(Unpause())
+    assert graph.handle(NodeStopped("a", 0)) == []
+    assert graph.handle(NodeStopped("a", 1)) == [Run("a", {})]
+
+
+def test_a_limit_is_shared_by_all_groups() -> None:
+    graph = wide(*range(20), seats=100)
+    assert graph.handle(Limit("a", 7)) == [Stop("a")]
+    for group in range(20):
+        instructions = graph.handle(NodeStopped("a", group))
+    assert instructions == [Run("a", {}, limit=7)]
+    runs = [one for one in graph.handle(NodeGrouped("a", tuple(range(20)), 100)) if isinstance(one, Run)]
+    assert sum(one.limit for one in runs) == 7
+    assert all(one.limit for one in runs)
+
+
+def test_the_concurrency_of_the_plan_is_shared_too() -> None:
+    graph = Scheduler(Graph((segment("a", most=5),)), {}, groups={"a": NodeGrouped("a", (0, 1), 9)})
+    assert graph.start() == [Run("a", {}, limit=2, group=0), Run("a", {}, limit=3, group=1)]
+
+
+def test_rest_lets_groups_end_and_starts_none() -> None:
+    graph = wide(0, 1, 2)
+    graph.handle(Rest())
+    assert graph.handle(GroupDone("a", 0)) == []
+    assert graph.handle(GroupDone("a", 1)) == []
+    assert graph.running == ()
+
+
+def test_an_event_for_a_group_that_does_not_run_is_a_defect_and_changes_nothing() -> None:
+    graph = wide(0, 1, 2)
+    for event in (GroupDone("a", 2), GroupDone("b", 0), NodeDone("a", Summary()), NodeStopped("a")):
+        with pytest.raises(InternalError):
+            graph.handle(event)
+    assert started(graph) == [0, 1]
+
+
+@given(st.integers(0, 60), st.integers(1, 700), st.integers(0, 40), st.data())
+def test_every_group_runs_once_within_seats_and_limit(count: int, seats: int, limit: int, data: st.DataObject) -> None:
+    groups, shares, seen = Groups(range(count), seats, limit), dict[int, int](), list[int]()
+    while True:
+        shares |= (begun := dict(groups.start()))
+        seen += begun
+        assert len(shares) <= min(seats, AT_ONCE)
+        assert not limit or (sum(shares.values()) <= limit and all(shares.values()))
+        if not shares:
+            break
+        ended = data.draw(st.sampled_from(sorted(shares)))
+        assert groups.over(ended)
+        del shares[ended]
+    assert sorted(seen) == list(range(count))
+    assert not groups.unfinished
+
+
+@given(st.integers(1, 10_000), st.integers(1, 700))
+def test_bounds_of_groups_cover_every_partition_once(partitions: int, size: int) -> None:
+    groups = [bounds_of(group, partitions, size) for group in range(count_of(partitions, size))]
+    assert [one for group in groups for one in group] == list(range(partitions))
+    assert all(0 < len(group) <= size for group in groups)
+
+
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 30))
+def test_pieces_of_a_range_are_those_of_its_cut_runs(count: int, partitions: int, longest: int) -> None:
+    wanted = [RangeSplit(*run) for run in cut_runs(split_evenly(count, partitions), longest)]
+    assert list(range_inputs(count, partitions, longest)) == wanted

@@ -1,0 +1,134 @@
+"""Two drivers with homes of their own share a wide stage; one is killed on the way; nothing on record is redone."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.project import TREADLE, Project, project, wait_until
+from orchestrator.test_history_size import bound
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client
+
+from treadle.orchestrator.dispatcher.ledger import Committed, read
+from treadle.orchestrator.embedded import attach, ensure_server
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.runfiles import RunFiles
+from treadle.primitives import trust
+from treadle.primitives.store import Store
+
+RUN = "wide"
+
+
+class Hosts:
+    """Drivers that share what real hosts would, a Temporal and a store, and nothing else."""
+
+    def __init__(self, here: Project, command: list[str]) -> None:
+        self.here, self._command = here, command
+        key = trust.load_or_create_key(here.home.key)
+        attach(here.home)
+        self._server = ensure_server(here.home)
+        here.environ |= {
+            "TEMPORAL_ADDRESS": self._server.address,
+            "TEMPORAL_NAMESPACE": self._server.namespace,
+            "TREADLE_STORE": here.home.store.as_uri(),
+        }
+        self.files = RunFiles(Store.open(here.home.store.as_uri()), RUN, trust.run_key(key, RUN))
+        self._drivers: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, name: str) -> None:
+        home = Home(self.here.root / name)
+        shutil.copy(self.here.home.key, home.key)
+        environ = {**self.here.environ, "TREADLE_HOME": str(home.path)}
+        driver = subprocess.Popen([*self._command, "worker"], env=environ, text=True, stderr=subprocess.PIPE)
+        self._drivers[name] = driver
+        assert driver.stderr is not None
+        assert "serving the queue" in driver.stderr.readline()
+
+    def kill(self, name: str) -> None:
+        """With all its memory."""
+        driver = self._drivers.pop(name)
+        driver.send_signal(signal.SIGKILL)
+        driver.communicate()
+        shutil.rmtree(Home(self.here.root / name).host_root, ignore_errors=True)
+
+    def end(self) -> None:
+        for driver in self._drivers.values():
+            driver.terminate()
+        for driver in self._drivers.values():
+            driver.communicate(timeout=30)
+
+    def committed(self) -> set[int]:
+        """Partitions on record, in the ledgers of all groups."""
+        here = self.files
+        return {
+            record.outcome.partition
+            for chain in here.ledgers("only")
+            for record in read(here.store, chain, here.key)
+            if isinstance(record, Committed)
+        }
+
+    def starts(self) -> Counter[int]:
+        """partition -> attempts that began."""
+        return Counter(int(line[2]) for line in self.here.notes("log") if line[0] == "start")
+
+    def events(self) -> Counter[str]:
+        async def fetch() -> Counter[str]:
+            client = await Client.connect(self._server.address, namespace=self._server.namespace)
+            history = await client.get_workflow_handle(RUN).fetch_history()
+            return Counter(EventType.Name(event.event_type) for event in history.events)
+
+        return asyncio.run(fetch())
+
+
+def share(tmp_path: Path, items: int, group: int, command: list[str], seconds: float, patience: float) -> None:
+    """Two hosts run `items` partitions, one dies when a third of them is on record."""
+    with project(tmp_path) as here:
+        hosts = Hosts(here, command)
+        try:
+            hosts.start("left")
+            hosts.start("right")
+            given: dict[str, Any] = {"range": items}
+            arguments = {"log": str(tmp_path / "log"), "seconds": seconds}
+            stage = {
+                "type": "map",
+                "input": given,
+                "batch": {"maxItems": 1},
+                "uses": "functions:slow",
+                "with": arguments,
+            }
+            here.submit(RUN, {"only": stage})
+            wait_until(lambda: len(hosts.starts()) >= items // 3, patience)
+            hosts.kill("left")
+            before = hosts.committed()
+            done = here.treadle("watch", RUN, timeout=patience)
+            assert done.returncode == 0, done.stderr
+        finally:
+            hosts.end()
+        starts, found = hosts.starts(), hosts.events()
+        manifest = hosts.files.manifest("only")
+        assert manifest is not None
+        assert [outcome.partition for outcome in manifest.outcomes] == list(range(items))
+        assert here.records(RUN, "only") == list(range(items))
+        assert set(starts) == set(range(items))
+        assert not before & {partition for partition, times in starts.items() if times > 1}, "done again"
+        assert len({outcome.slot.partition("/")[0] for outcome in manifest.outcomes}) == 2, "one host did it all"
+        assert sum(found.values()) <= bound(found, segments=1, groups=-(-items // group)), found
+
+
+def test_two_hosts_share_a_stage_and_one_dies(tmp_path: Path) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("small_groups.py")), "250"]
+    share(tmp_path, 2_000, 250, command, 0.001, 100)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+def test_two_hosts_share_a_hundred_thousand_items_and_one_dies(tmp_path: Path) -> None:
+    share(tmp_path, 100_000, 5_000, [TREADLE], 0.0, 900)

@@ -1,0 +1,154 @@
+"""Task groups through Temporal: few events, fair to other runs, steered like any other stage, seen as one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from orchestrator.record_histories import TESTS, mapped, spec
+from orchestrator.test_history_size import bound, events
+
+from treadle.orchestrator.cli.picture import Painter, StageView
+from treadle.orchestrator.dispatcher.ledger import Committed, read
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.planner import groups
+from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.testing.service import Service, service
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SIZE = 50
+ONE_BY_ONE = {"maxItems": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_groups() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups, "GROUP_TASKS", SIZE)
+        yield
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
+        yield found
+
+
+def numbers(count: int, function: str = "same", **arguments: Any) -> dict[str, Any]:
+    return mapped({"range": count}, function, batch=ONE_BY_ONE, **{"with": arguments})
+
+
+async def until(what: Any, patience: float = 60) -> None:
+    """`what` is an asynchronous function that says when."""
+    end = time.monotonic() + patience
+    while not await what():
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(0.05)
+
+
+async def stage(here: Service, run: str, node: str) -> StageView:
+    """As `show` and `watch` have it."""
+    seen = Painter(here.runs.files(run)).stages(await here.runs.view(run))
+    return next((one for one in seen if one.node == node), StageView(node, (node,), "segment", "waiting"))
+
+
+async def test_history_has_six_events_for_each_group(here: Service, tmp_path: Path) -> None:
+    second = mapped("first", retry={"maximumAttempts": 2})
+    third = mapped("second", retry={"maximumAttempts": 3})
+    await here.submit(spec(first=numbers(1000), second=second, third=third), "events", tmp_path, TESTS)
+    assert (await here.runs.end("events")).failure is None
+    found = await events(here, "events")
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + 3 * (20 + 1)
+    assert sum(found.values()) <= bound(found, segments=3, groups=60)
+
+
+async def test_width_that_shows_late_costs_one_more_activity(here: Service, tmp_path: Path) -> None:
+    document = spec(fat=mapped({"range": 10}, "spread", flat=True), thin=mapped("fat", batch=ONE_BY_ONE))
+    await here.submit(document, "late", tmp_path, TESTS)
+    assert (await here.runs.end("late")).failure is None
+    found = await events(here, "late")
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + 1 + (1 + 4 + 1)
+
+
+async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: Path) -> None:
+    """A narrow one gets every other slot at once, a wide one with the next group."""
+    await here.submit(spec(only=numbers(3000, "takes", seconds=0.01)), "greedy", tmp_path, TESTS)
+    await until(lambda: _committed(here, "greedy", 20))
+    await here.submit(spec(only=numbers(20, "takes", seconds=0.01)), "narrow", tmp_path, TESTS)
+    await here.submit(spec(only=numbers(4 * SIZE, "takes", seconds=0.01)), "wide", tmp_path, TESTS)
+    assert (await here.runs.end("narrow")).failure is None
+    assert (await here.runs.end("wide")).failure is None
+    view = await here.runs.view("greedy")
+    assert view.open
+    await here.runs.cancel("greedy")
+    await here.runs.end("greedy")
+
+
+async def _committed(here: Service, run: str, least: int) -> bool:
+    return (await stage(here, run, "only")).committed >= least
+
+
+def on_record(here: Service, run: str) -> int:
+    """Commits in the ledgers of all groups."""
+    files = here.runs.files(run)
+    records = [record for chain in files.ledgers("only") for record in read(files.store, chain, files.key)]
+    return sum(isinstance(record, Committed) for record in records)
+
+
+async def test_groups_are_seen_as_one_stage_and_pause_and_limit_reach_them(here: Service, tmp_path: Path) -> None:
+    flag = tmp_path / "go"
+    document = spec(only=numbers(300, "needs_file_from", flag=str(flag), first=100))
+    await here.submit(document, "steered", tmp_path, TESTS)
+    await until(lambda: _is_stuck(here, "steered", tmp_path))
+    seen = await stage(here, "steered", "only")
+    assert (seen.state, seen.partitions) == ("running", 300)
+    handle = here.client.get_workflow_handle("steered")
+    pausing = asyncio.ensure_future(handle.execute_update(messages.PAUSE))
+    await asyncio.sleep(0.3)
+    flag.touch()
+    await pausing
+    await until(lambda: _is_at_rest(here, "steered"))
+    held = await stage(here, "steered", "only")
+    assert (held.committed, held.partitions) == (on_record(here, "steered"), 300)
+    assert seen.committed < held.committed < 300
+    await handle.execute_update(messages.LIMIT, args=["only", 1])
+    await handle.execute_update(messages.UNPAUSE)
+    assert (await here.runs.end("steered")).failure is None
+    done = await stage(here, "steered", "only")
+    assert (done.state, done.committed, done.partitions, done.rows) == ("done", 300, 300, 300)
+    manifest = here.runs.files("steered").manifest("only")
+    assert manifest is not None
+    assert {outcome.attempt for outcome in manifest.outcomes} == {1}, "what ran was let end"
+
+
+async def _is_stuck(here: Service, run: str, folder: Path) -> bool:
+    """Both slots wait for the file, and what is seen is what is on record."""
+    seen = await stage(here, run, "only")
+    return seen.running == len(os.listdir(folder)) == 2 and seen.committed == on_record(here, run)
+
+
+async def _is_at_rest(here: Service, run: str) -> bool:
+    view = await here.runs.view(run)
+    return view.state == "paused" and not view.nodes
+
+
+async def test_failed_group_fails_the_run_and_a_resumption_goes_on(here: Service, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    document = spec(only=numbers(300, "needs_flag_from", flag=str(flag), first=230))
+    await here.submit(document, "resumed", tmp_path, TESTS)
+    end = await here.runs.end("resumed")
+    assert end.failure is not None
+    assert (end.failure.failure, end.failure.node) == ("user error", "only")
+    stopped = await stage(here, "resumed", "only")
+    assert (stopped.committed, stopped.partitions) == (on_record(here, "resumed"), 300)
+    left = 6 - len(here.runs.files("resumed").closed_groups("only"))
+    flag.touch()
+    await here.runs.resume("resumed")
+    assert (await here.runs.end("resumed")).failure is None
+    found = await events(here, "resumed")
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + left + 1, "closed groups are not looked at again"

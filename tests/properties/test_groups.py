@@ -1,0 +1,40 @@
+"""Task groups: the definition's result, whatever the workflow. A segment of more than two partitions is wide here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from treadle.orchestrator.planner import groups
+from treadle.orchestrator.testing.faults import Faults
+from treadle.orchestrator.testing.strategies import Case, cases
+
+from .conftest import Site
+from .profiles import examples
+from .test_faults import cases_with_faults, check_faults
+from .test_generated import MODULE, check
+
+pytestmark = pytest.mark.timeout(0)
+
+
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GROUP_TASKS", 2)
+
+
+@examples(18)
+@given(case=cases(MODULE))
+def test_groups_change_nothing(
+    small_groups: None, no_inline: None, sites: Callable[[int, bool], Site], case: Case
+) -> None:
+    check(case, sites(2, True))
+
+
+@examples(15)
+@given(both=cases_with_faults())
+def test_faults_within_groups_change_nothing(
+    small_groups: None, no_inline: None, sites: Callable[[int, bool], Site], both: tuple[Case, Faults]
+) -> None:
+    check_faults(*both, sites(3, False))
