@@ -49,6 +49,10 @@ class Submission(Struct, frozen=True):
     """What the start of a triggered run says of itself: `trigger`, `version`, and of a batch `end` and `count`."""
 
 
+OPEN = -1
+"""Partitions that a manifest expects which only says that the ones before it count no more."""
+
+
 class Manifest(Struct, frozen=True):
     """The committed set of a closed segment, or of a task group of it, in partition order."""
 
@@ -128,7 +132,9 @@ class RunFiles:
         """The newest manifest of a segment, with every outcome."""
         generation = self.generation(segment)
         found = self.load(Manifest, f"segments/{segment}/manifest/{generation}") if generation else None
-        if found is None or not found.groups:
+        if found is None or found.expected == OPEN:
+            return None
+        if not found.groups:
             return found
         pieces = [self.group(segment, *one) for one in enumerate(found.groups)]
         outcomes = tuple(outcome for piece in pieces for outcome in piece.outcomes)
@@ -137,7 +143,8 @@ class RunFiles:
     def closing(self, segment: str) -> Closing | None:
         """What the newest manifest of a segment says, its outcomes not decoded."""
         generation = self.generation(segment)
-        return self.load(Closing, f"segments/{segment}/manifest/{generation}") if generation else None
+        found = self.load(Closing, f"segments/{segment}/manifest/{generation}") if generation else None
+        return found if found is not None and found.expected != OPEN else None
 
     def create_manifest(self, manifest: Manifest, generation: int) -> Manifest:
         """Close a segment; returns the manifest that counts, which is the first one written."""

@@ -11,7 +11,7 @@ from .options import FileSplit, Format, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from .encode import encode_part, suffix
-    from .output import PartInfo, claim_output, write_manifest, write_part
+    from .output import PartInfo, claim_output, release_output, write_manifest, write_part
     from .pieces import encode_pieces
     from .read import read_split, read_text
     from .splits import plan_splits
@@ -22,6 +22,7 @@ _LATE = {
     "suffix": "encode",
     "PartInfo": "output",
     "claim_output": "output",
+    "release_output": "output",
     "write_manifest": "output",
     "write_part": "output",
     "read_split": "read",
@@ -41,6 +42,7 @@ __all__ = [
     "plan_splits",
     "read_split",
     "read_text",
+    "release_output",
     "suffix",
     "write_manifest",
     "write_part",

@@ -77,6 +77,14 @@ def claim_output(uri: str, run_id: str, if_exists: str = "fail") -> None:
         raise UsageError(f"run {folder.owner()} claimed {uri} at the same time", "write each run to a uri of its own")
 
 
+def release_output(uri: str, run_id: str) -> None:
+    """Remove what `run_id` has written below `uri`, so that it can be written again; what is another's stays."""
+    folder = _Folder(uri)
+    if folder.owner() == run_id:
+        for name in folder.own_names():
+            folder.remove(name)
+
+
 def write_manifest(uri: str, manifest: dict[str, Any]) -> None:
     """Write `_manifest.json`, the sign that the output is complete; writing the same one again changes nothing.
 
