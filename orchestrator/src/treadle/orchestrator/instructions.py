@@ -24,6 +24,8 @@ class Summary(Struct, frozen=True):
     """A loop's last scalars."""
     data: dict[str, Data] = {}
     """A loop's last datasets."""
+    outputs: dict[str, Any] = {}
+    """Of a workflow that ran as a child."""
     partitions: int = 0
     rows: int = 0
     size: int = 0
@@ -42,6 +44,8 @@ class Problem(Struct, frozen=True):
     node: str = ""
     details: str = ""
     """Where the full errors are."""
+    run: str = ""
+    """The child run that they are of; empty: the run itself."""
 
 
 # -- events ----------
@@ -133,6 +137,18 @@ class Stop(Struct, frozen=True):
     node: str
 
 
+class Hold(Struct, frozen=True):
+    """A child run shall start nothing more, and stay."""
+
+    node: str
+
+
+class Release(Struct, frozen=True):
+    """A child run that was held shall go on."""
+
+    node: str
+
+
 class Complete(Struct, frozen=True):
     """Every node is over."""
 
@@ -147,4 +163,4 @@ class Escalate(Struct, frozen=True):
     blocks: tuple[str, ...]
 
 
-Instruction = Run | Stop | Complete | Fail | Escalate
+Instruction = Run | Stop | Hold | Release | Complete | Fail | Escalate

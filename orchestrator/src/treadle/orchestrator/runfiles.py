@@ -8,6 +8,8 @@ runs/<run>/segments/<segment>/manifest/<g>     the committed set once closed; g 
 runs/<run>/segments/<segment>/groups/<n>/...   the same of a task group: its ledger,
 runs/<run>/segments/<segment>/closed/<n>/<g>   and its manifest, beside those of the others
 runs/<run>/segments/<loop>/result              a loop's last state
+runs/<run>/_<stage>/...                        the same of a workflow that ran as a child,
+runs/<run>/_<stage>/result                     and what it came to
 runs/<run>/blocks/<segment>/...                the data
 runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
 """
@@ -86,7 +88,13 @@ class LoopResult(Struct, frozen=True):
     summary: Summary
 
 
-T = TypeVar("T", Submission, Plan, Manifest, Closing, LoopResult)
+class RunResult(Struct, frozen=True):
+    """How a child run succeeded."""
+
+    outputs: dict[str, Any]
+
+
+T = TypeVar("T", Submission, Plan, Manifest, Closing, LoopResult, RunResult)
 
 
 class RunFiles:
@@ -114,7 +122,7 @@ class RunFiles:
         except MissingError:
             return None
 
-    def create(self, name: str, value: Submission | Plan | Manifest | LoopResult) -> bool:
+    def create(self, name: str, value: Submission | Plan | Manifest | LoopResult | RunResult) -> bool:
         """False when the object exists already; it is then the one that counts."""
         return self.create_bytes(name, msgspec.msgpack.encode(value))
 

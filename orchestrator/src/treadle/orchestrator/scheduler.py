@@ -6,7 +6,7 @@ A node is `waiting` until its needs are over, then `running`, and ends `done` or
 
     waiting --needs over--> running --NodeDone--> done
     waiting --when false, or data skipped--> skipped
-    running --NodeStopped (pause, new limits)--> waiting
+    running --NodeStopped (pause, new limits)--> waiting; a child run is held instead, and released later
     running --NodeLost (input blocks gone)--> waiting, and the producers done --> waiting with `repair`
     running --NodeFailed--> failed; nothing new starts, what runs is stopped, then the graph has failed
 
@@ -33,6 +33,7 @@ from .instructions import (
     Event,
     Fail,
     GroupDone,
+    Hold,
     Instruction,
     Limit,
     NodeDone,
@@ -42,13 +43,14 @@ from .instructions import (
     NodeStopped,
     Pause,
     Problem,
+    Release,
     Rest,
     Run,
     Stop,
     Summary,
     Unpause,
 )
-from .plan import Graph, Loop, Node, Segment
+from .plan import Child, Graph, Loop, Node, Segment
 
 __all__ = [
     "MAXIMUM_REPAIRS",
@@ -58,6 +60,7 @@ __all__ = [
     "Event",
     "Fail",
     "GroupDone",
+    "Hold",
     "Instruction",
     "Limit",
     "NodeDone",
@@ -67,6 +70,7 @@ __all__ = [
     "NodeStopped",
     "Pause",
     "Problem",
+    "Release",
     "Rest",
     "Run",
     "Scheduler",
@@ -175,9 +179,10 @@ class Scheduler:
                 return self._lost(node, blocks)
             case Pause():
                 self._paused = True
-                return self._stop_all()
+                return [Hold(node) if self._is_child(node) else Stop(node) for node in self.running]
             case Unpause():
                 self._paused = False
+                return [Release(node) for node in self.running if self._is_child(node)] + self._advance()
             case Rest():
                 self._resting = True
             case Limit(stage, concurrency):
@@ -198,6 +203,8 @@ class Scheduler:
             known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
             if isinstance(node, Loop):
                 known["state"] = dict(summary.state)
+            if isinstance(node, Child):
+                known["outputs"] = dict(summary.outputs)
 
     def _skip(self, node_id: str) -> None:
         """A skipped stage is null, and so is everything below it."""
@@ -286,6 +293,9 @@ class Scheduler:
             local = local.split("/", 1)[0].rsplit("-", 1)[0]
         return local if local in self._nodes else None
 
+    def _is_child(self, node: str) -> bool:
+        return isinstance(self._nodes[node], Child)
+
     def _stop_all(self) -> list[Instruction]:
         return [Stop(node) for node in self.running]
 
@@ -321,7 +331,7 @@ class Scheduler:
         if any(self._status.get(need) == "skipped" for need in node.data) or not self._wanted(node):
             self._skip(node.id)
             return []
-        if not isinstance(node, Segment | Loop):
+        if not isinstance(node, Segment | Loop | Child):
             self._finish(node.id, Summary())
             return []
         self._status[node.id] = "running"

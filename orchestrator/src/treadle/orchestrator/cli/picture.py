@@ -6,20 +6,21 @@ A run without a driver gives the same picture as one with, only without what is 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
+from treadle.primitives.run_names import child_run
 
 from ..client.views import NodeView, RunEnd, RunView
 from ..dispatcher.history import replay
 from ..dispatcher.ledger import Iterated, read
 from ..dispatcher.segment import Progress
-from ..plan import Barrier, Loop, Node, Plan, Segment
-from ..runfiles import Closing, LoopResult, RunFiles
+from ..plan import Barrier, Child, Loop, Node, Plan, Segment
+from ..runfiles import Closing, LoopResult, RunFiles, RunResult
 from .wide import ClosedGroups, sum_of
 
 NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
@@ -30,7 +31,7 @@ class StageView(Struct, frozen=True, rename="camel"):
 
     node: str
     stages: tuple[str, ...]
-    kind: Literal["segment", "loop", "barrier"]
+    kind: Literal["segment", "loop", "barrier", "workflow"]
     state: NodeState
     partitions: int = 0
     """0: not known yet."""
@@ -54,13 +55,17 @@ class StageView(Struct, frozen=True, rename="camel"):
     """Bytes that were predicted for them."""
     read: dict[str, int] = {}
     """Bytes of blocks it got, by the kind of place: inline, host, peer, store."""
+    run: str = ""
+    """The child run that it is; its figures are the sums over that."""
 
 
 class Painter:
     """Reads the store as little as it must: what is closed stays as it is."""
 
-    def __init__(self, files: RunFiles) -> None:
-        self._files = files
+    def __init__(self, files: RunFiles, others: Callable[[str], RunFiles]) -> None:
+        """`others`: the files of the runs that this one started."""
+        self._files, self._others = files, others
+        self._children: dict[str, Painter] = {}
         self._plan: Plan | None = None
         self._closed: dict[str, StageView] = {}
         self._groups = ClosedGroups(files)
@@ -87,7 +92,7 @@ class Painter:
         failed = end.failure.node if end and end.failure else ""
         found: dict[str, StageView] = {}
         for node in self.plan.graph.nodes:
-            found[node.id] = self._stage(node, beats[node.id], found, skipped, failed, view.open)
+            found[node.id] = self._stage(node, beats[node.id], found, skipped, failed, view)
         return list(found.values())
 
     def _stage(
@@ -97,7 +102,7 @@ class Painter:
         found: dict[str, StageView],
         skipped: set[str],
         failed: str,
-        is_open: bool,
+        view: RunView,
     ) -> StageView:
         if beats:
             self._closed.pop(node.id, None)
@@ -106,12 +111,41 @@ class Painter:
             return _from_beat(node, beats[0])
         if node.id in skipped:
             return _bare(node, "skipped")
+        if isinstance(node, Child):
+            return self._child(node, view, failed)
         if node.id not in self._closed:
             closed = _closed(self._files, node, found)
             if closed is None:
-                return self._unfinished(node, found, failed, is_open)
+                return self._unfinished(node, found, failed, view.open)
             self._closed[node.id] = closed
         return self._closed[node.id]
+
+    def _child(self, node: Child, view: RunView, failed: str) -> StageView:
+        """One row for all that its run has committed; what runs in there is seen only there."""
+        from msgspec.structs import replace
+
+        run = child_run(self._files.run, node.id)
+        files = self._others(run)
+        painter = self._children.setdefault(node.id, Painter(files, self._others))
+        inner = painter.stages(replace(view, nodes=()))
+        segments = [one for one in inner if one.kind in ("segment", "workflow")]
+        state: NodeState = "waiting"
+        if files.find(RunResult, "result") is not None:
+            state = "done"
+        elif painter.plan is not None:
+            state = "failed" if node.id == failed else "running" if view.open else "stopped"
+        return StageView(
+            node.id,
+            node.stages,
+            "workflow",
+            state,
+            sum(one.partitions for one in segments),
+            sum(one.committed for one in segments),
+            sum(one.failed for one in segments),
+            rows=sum(one.rows for one in segments),
+            bytes=sum(one.bytes for one in segments),
+            run=run,
+        )
 
     def _unfinished(self, node: Node, found: dict[str, StageView], failed: str, is_open: bool) -> StageView:
         ready = all(found[need].state in ("done", "skipped") for need in (*node.data, *node.after) if need in found)
@@ -130,8 +164,15 @@ def _with_state(view: StageView, state: NodeState) -> StageView:
     return replace(view, state=state)
 
 
-def _kind(node: Node) -> Literal["segment", "loop", "barrier"]:
-    return "loop" if isinstance(node, Loop) else "barrier" if isinstance(node, Barrier) else "segment"
+def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
+    match node:
+        case Loop():
+            return "loop"
+        case Barrier():
+            return "barrier"
+        case Child():
+            return "workflow"
+    return "segment"
 
 
 def _bare(node: Node, state: NodeState) -> StageView:

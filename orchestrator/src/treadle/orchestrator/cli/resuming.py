@@ -146,7 +146,7 @@ async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None)
     from .reusing import changes
 
     view = await runs.view(run)
-    painter = Painter(env.files(run))
+    painter = Painter(env.files(run), env.files)
     end = None if view.open else await runs.end(run)
     stages = painter.stages(view, end)
     if not stages:

@@ -44,7 +44,9 @@ class Screen(Protocol):
 
 
 def label(stage: StageView) -> str:
-    """`tokenize, group`; with the role where a stage needs several segments: `sorted (cuts)`."""
+    """`tokenize, group`; with the role where a stage needs several segments: `sorted (cuts)`; with the run it is."""
+    if stage.run:
+        return f"{stage.node} → {stage.run}"
     owner = stage.stages[-1] if stage.stages else stage.node.partition(".")[0]
     role = stage.node.removeprefix(f"{owner}.")
     names = ", ".join(stage.stages) or owner

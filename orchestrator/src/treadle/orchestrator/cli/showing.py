@@ -64,7 +64,7 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
 
     view = await runs.view(run)
     end = None if view.open else await runs.end(run)
-    painter = Painter(env.files(run))
+    painter = Painter(env.files(run), env.files)
     stages = painter.stages(view, end)
     drivers = await env.drivers(runs)
     errors = grouped(LogFollower(env.files(run)).new())

@@ -145,7 +145,7 @@ class Watcher:
         from .picture import Painter
 
         self._env, self._runs, self._run, self._how = env, runs, run, how
-        self._painter = Painter(env.files(run))
+        self._painter = Painter(env.files(run), env.files)
         self._cost = Running(env, run)
         self._logs = LogFollower(env.files(run)) if how.logs else None
         self._keys = _Keys()

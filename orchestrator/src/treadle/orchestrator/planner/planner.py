@@ -19,7 +19,6 @@ from .settings import policy_of
 from .sources import Sources
 from .transport import Site
 
-
 PlanChild = Callable[[str, WorkflowStage], Plan]
 """(stage, what it is) -> the plan of the workflow that it runs, as it would be now. Raises UsageError."""
 

@@ -1,7 +1,7 @@
 """Workflows that run as children: a node, and what the child's plan would be if it started now.
 
-A child is planned when it starts, since what it reads may be made by its parent. Where its inputs are known before, it is
-planned with its parent too: so that people see it, and a run that could never succeed is refused early.
+A child is planned when it starts, since what it reads may be made by its parent. Where its inputs are known before, it
+is planned with its parent too: so that people see it, and a run that could never succeed is refused early.
 """
 
 from __future__ import annotations

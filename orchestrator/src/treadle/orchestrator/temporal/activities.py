@@ -21,7 +21,9 @@ from treadle.dsl import expressions
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
+from treadle.primitives.run_names import child_run, parent_run, stage_of
 
+from ..children import child_submission, keep_child
 from ..dispatcher.execute import Desk, Orders, run_group, run_segment
 from ..dispatcher.ledger import Fenced
 from ..dispatcher.loop import run_loop
@@ -30,11 +32,11 @@ from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..dispatcher.wide import Unclosed
 from ..groups import count_of
 from ..places.places import Abilities
-from ..plan import Loop, Plan, Segment
+from ..plan import Child, Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
 from ..reuse.opening import keep, take_over
-from ..runfiles import Closing, LoopResult, Submission
+from ..runfiles import Closing, LoopResult, RunResult, Submission
 from ..scheduler import Problem, Summary
 from ..triggers.lifecycle.telling import Telling
 from . import messages, seats
@@ -101,17 +103,18 @@ class Activities:
 
     @activity.defn(name=messages.END_RUN)
     async def end_run(self, ending: Ending) -> None:
-        """Tell that the run is over."""
+        """Keep how a child run ended, for its parent's resumptions; tell that the run is over."""
         with self._busy():
+            if parent_run(ending.run) and ending.state == "completed":
+                files = self._site.files(ending.run)
+                await asyncio.to_thread(files.create, "result", RunResult(ending.outputs))
             await self._telling.run_ended(ending)
 
     # -- open
 
     def _open(self, start: RunStart, started: str) -> Opened:
         files = self._site.files(start.run)
-        submission = files.load(Submission, "spec")
-        if digest(submission) != start.digest:
-            raise CorruptError(f"run {start.run}: the submission in the store is not the one that was started")
+        submission, started = self._submission(start, started)
         plan = files.find(Plan, "plan")
         if plan is None:
             files.create("plan", self._plan(submission, start.run, started))
@@ -120,7 +123,22 @@ class Activities:
         done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
         graph = messages.pack(messages.slim(run.plan.graph))
         groups = _unclosed_groups(run, done)
-        return Opened(graph, _needed_env(run), run.plan.outputs, done, self._telling.on, groups)
+        return Opened(
+            graph, _needed_env(run), run.plan.outputs, done, self._telling.on, groups, digest=digest(submission)
+        )
+
+    def _submission(self, start: RunStart, started: str) -> tuple[Submission, str]:
+        """(what the run is made of, when it started first)."""
+        parent = parent_run(start.run)
+        files = self._site.files(parent or start.run)
+        submission = files.load(Submission, "spec")
+        if digest(submission) != start.digest:
+            raise CorruptError(f"run {files.run}: the submission in the store is not the one that was started")
+        if not parent:
+            return submission, started
+        began = self._site.open(parent).plan.started
+        wanted = child_submission(submission, began, stage_of(start.run), start.bindings)
+        return keep_child(files, self._site.files(start.run), wanted), began
 
     def _plan(self, submission: Submission, run: str, started: str) -> Plan:
         spec = Spec.model_validate(submission.spec)
@@ -216,6 +234,10 @@ def _closed(run: Run) -> dict[str, Summary]:
             known = run.files.closing(node.id)
         elif isinstance(node, Loop):
             known = run.files.find(LoopResult, f"segments/{node.id}/result")
+        elif isinstance(node, Child):
+            ended = run.site.files(child_run(run.id, node.id)).find(RunResult, "result")
+            if ended is not None:
+                found[node.id] = Summary(outputs=ended.outputs)
         if known is not None:
             found[node.id] = known.summary
     return found

@@ -13,7 +13,7 @@ import msgspec
 from treadle.executors.program import Keep
 
 from ..dispatcher.execute import Orders
-from ..plan import Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from ..scheduler import Problem, Summary
 
 WORKFLOW = "treadle.run"
@@ -35,12 +35,14 @@ class RunStart:
 
     run: str
     digest: str
-    """SHA-256 of the submission, which is in the store."""
+    """SHA-256 of the submission, which is in the store; of a child run: of its parent's."""
     resumption: int = 1
     assume: str = ""
     paused: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     """Set by people while it ran; carried over when the history is cut."""
+    bindings: dict[str, Any] = field(default_factory=dict)
+    """Of a child run: the values of its parent's stages that its inputs mention."""
 
 
 @dataclass
@@ -58,6 +60,8 @@ class Opened:
     """wide node -> its task groups that are not closed, as far as the plan knows how many there are."""
     seats: int = 0
     """Groups that drivers can take at once."""
+    digest: str = ""
+    """Of the submission."""
 
 
 @dataclass
@@ -122,4 +126,6 @@ def _slim_node(node: Node) -> Node:
         return Segment(feed=ItemsFeed((), ()), ops=(), tail=Keep(), policy=Policy(), **known)
     if isinstance(node, Loop):
         return msgspec.structs.replace(node, body=Graph(()), state={}, scalars={}, next={}, next_scalars={}, reasons=())
+    if isinstance(node, Child):
+        return msgspec.structs.replace(node, graph=None, reasons=())
     return msgspec.structs.replace(node, reasons=())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -20,14 +21,16 @@ with workflow.unsafe.imports_passed_through():
 
     from treadle.dsl.expressions import ExpressionError
     from treadle.dsl.templates import render
+    from treadle.primitives.run_names import parent_run
 
     from ..dispatcher.execute import Orders
-    from ..plan import Barrier, Graph
+    from ..plan import Barrier, Child, Graph
     from ..scheduler import (
         Complete,
         Event,
         Fail,
         GroupDone,
+        Hold,
         Instruction,
         Limit,
         NodeDone,
@@ -37,6 +40,7 @@ with workflow.unsafe.imports_passed_through():
         NodeStopped,
         Pause,
         Problem,
+        Release,
         Rest,
         Run,
         Scheduler,
@@ -45,6 +49,7 @@ with workflow.unsafe.imports_passed_through():
         Unpause,
     )
     from . import messages
+    from .children import Children
     from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
@@ -68,6 +73,8 @@ class RunWorkflow:
         self._since: dict[str, float] = {}
         """When the first group of a node began."""
         self._waiting: set[asyncio.Task[None]] = set()
+        self._children = Children({}, self._inbox)
+        self._digest = ""
         self._scheduler: Scheduler | None = None
         self._start: RunStart | None = None
         self._paused = False
@@ -83,7 +90,9 @@ class RunWorkflow:
         self._start, self._paused, self._limits = start, start.paused, dict(start.limits)
         opened = await self._open(start)
         graph = messages.unpack(opened.graph, Graph)
-        self._stages = {stage for node in graph.nodes for stage in node.stages}
+        children = {node.id: node.workflow for node in graph.nodes if isinstance(node, Child)}
+        self._children, self._digest = Children(children, self._inbox), opened.digest
+        self._stages = {stage for node in graph.nodes if node.id not in children for stage in node.stages}
         self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, Barrier)}
         done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
         # Where somebody listens, the node itself comes first, and tells that it begins.
@@ -92,25 +101,42 @@ class RunWorkflow:
         self._scheduler = Scheduler(graph, opened.env, done, groups=groups)
         self._inbox[:0] = [Limit(stage, count) for stage, count in self._limits.items()]
         self._inbox[:0] = [Pause()] if self._paused else []
-        return await (self._told(opened) if opened.tells else self._finish(opened))
+        heard = opened.tells or parent_run(start.run)  # a child's end is kept for its parent's resumptions
+        return await (self._told(opened) if heard else self._finish(opened))
 
     # -- what people ask for
 
     @workflow.update(name=messages.PAUSE)
     def pause(self) -> None:
-        self._paused, self._stopping = True, "drain"
-        self._inbox.append(Pause())
+        self._rest()
 
     @workflow.update(name=messages.UNPAUSE)
     def unpause(self) -> None:
-        self._paused = False
-        self._inbox.append(Unpause())
+        self._go_on()
 
     @workflow.update(name=messages.LIMIT)
     def limit(self, stage: str, concurrency: int) -> None:
         self._limits[stage] = concurrency
         self._stopping = "drain"
         self._inbox.append(Limit(stage, concurrency))
+
+    @workflow.signal(name=messages.PAUSE)
+    def pause_with_parent(self) -> None:
+        if not self._paused:
+            self._rest()
+
+    @workflow.signal(name=messages.UNPAUSE)
+    def unpause_with_parent(self) -> None:
+        if self._paused:
+            self._go_on()
+
+    def _rest(self) -> None:
+        self._paused, self._stopping = True, "drain"
+        self._inbox.append(Pause())
+
+    def _go_on(self) -> None:
+        self._paused = False
+        self._inbox.append(Unpause())
 
     @pause.validator
     def _may_pause(self) -> None:
@@ -217,9 +243,17 @@ class RunWorkflow:
     def _obey(self, instruction: Instruction) -> bool:
         """True when the graph is over."""
         match instruction:
+            case Run(node) if node in self._children:
+                assert self._start is not None
+                self._children.start(self._start, self._digest, instruction)
             case Run():
                 self._run_node(instruction)
+            case Hold(node):
+                self._children.hold(node)
+            case Release(node):
+                self._children.release(node)
             case Stop(node):
+                self._children.stop(node)
                 for handle in [handle for (name, _), handle in self._activities.items() if name == node]:
                     handle.cancel()
             case Complete():
@@ -272,7 +306,8 @@ class RunWorkflow:
         self._stopping = "cancel"
         for handle in self._activities.values():
             handle.cancel()
-        await workflow.wait_condition(lambda: not self._activities)
+        self._children.stop_all()
+        await workflow.wait_condition(lambda: not self._activities and not self._children.running)
 
     def _continue_as_new_when_long(self, scheduler: Scheduler, todo: list[Instruction]) -> None:
         """Between nodes, since an activity under way would be stopped."""
@@ -280,9 +315,7 @@ class RunWorkflow:
         if long and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
             assert self._start is not None
             start = self._start
-            workflow.continue_as_new(
-                RunStart(start.run, start.digest, start.resumption, start.assume, self._paused, self._limits)
-            )
+            workflow.continue_as_new(dataclasses.replace(start, paused=self._paused, limits=self._limits))
 
     def _outputs(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None

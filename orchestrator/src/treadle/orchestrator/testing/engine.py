@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import render
 from treadle.executors.interface import Executor
+from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.references import Kind
 from treadle.primitives.store import Store
 
+from ..children import child_submission, keep_child
 from ..client.submission import new_run_id, prepare
 from ..dispatcher.execute import Desk, Orders, run_group, run_segment
 from ..dispatcher.hosts import Hosts
@@ -25,11 +27,13 @@ from ..dispatcher.run import Run, Site
 from ..dispatcher.scope import partition_inputs
 from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..dispatcher.wide import Unclosed
-from ..plan import Loop, Segment
+from ..plan import Child, Loop, Segment
+from ..planner import make_plan
+from ..scheduler import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Scheduler, Summary
 from ..reuse.opening import keep, take_over
-from ..scheduler import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Scheduler
 from ..scheduler import Run as RunNode
 from ..temporal.activities import plan_site
+
 
 GROUPS_AT_ONCE = 4
 
@@ -125,6 +129,8 @@ class Engine:
     async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
         node = run.plan.graph.node(node_id)
         try:
+            if isinstance(node, Child):
+                return await self._child(run, node, orders)
             if isinstance(node, Loop):
                 return NodeDone(node.id, await run_loop(run, node, orders, desk))
             assert isinstance(node, Segment)
@@ -140,6 +146,24 @@ class Engine:
             return NodeFailed(node.id, failed.problem, group)
         except BlocksLost as lost:
             return NodeLost(node.id, lost.blocks, group)
+
+    async def _child(self, parent: Run, node: Child, orders: Orders) -> Event:
+        """The child as a run of its own, planned now."""
+        started = parent.plan.started
+        try:
+            wanted = child_submission(parent.submission, started, node.id, orders.bindings)
+            files = self.site.files(wanted.run)
+            kept = keep_child(parent.files, files, wanted)
+            about = {"id": kept.run, "startTime": started}
+            spec, base = Spec.model_validate(kept.spec), Path(kept.base)
+            files.create("plan", make_plan(spec, kept.inputs, about, kept.functions, base, plan_site(self.site)))
+        except UsageError as error:
+            return NodeFailed(node.id, Problem(str(FailureClass.USER_ERROR), str(error), node.id))
+        try:
+            made = await self.run(kept.run, orders.resumption, assume=orders.assume)
+        except EngineFailure as failed:
+            return NodeFailed(node.id, failed.problem)
+        return NodeDone(node.id, Summary(outputs=made.outputs))
 
     def _result(self, run: Run, scheduler: Scheduler) -> EngineResult:
         known = scheduler.env["stages"]

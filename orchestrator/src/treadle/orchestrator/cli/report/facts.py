@@ -12,7 +12,7 @@ from treadle.executors.program import Outcome
 
 from ...dispatcher.attempts import AttemptRecord
 from ...dispatcher.ledger import Committed, Failed, Record, read
-from ...plan import Graph, Loop, Node, Plan, Segment
+from ...plan import Child, Graph, Loop, Node, Plan, Segment
 from ...runfiles import RunFiles
 
 _ITERATION = re.compile(r"[^/]+-\d+/")
@@ -164,7 +164,8 @@ def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, 
     read: Counter[str] = Counter()
     for one in attempts:
         read.update(one.read)
-    kind = "segment" if isinstance(node, Segment) else "loop" if isinstance(node, Loop) else "point"
+    kinds = {Segment: "segment", Loop: "loop", Child: "workflow"}
+    kind = kinds.get(type(node), "point")
     return NodeFacts(
         node.id,
         node.stages,

@@ -1,0 +1,198 @@
+"""What a child run is made of, where it lives, and what its parent's scheduler does with it. No server, no store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.orchestrator.children import child_submission, keep_child
+from treadle.orchestrator.plan import Child, Graph
+from treadle.orchestrator.runfiles import RunFiles, Submission
+from treadle.orchestrator.scheduler import (
+    Complete,
+    Fail,
+    Hold,
+    NodeDone,
+    NodeFailed,
+    Pause,
+    Problem,
+    Release,
+    Run,
+    Scheduler,
+    Stop,
+    Summary,
+    Unpause,
+)
+from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed
+from treadle.primitives import trust
+from treadle.primitives.errors import UsageError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.run_names import child_run, parent_run, run_folder, stage_of
+from treadle.primitives.store import Store
+
+KEY = b"k" * 32
+MAP = {"type": "map", "input": {"uri": "${{ inputs.source }}", "format": "text"}, "uses": "m:f"}
+INNER = {
+    "apiVersion": "treadle/v1",
+    "name": "inner",
+    "inputs": {"source": {"type": "uri", "default": "in/*.txt"}, "n": {"type": "integer"}},
+    "stages": {"a": MAP, "b": {**MAP, "output": {"uri": "out/${{ inputs.n }}", "format": "text"}}},
+}
+STARTED = "2026-01-01T00:00:00Z"
+
+
+def submission(given: dict[str, Any], inputs: dict[str, Any] | None = None, **more: Any) -> Submission:
+    stage = {"type": "workflow", "uses": INNER, "with": given}
+    spec = {"apiVersion": "treadle/v1", "name": "outer", "stages": {"sub": stage}, **more}
+    return Submission("r", spec, inputs or {}, "digest", {"m:f": {}}, "/srv/project", "local")
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_children() -> None:
+    assert child_run(child_run("r", "sub"), "deep") == "r/sub/deep"
+    assert (parent_run("r/sub/deep"), stage_of("r/sub/deep"), parent_run("r")) == ("r/sub", "deep", "")
+    assert run_folder("r/sub/deep") == "r/_sub/_deep"
+
+
+@pytest.mark.parametrize("stage", ["plan", "spec", "blocks", "segments", "hosts", "sub"])
+def test_stage_may_be_called_like_a_folder_of_its_parent(tmp_path: Path, stage: str) -> None:
+    store = Store.open(f"file://{tmp_path}")
+    for run in ("r", child_run("r", stage)):
+        files = RunFiles(store, run, trust.run_key(KEY, run))
+        made = msgspec.structs.replace(submission({}), run=run)
+        assert files.create("spec", made)
+        store.put(f"{files.prefix}/blocks/a/0", b"x")
+    for run in ("r", child_run("r", stage)):
+        assert RunFiles(store, run, trust.run_key(KEY, run)).load(Submission, "spec").run == run
+
+
+def test_host_knows_children_and_removes_them_alone_or_with_their_parent(tmp_path: Path) -> None:
+    host = HostFolder(tmp_path / "host")
+    for run in ("r", "r/sub", "r/sub/deep", "s"):
+        host.put(f"{run_folder(run)}/segment/0.1", [b"x"])
+    assert host.runs() == ["r", "r/sub", "r/sub/deep", "s"]
+    host.delete_run("r/sub")
+    assert host.runs() == ["r", "s"]
+    host.put(f"{run_folder('r/sub')}/segment/0.1", [b"x"])
+    host.delete_run("r")
+    assert host.runs() == ["s"]
+
+
+# -- submissions -----------------------------------------------------------------------------------------------------
+
+
+def test_child_follows_from_its_parent() -> None:
+    given = {"n": "${{ stages.before.metrics.n }}", "source": "${{ run.id }}/${{ run.startTime }}"}
+    parent = submission(given, defaults={"executor": "far"})
+    child = child_submission(parent, STARTED, "sub", {"stages": {"before": {"metrics": {"n": 3}}}})
+    assert child.run == "r/sub"
+    assert child.inputs == {"n": 3, "source": f"r/{STARTED}"}
+    assert (child.spec, child.bundle, child.base, child.executor) == (INNER, "digest", "/srv/project", "far")
+
+
+def test_what_a_skipped_stage_gives_counts_as_not_given() -> None:
+    child = child_submission(
+        submission({"source": "${{ stages.b.outputs.x }}"}), STARTED, "sub", {"stages": {"b": None}}
+    )
+    assert child.inputs == {"n": None, "source": "in/*.txt"}
+
+
+def test_events_that_were_copied_for_the_parent_are_refused() -> None:
+    offsets = {
+        "connection": "c",
+        "topic": "t",
+        "topicId": "i",
+        "partition": 0,
+        "start": 0,
+        "runs": [1],
+        "copied": "e/1",
+    }
+    parent = submission({"source": "${{ inputs.events }}"}, {"events": {"kafka": offsets}})
+    with pytest.raises(UsageError, match="were copied for run r"):
+        child_submission(parent, STARTED, "sub", {})
+
+
+def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> None:
+    store = Store.open(f"file://{tmp_path}")
+    parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
+    parent.create_bytes("bundle", b"code")
+    first = child_submission(submission({"n": 1}), STARTED, "sub", {})
+    assert keep_child(parent, files, first) == first
+    assert bytes(files.load_bytes("bundle")) == b"code"
+    assert keep_child(parent, files, first) == first
+    with pytest.raises(UsageError, match="r/sub cannot go on: the inputs of it"):
+        keep_child(parent, files, child_submission(submission({"n": 2}), STARTED, "sub", {}))
+
+
+# -- what triggered runs may touch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"source": "data/x.txt", "n": 1}, ""),
+        ({"source": "${{ inputs.day }}/x.txt", "n": 1}, ""),
+        ({"source": "${{ inputs.far }}", "n": 1}, "'/etc/passwd'"),
+        ({"source": "../x.txt", "n": 1}, "'../x.txt'"),
+        ({"source": "${{ stages.a.outputs.x }}", "n": 1}, "its input source cannot be known"),
+        ({"n": "${{ stages.a.outputs.x }}"}, "the URI 'out/"),
+    ],
+)
+def test_children_of_triggered_runs_touch_only_what_is_allowed(given: dict[str, Any], refused: str) -> None:
+    parent = submission(given, {"day": "monday", "far": "/etc/passwd"})
+    if not refused:
+        check_allowed(None, parent)
+        return
+    with pytest.raises(Forbidden, match=refused.replace("..", r"\.\.")):
+        check_allowed(None, parent)
+
+
+# -- scheduling ------------------------------------------------------------------------------------------------------
+
+CHILD = Child("sub", ("sub",), "inner")
+AFTER = Child(
+    "after", ("after",), "inner", after=("sub",), when="stages.sub.outputs.n > 1", paths=("stages.sub.outputs.n",)
+)
+BESIDE = Child("beside", ("beside",), "inner")
+
+
+def test_outputs_of_a_child_are_seen_by_what_comes_after() -> None:
+    scheduler = Scheduler(Graph((CHILD, AFTER)), {})
+    assert scheduler.start() == [Run("sub", {})]
+    (run,) = scheduler.handle(NodeDone("sub", Summary(outputs={"n": 2})))
+    assert isinstance(run, Run)
+    assert run.bindings["stages"]["sub"]["outputs"] == {"n": 2}
+    assert scheduler.handle(NodeDone("after", Summary())) == [Complete()]
+
+
+def test_pause_holds_a_child_and_unpause_releases_it() -> None:
+    scheduler = Scheduler(Graph((CHILD, AFTER)), {})
+    scheduler.start()
+    assert scheduler.handle(Pause()) == [Hold("sub")]
+    assert scheduler.running == ("sub",)
+    assert scheduler.handle(Unpause()) == [Release("sub")]
+    assert scheduler.handle(NodeDone("sub", Summary(outputs={"n": 1}))) == [Complete()]
+    assert scheduler.skipped == ("after",)
+
+
+def test_child_that_ends_while_it_is_held_starts_nothing() -> None:
+    scheduler = Scheduler(Graph((CHILD, AFTER)), {})
+    scheduler.start()
+    scheduler.handle(Pause())
+    assert scheduler.handle(NodeDone("sub", Summary(outputs={"n": 2}))) == []
+    (run,) = scheduler.handle(Unpause())
+    assert isinstance(run, Run)
+
+
+def test_failure_stops_children_even_while_they_are_held() -> None:
+    scheduler = Scheduler(Graph((CHILD, BESIDE)), {})
+    scheduler.start()
+    scheduler.handle(Pause())
+    problem = Problem("user error", "no", "sub")
+    assert scheduler.handle(NodeFailed("sub", problem)) == [Stop("beside")]
+    assert scheduler.handle(NodeFailed("beside", Problem("user error", "stopped", "beside"))) == [Fail(problem)]
