@@ -29,11 +29,10 @@ from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..dispatcher.wide import Unclosed
 from ..plan import Child, Loop, Segment
 from ..planner import make_plan
-from ..scheduler import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Scheduler, Summary
 from ..reuse.opening import keep, take_over
+from ..scheduler import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Scheduler, Summary
 from ..scheduler import Run as RunNode
 from ..temporal.activities import plan_site
-
 
 GROUPS_AT_ONCE = 4
 
