@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -53,7 +54,8 @@ class Sandboxes:
         self.sizes: list[int] = []
         self.ended = 0
         self._environment = {**os.environ, KEY_VARIABLE: base64.b64encode(key).decode()}
-        self._idle: list[tuple[Handler, concurrent.futures.ThreadPoolExecutor]] = []
+        self._all: list[_Sandbox] = []
+        self._idle: list[_Sandbox] = []
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         self.sizes.append(memory)
@@ -61,29 +63,34 @@ class Sandboxes:
         return await step(self, request)
 
     async def serve(self, request: bytes) -> Answer:
-        handler, thread = await asyncio.to_thread(self._sandbox)
+        sandbox = await asyncio.to_thread(self._sandbox)
         decoded = msgspec.json.decode(request, type=Request)
-        call = thread.submit(handler.handle, decoded, self.limits.seconds, self.sizes[-1])
-        try:
-            response = await asyncio.wrap_future(call)
-        finally:
-            call.add_done_callback(lambda _: self._idle.append((handler, thread)))
+        call = sandbox.thread.submit(sandbox.handler.handle, decoded, self.limits.seconds, self.sizes[-1])
+        call.add_done_callback(lambda _: self._idle.append(sandbox))
+        response = await asyncio.wrap_future(call)
         self.ended += 1
         return Answer("answered", msgspec.json.encode(response))
 
-    def _sandbox(self) -> tuple[Handler, concurrent.futures.ThreadPoolExecutor]:
+    def _sandbox(self) -> _Sandbox:
         if self._idle:
             return self._idle.pop()
         thread = concurrent.futures.ThreadPoolExecutor(1, "sandbox")
-        return thread.submit(Handler, dict(self._environment)).result(), thread
+        sandbox = _Sandbox(thread.submit(Handler, dict(self._environment)).result(), thread)
+        self._all.append(sandbox)
+        return sandbox
 
     async def close(self) -> None:
         """They are ended by the fixture."""
 
     def end(self) -> None:
-        for handler, thread in self._idle:
-            thread.submit(handler.close).result()
-            thread.shutdown()
+        for sandbox in self._all:
+            sandbox.thread.submit(sandbox.handler.close).result()
+            sandbox.thread.shutdown()
+
+
+class _Sandbox(NamedTuple):
+    handler: Handler
+    thread: concurrent.futures.ThreadPoolExecutor
 
 
 @pytest.fixture
@@ -202,6 +209,12 @@ async def lose_the_answer(sandboxes: Sandboxes, request: bytes) -> Answer:
     raise StoreError("the connection broke", retryable=True)
 
 
+async def queue(sandboxes: Sandboxes, request: bytes) -> Answer:
+    """As an asynchronous call."""
+    sandboxes.kept = asyncio.create_task(sandboxes.serve(request))  # type: ignore[attr-defined]
+    return Answer("accepted")
+
+
 def crash(ended: str) -> Step:
     async def step(_: Sandboxes, __: bytes) -> Answer:
         return Answer(ended, how="it was killed")  # type: ignore[arg-type]
@@ -226,8 +239,9 @@ async def test_a_call_that_was_not_made_is_told_as_unreachable(bench: Workbench,
     await bench.assert_usable()
 
 
-async def test_a_member_whose_answer_is_lost_works_on(bench: Workbench, sandboxes: Sandboxes) -> None:
-    sandboxes.steps = [lose_the_answer]
+@pytest.mark.parametrize("call", [lose_the_answer, queue])
+async def test_a_member_whose_answer_will_not_come_works_on(call: Step, bench: Workbench, sandboxes: Sandboxes) -> None:
+    sandboxes.steps = [call]
     await bench.assert_usable()
     await bench.assert_usable()
     assert len(sandboxes.sizes) == 1

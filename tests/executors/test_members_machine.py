@@ -78,13 +78,24 @@ def test_a_withdrawn_task_is_stopped_and_its_late_result_is_nobodys() -> None:
     assert one.heard(Task("u", 9, b""), 4.0) == [Begin("u", b"")]
 
 
-def test_a_result_that_is_refused_is_forgotten() -> None:
+def test_a_result_that_comes_as_its_task_is_withdrawn_is_forgotten() -> None:
     one = machine()
     one.heard(Task("t", 7, b""), 1.0)
     one.done("t", b"r")
-    assert said(one.heard(Refused("t", "there is no such task"), 3.0)) == [Take()]
+    assert said(one.heard(Withdrawn("t", 7), 3.0)) == [Take()]
+    assert one.heard(Refused("t", "there is no such task"), 3.0) == []
     one.disconnected(4.0)
     assert said(one.connected(5.0)) == [HELLO, Take()]
+
+
+def test_a_member_that_was_taken_for_lost_leaves_when_it_hears_of_it() -> None:
+    """It stood still for longer than its lease, say; its slot has another one by now."""
+    one = machine()
+    one.heard(Task("t", 7, b""), 1.0)
+    one.disconnected(30.0)
+    one.done("t", b"r")
+    assert said(one.connected(31.0)) == [HELLO, Finished("t", 7, b"r")]
+    assert one.heard(Refused("t", "there is no such task"), 31.0) == [Say(Bye()), Leave("it was given up")]
 
 
 def test_after_its_working_time_it_takes_nothing_and_stays() -> None:

@@ -5,7 +5,8 @@
     idle     Task, after its working time   idle     given up: it returns to its owner
     busy     done                           telling  its result is said, over every new connection again
     busy     Withdrawn                      idle     it is stopped
-    telling  Accepted, Refused              idle     more is asked for, while its working time lasts
+    telling  Accepted, Withdrawn            idle     more is asked for, while its working time lasts
+    telling  Refused                        over     it was taken for lost, and its slot has another member; Bye
     any      Dismissed, its time is over    over     what runs is stopped; Bye
     any      no coordinator for `patience`  over     what runs is stopped
 
@@ -117,9 +118,11 @@ class MemberMachine:
             case Withdrawn(task, epoch) if self._under_way == _Work(task, epoch):
                 self._under_way = None
                 return [Stop(), *self._ask(now)]
-            case Accepted(task, _) | Refused(task, _) if self._result is not None and self._result.task == task:
+            case Accepted(task, _) | Withdrawn(task, _) if self._tells(task):
                 self._result = None
                 return self._ask(now)
+            case Refused(task, _) if self._tells(task):
+                return self._leave("it was given up")
             case Dismissed():
                 return self._leave("it is not needed any more")
         return []
@@ -156,7 +159,7 @@ class MemberMachine:
     # -- parts
 
     def _offered(self, work: _Work, body: bytes, now: float) -> list[Instruction]:
-        if self._result is not None and self._result.task == work.task:
+        if self._result is not None and self._tells(work.task):
             self._result = Finished(work.task, work.epoch, self._result.result)
             return [Say(self._result)]
         if self._under_way is not None and self._under_way.task == work.task:
@@ -166,6 +169,10 @@ class MemberMachine:
             return [Say(GiveUp(work.task, work.epoch))]
         self._under_way = work
         return [Begin(work.task, body)]
+
+    def _tells(self, task: str) -> bool:
+        """It has a result of that task which nobody has accepted."""
+        return self._result is not None and self._result.task == task
 
     def _ask(self, now: float) -> list[Instruction]:
         idle = self._under_way is None and self._result is None
