@@ -77,7 +77,7 @@ class Child:
             raise Failed(f"given up after {_STARTS} starts")
         self._starts += 1
         self._folder = Path(tempfile.mkdtemp(prefix="w", dir=BENCH_DIR / "tmp"))
-        self._shared = tempfile.mkdtemp(prefix="treadle-bench-", dir=SHARED_MEMORY)
+        self._shared = tempfile.mkdtemp(prefix="treadle-workloads-", dir=SHARED_MEMORY)
         log = BENCH_DIR / "logs" / f"workloads-{self._name}.log"
         log.parent.mkdir(exist_ok=True)
         sizes = json.dumps(asdict(self._sizes))

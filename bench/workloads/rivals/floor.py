@@ -83,7 +83,7 @@ def write(task: tuple[list[dict[str, int]], str]) -> int:
 
 class Rival(Base):
     def start(self) -> None:
-        self._shared = Path(tempfile.mkdtemp(prefix="treadle-bench-", dir=SHARED_MEMORY))
+        self._shared = Path(tempfile.mkdtemp(prefix="treadle-workloads-", dir=SHARED_MEMORY))
         self._cores = os.cpu_count() or 1
         self._pool = multiprocessing.get_context("forkserver").Pool(self._cores)
         self._map(abs, range(8))
