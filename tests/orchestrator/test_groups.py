@@ -97,10 +97,12 @@ def test_a_lost_block_lets_the_other_groups_end_before_it_is_made_again() -> Non
 def test_repair_of_a_wide_producer_reaches_its_groups_and_its_closing() -> None:
     graph = Scheduler(Graph((segment("a"), segment("b", ("a",)))), {}, {"a": Summary()})
     graph.start()
-    blocks = ("a/7.1.x",)
+    blocks = ("a/27.1.x", "a/7.1.x", "a/8.1.x")
     assert graph.handle(NodeLost("b", blocks)) == [Run("a", {}, blocks)]
-    assert graph.handle(NodeGrouped("a", (1,), 4)) == [Run("a", {}, blocks, group=1)]
-    assert graph.handle(GroupDone("a", 1)) == [Run("a", {}, blocks)]
+    first, second = Run("a", {}, blocks[1:], group=0), Run("a", {}, blocks[:1], group=2)
+    assert graph.handle(NodeGrouped("a", (0, 2), 4, size=10)) == [first, second]
+    assert graph.handle(GroupDone("a", 0)) == []
+    assert graph.handle(GroupDone("a", 2)) == [Run("a", {}, blocks)]
     assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
 
 

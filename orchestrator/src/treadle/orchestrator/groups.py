@@ -24,6 +24,11 @@ def bounds_of(group: int, partitions: int, size: int) -> range:
     return range(partitions) if group < 0 else range(group * size, min((group + 1) * size, partitions))
 
 
+def partition_of(block: str) -> int:
+    """The partition that a block is of: 7 of `each/7.1.x`."""
+    return int(block.rsplit("/", 1)[1].partition(".")[0])
+
+
 class Groups:
     """Those of one node that are not closed yet.
 
@@ -31,14 +36,19 @@ class Groups:
     once as share it evenly to the end.
     """
 
-    def __init__(self, waiting: Iterable[int], seats: int, limit: int = 0, repair: tuple[str, ...] = ()) -> None:
-        """`seats`: groups that drivers can take at once; `limit`: tasks at once, 0: any number."""
+    def __init__(
+        self, waiting: Iterable[int], seats: int, limit: int = 0, repair: tuple[str, ...] = (), size: int = 0
+    ) -> None:
+        """`seats`: groups that drivers can take at once; `limit`: tasks at once, 0: any number.
+
+        `repair`: blocks of the node to make again, `size`: partitions of a group.
+        """
         self._waiting = deque(waiting)
         self._limit = limit
         self._seats = _even(len(self._waiting), min(self._bounded(seats), limit)) if limit else self._bounded(seats)
         self._running: dict[int, int] = {}
         """group -> its seat."""
-        self.repair = repair
+        self.repair, self._size = repair, size
         self.stopped = False
         self.lost: set[str] = set()
 
@@ -59,6 +69,10 @@ class Groups:
             self._running[group] = seat
             found.append((group, self._limit * (seat + 1) // self._seats - self._limit * seat // self._seats))
         return found
+
+    def repair_of(self, group: int) -> tuple[str, ...]:
+        """The blocks that are to be made again by the group."""
+        return tuple(block for block in self.repair if partition_of(block) // self._size == group)
 
     def over(self, group: int, seats: int = 0) -> bool:
         """A group ended, for better or worse; False: it was not running. `seats` as drivers are now; 0: as before."""

@@ -63,6 +63,8 @@ class NodeGrouped(Struct, frozen=True):
     groups: tuple[int, ...]
     seats: int
     """Groups that drivers can take at once."""
+    size: int = 0
+    """Partitions of a group; 0: there is nothing to repair."""
 
 
 class GroupDone(Struct, frozen=True):

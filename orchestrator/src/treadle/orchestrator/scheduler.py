@@ -247,7 +247,7 @@ class Scheduler:
     def _begin_groups(self, known: NodeGrouped, repair: tuple[str, ...] = ()) -> list[Instruction]:
         node = self._nodes[known.node]
         most = node.policy.max_concurrency if isinstance(node, Segment) else 0
-        self._groups[node.id] = Groups(known.groups, known.seats, self.limit_of(node.id) or most, repair)
+        self._groups[node.id] = Groups(known.groups, known.seats, self.limit_of(node.id) or most, repair, known.size)
         return self._go_on(node)
 
     def _group_over(self, event: GroupDone | NodeFailed | NodeLost | NodeStopped) -> list[Instruction]:
@@ -270,7 +270,8 @@ class Scheduler:
         groups, held = self._groups[node.id], self._held()
         started = [] if held else groups.start()
         if groups.running:
-            return [Run(node.id, self._bindings(node), groups.repair, share, group) for group, share in started]
+            bindings = self._bindings(node)
+            return [Run(node.id, bindings, groups.repair_of(group), share, group) for group, share in started]
         del self._groups[node.id]
         if groups.lost:
             return self._lost(node.id, groups.lost)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from treadle.primitives.errors import DataError, FailureClass, StoreError, UsageError
 
-from ..groups import count_of
+from ..groups import count_of, partition_of
 from ..plan import Segment
 from ..runfiles import Closing, Manifest
 from ..scheduler import Problem, Summary, segment_of
@@ -32,6 +32,8 @@ class Unclosed(Struct, frozen=True):
     """Task groups that are to run before the segment can be closed."""
 
     groups: tuple[int, ...]
+    size: int
+    """Partitions of a group."""
 
 
 def is_wide(run: Run, segment: Segment) -> bool:
@@ -48,7 +50,7 @@ async def put_together(run: Run, segment: Segment, repair: Iterable[str], genera
     known = await asyncio.to_thread(run.files.closed_groups, segment.id)
     unclosed = await asyncio.to_thread(_unclosed, run, segment, known, repair)
     if unclosed:
-        return Unclosed(unclosed)
+        return Unclosed(unclosed, segment.group)
     manifest = await asyncio.to_thread(_assembled, run, segment, known)
     _judge(segment, manifest)
     await publish(run, segment, manifest)
@@ -94,7 +96,7 @@ def _partitions(run: Run, segment: Segment) -> int:
 
 def _unclosed(run: Run, segment: Segment, known: Mapping[int, int], repair: Iterable[str]) -> tuple[int, ...]:
     wanted = {block for block in repair if segment_of(block) == segment.id}
-    touched = {int(block.rsplit("/", 1)[1].partition(".")[0]) // segment.group for block in wanted}
+    touched = {partition_of(block) // segment.group for block in wanted}
 
     def is_closed(group: int) -> bool:
         if group not in known or group not in touched:

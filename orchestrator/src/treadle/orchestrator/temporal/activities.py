@@ -43,6 +43,8 @@ from . import messages, seats
 from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
+MOST_LOST = 10_000
+"""Lost blocks in one report, which must fit into the history; the others are found when their reader runs again."""
 _log = logging.getLogger(__name__)
 
 
@@ -157,7 +159,7 @@ class Activities:
         except SegmentFailed as failed:
             return NodeReport(problem=messages.pack(failed.problem))
         except BlocksLost as lost:
-            return NodeReport(lost=list(lost.blocks))
+            return NodeReport(lost=list(lost.blocks[:MOST_LOST]))
         except asyncio.CancelledError:
             return await self._stop(work, desk)
         except CorruptError as error:
@@ -257,7 +259,7 @@ def _report_of(result: Summary | Unclosed | None) -> NodeReport:
     if result is None:
         return NodeReport(closed=True)
     if isinstance(result, Unclosed):
-        return NodeReport(groups=list(result.groups))
+        return NodeReport(groups=list(result.groups), size=result.size)
     return NodeReport(summary=messages.pack(result))
 
 

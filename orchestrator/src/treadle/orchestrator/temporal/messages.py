@@ -104,6 +104,8 @@ class NodeReport:
     """The task group is."""
     seats: int = 0
     """With the two above: groups that drivers can take at once."""
+    size: int = 0
+    """With `groups`: partitions of one."""
 
 
 def pack(value: Summary | Problem | Orders | Graph) -> str:

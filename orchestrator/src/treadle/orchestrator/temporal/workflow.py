@@ -334,7 +334,7 @@ def _event(node: str, group: int, report: NodeReport) -> Event:
     if report.lost:
         return NodeLost(node, tuple(report.lost), group)
     if report.groups:
-        return NodeGrouped(node, tuple(report.groups), report.seats)
+        return NodeGrouped(node, tuple(report.groups), report.seats, report.size)
     return GroupDone(node, group, report.seats) if report.closed else NodeStopped(node, group)
 
 

@@ -138,7 +138,7 @@ class Engine:
                 return GroupDone(node.id, group)
             result = await run_segment(run, node, orders, desk)
             if isinstance(result, Unclosed):
-                return NodeGrouped(node.id, result.groups, GROUPS_AT_ONCE)
+                return NodeGrouped(node.id, result.groups, GROUPS_AT_ONCE, result.size)
             await asyncio.to_thread(keep, run, node)
             return NodeDone(node.id, result)
         except SegmentFailed as failed:
