@@ -50,7 +50,7 @@ async def measure(items: int, stages: int, folder: Path) -> dict[str, float]:
         view = await here.runs.view("grown")
         assert view.closed is not None
         begun = time.perf_counter()
-        shown = Painter(here.runs.files("grown")).stages(view, end)
+        shown = Painter(here.runs.files("grown"), here.runs.files).stages(view, end)
         looked = time.perf_counter() - begun
         assert shown[0].committed == items
         seconds = (view.closed - view.started).total_seconds()

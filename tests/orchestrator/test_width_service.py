@@ -53,7 +53,7 @@ async def until(what: Any, patience: float = 60) -> None:
 
 async def stage(here: Service, run: str, node: str) -> StageView:
     """As `show` and `watch` have it."""
-    seen = Painter(here.runs.files(run)).stages(await here.runs.view(run))
+    seen = Painter(here.runs.files(run), here.runs.files).stages(await here.runs.view(run))
     return next((one for one in seen if one.node == node), StageView(node, (node,), "segment", "waiting"))
 
 
