@@ -158,6 +158,81 @@ def test_against_a_run_that_is_not_there(desk: Desk) -> None:
     assert desk.run("plan", "counted.yaml", "-i", "log=x", "--against", "nothing").code == 4
 
 
+STEPS = """
+def first(x, *, log):
+    noted(log, "first")
+    return x
+
+
+def second(x, *, log, flag):
+    noted(log, "second")
+    if x > 1 and not open(flag).read():
+        raise ValueError("not yet")
+    return x
+
+
+def last(x, *, log):
+    noted(log, "last")
+    return x
+
+
+def noted(log, what):
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"{what}\\n")
+"""
+STEPPED = """
+apiVersion: treadle/v1
+name: stepped
+inputs: {log: {type: string, required: true}, flag: {type: string, required: true}}
+defaults: {retry: {maximumAttempts: 1}}
+stages:
+  first:
+    {type: map, input: {range: 4, partitions: 4}, uses: "reuse_steps:first", with: {log: "${{ inputs.log }}"}}
+  second:
+    type: map
+    input: first
+    needs: [first]
+    uses: reuse_steps:second
+    with: {log: "${{ inputs.log }}", flag: "${{ inputs.flag }}"}
+  last: {type: map, input: second, needs: [second], uses: "reuse_steps:last", with: {log: "${{ inputs.log }}"}}
+"""
+
+
+def test_resume_goes_on_with_what_failed_only_or_from_a_stage_on(desk: Desk) -> None:
+    (desk.folder / "reuse_steps.py").write_text(STEPS)
+    (desk.folder / "stepped.yaml").write_text(STEPPED)
+    flag, log = desk.folder / "flag", desk.folder / "steps"
+    flag.touch()
+
+    def noted() -> list[str]:
+        found = sorted(log.read_text().split())
+        log.unlink()
+        return found
+
+    given = ("-i", f"log={log}", "-i", f"flag={flag}")
+    assert desk.run("run", "stepped.yaml", *given, "--id", "steps").code == 1
+    assert noted() == ["first"] * 4 + ["second"] * 4
+    flag.write_text("go")
+    done = desk.run("resume", "steps", "--only-failed")
+    assert done.code == 0, done.err
+    assert "what had failed is done; go on with the rest: treadle resume steps" in done.err
+    assert noted() == ["second"] * 2
+    told = desk.run("resume", "steps", "--explain", "--from", "second")
+    assert [line.partition(" (")[0] for line in told.out.splitlines()] == [
+        "first: kept",
+        "second: runs again",
+        "last: runs again",
+    ]
+    assert desk.run("resume", "steps", "--from", "third").code == 2
+    done = desk.run("resume", "steps", "--from", "second")
+    assert done.code == 0, done.err
+    assert noted() == ["last"] * 4 + ["second"] * 4
+    for option in (("--from", "second"), ("--only-failed",)):
+        refused = desk.run("resume", "steps", *option)
+        assert refused.code == 2
+        assert "has succeeded already" in refused.err
+
+
 def test_gc_keeps_what_is_cached_and_what_others_took_over_as_long_as_they_need_it(desk: Desk) -> None:
     desk.write(WORDS.replace("(word, 1)", "(word, 2)"))
     assert desk.go("lender") == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -46,6 +47,15 @@ def resume(
     ] = None,
     input: InputOption = None,
     inputs: InputsOption = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="STAGE", help="Run this stage again, and all that comes after it; keep the rest."
+        ),
+    ] = None,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Go on with the stages that have failed; begin no other one.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what is kept and what runs again; do nothing.")
     ] = False,
@@ -71,15 +81,21 @@ def resume(
             name = await runs.find(run)
             now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
             if explain:
-                return await _explain(env, runs, name, now)
+                return await _explain(env, runs, name, now, begin or "")
             if now is not None:
                 await _check_same(env, runs, name, now)
-            return await _resume(env, runs, name, assume or "", None if detach else how)
+            only = await _failed(env, runs, name) if only_failed else []
+            if begin:
+                await _take_back(env, runs, name, begin)
+            code = await _resume(env, runs, name, assume or "", None if detach else how, only)
+            return await _as_asked(runs, name, code) if only and not detach else code
 
         raise typer.Exit(int(env.with_runs(work)))
 
 
-async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watching | None) -> Exit:
+async def _resume(
+    env: Environment, runs: Runs, run: str, assume: str, how: Watching | None, only: Sequence[str] = ()
+) -> Exit:
     view = await runs.view(run)  # before there is a driver, which may bring the run to its end at once
     if view.state == "succeeded":
         complain(f"run {run} has succeeded already; there is nothing to go on with")
@@ -87,7 +103,7 @@ async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watc
         return Exit.SUCCESS
     alone = env.profile.embedded and not env.driver_lives()
     await asyncio.to_thread(env.ensure_driver)
-    if await runs.resume(run, assume=assume):
+    if await runs.resume(run, assume=assume, only=only):
         complain(
             f"run {run} goes on (resumption {view.resumption + 1}) with the workflow and code it was submitted with"
         )
@@ -98,6 +114,52 @@ async def _resume(env: Environment, runs: Runs, run: str, assume: str, how: Watc
     if not env.profile.embedded and not await runs.drivers():
         complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
+
+
+async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None:
+    """Let the run forget what it made of a stage and of what comes after it. Raises CommandFailed, UsageError."""
+    from ..plan import Plan
+    from ..reuse.again import take_back
+
+    view = await _ended(runs, run, "--from")
+    files = env.files(run)
+    plan = await asyncio.to_thread(files.load, Plan, "plan")
+    nodes = await asyncio.to_thread(take_back, files, plan, stage, view.resumption + 1)
+    complain(f"runs again: {', '.join(nodes)}")
+
+
+async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
+    """The nodes that have failed for good. Raises CommandFailed."""
+    from .picture import Painter
+
+    view = await _ended(runs, run, "--only-failed")
+    stages = Painter(env.files(run), env.files).stages(view, await runs.end(run))
+    found = [stage.node for stage in stages if stage.state == "failed"]
+    if not found:
+        raise CommandFailed(Exit.USAGE, f"no stage of run {run} has failed", f"Go on with all: treadle resume {run}")
+    return found
+
+
+async def _ended(runs: Runs, run: str, option: str) -> RunView:
+    view = await runs.view(run)
+    if view.open:
+        raise CommandFailed(Exit.USAGE, f"run {run} is {view.state}", f"{option} is for a run that has ended.")
+    if view.state == "succeeded":
+        hint = "What it gave stays as it is. For another result start a new run: treadle rerun --no-cache"
+        raise CommandFailed(Exit.USAGE, f"run {run} has succeeded already", hint)
+    return view
+
+
+async def _as_asked(runs: Runs, run: str, code: Exit) -> Exit:
+    """The run has not succeeded, but what was asked for has."""
+    from ..temporal.messages import LEFT
+
+    view = await runs.view(run)
+    end = None if view.open else await runs.end(run)
+    if end is None or end.failure is None or end.failure.failure != LEFT:
+        return code
+    complain(f"what had failed is done; go on with the rest: treadle resume {run}")
+    return Exit.SUCCESS
 
 
 def _open_words(run: str, view: RunView, alone: bool) -> str:
@@ -140,10 +202,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None) -> Exit:
+async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None, begin: str) -> Exit:
     """What is kept and what runs, and what changed since: in the files given, or in the input files."""
     from .picture import Painter
     from .reusing import changes
+    from .screens import label
 
     view = await runs.view(run)
     painter = Painter(env.files(run), env.files)
@@ -152,8 +215,9 @@ async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None)
     if not stages:
         typer.echo("nothing was done yet: everything runs")
     changed = await asyncio.to_thread(changes, env, run, now) if stages else {}
+    again = await asyncio.to_thread(_again, env, run, begin) if begin else set()
     for stage in stages:
-        typer.echo(_fate(stage, view))
+        typer.echo(f"{label(stage)}: runs again" if stage.node in again else _fate(stage, view))
         if stage.node in changed:
             typer.echo(f"  changed since: {changed[stage.node]}")
     if "" in changed:
@@ -161,6 +225,14 @@ async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None)
     if changed:
         complain("it goes on with what it was submitted with; a new run takes the changes: treadle run")
     return Exit.SUCCESS
+
+
+def _again(env: Environment, run: str, stage: str) -> set[str]:
+    """The nodes that `--from` would have run again."""
+    from ..plan import Plan
+    from ..reuse.again import following
+
+    return {node.id for node in following(env.files(run).load(Plan, "plan").graph, stage)}
 
 
 def _fate(stage: StageView, view: RunView) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -172,8 +172,8 @@ class Runs:
                 static_summary=submission.spec["name"],
             )
 
-    async def resume(self, run: str, *, assume: str = "") -> bool:
-        """Go on with a run that failed, was cancelled or timed out: same id, next resumption.
+    async def resume(self, run: str, *, assume: str = "", only: Sequence[str] = ()) -> bool:
+        """Go on with a run that failed, was cancelled or timed out: same id, next resumption; or with these nodes only.
 
         False when it needs none: it is open (and only needs a driver), or it has succeeded. Raises UsageError for a run
         that another one started.
@@ -185,7 +185,7 @@ class Runs:
         if view.state in ("running", "paused", "succeeded"):
             return False
         submission = await self.submission(run)
-        start = RunStart(run, digest(submission), view.resumption + 1, assume)
+        start = RunStart(run, digest(submission), view.resumption + 1, assume, only=list(only))
         await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
         return True
 

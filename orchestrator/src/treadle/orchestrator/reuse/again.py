@@ -12,6 +12,10 @@ that the run could have had, and the command can be given again.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import release_output
@@ -77,3 +81,17 @@ def _reopen(files: RunFiles, segment: Segment) -> None:
     places += [tolerance.failed_items for tolerance in segment.tolerated.values() if tolerance.failed_items]
     for place in places:
         release_output(place, files.run)
+
+
+def narrowed(graph: Graph, only: Collection[str], done: Collection[str]) -> tuple[Graph, list[str]]:
+    """The part of a graph that is needed to finish some of its nodes, and the nodes that are then left to be done."""
+    if not only:
+        return graph, []
+    wanted = set(only)
+    for node in reversed(graph.nodes):
+        if node.id in wanted:
+            wanted.update(node.data, node.after)
+    left = [node.id for node in graph.nodes if node.id not in wanted and node.id not in done]
+    return (
+        (replace(graph, nodes=tuple(node for node in graph.nodes if node.id in wanted)), left) if left else (graph, [])
+    )

@@ -35,6 +35,7 @@ from ..places.places import Abilities
 from ..plan import Child, Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
+from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
 from ..runfiles import Closing, LoopResult, RunResult, Submission
 from ..scheduler import Problem, Summary
@@ -123,11 +124,11 @@ class Activities:
         run = self._site.open(start.run)
         take_over(run)
         done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
-        graph = messages.pack(messages.slim(run.plan.graph))
-        groups = _unclosed_groups(run, done)
-        return Opened(
-            graph, _needed_env(run), run.plan.outputs, done, self._telling.on, groups, digest=digest(submission)
-        )
+        wanted, left = narrowed(run.plan.graph, start.only, done)
+        graph = messages.pack(messages.slim(wanted))
+        groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
+        env, outputs, tells = _needed_env(run), run.plan.outputs, self._telling.on
+        return Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left)
 
     def _submission(self, start: RunStart, started: str) -> tuple[Submission, str]:
         """(what the run is made of, when it started first)."""

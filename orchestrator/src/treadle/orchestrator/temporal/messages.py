@@ -25,6 +25,8 @@ RUN_NODE = "treadle.node"
 END_RUN = "treadle.end"
 PAUSE, UNPAUSE, LIMIT = "pause", "unpause", "setConcurrency"
 STOPPING = "stopping"
+LEFT = "not asked for"
+"""How a run fails that was told to go on with some of its nodes, when they are done and others are not."""
 
 T = TypeVar("T")
 
@@ -41,6 +43,8 @@ class RunStart:
     paused: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     """Set by people while it ran; carried over when the history is cut."""
+    only: list[str] = field(default_factory=list)
+    """Nodes to go on with; what needs more than these waits for another resumption. Empty: everything goes on."""
     bindings: dict[str, Any] = field(default_factory=dict)
     """Of a child run: the values of its parent's stages that its inputs mention."""
 
@@ -62,6 +66,8 @@ class Opened:
     """Groups that drivers can take at once."""
     digest: str = ""
     """Of the submission."""
+    left: list[str] = field(default_factory=list)
+    """Nodes that this resumption leaves for another one; they are not in the graph."""
 
 
 @dataclass

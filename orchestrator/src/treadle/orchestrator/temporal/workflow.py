@@ -171,6 +171,9 @@ class RunWorkflow:
     async def _finish(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None
         await self._drive(self._scheduler)
+        if opened.left:
+            text = f"what had failed is done; not begun: {', '.join(opened.left)}"
+            raise ApplicationError(text, type=messages.LEFT, non_retryable=True)
         return self._outputs(opened)
 
     async def _told(self, opened: Opened) -> dict[str, Any]:
