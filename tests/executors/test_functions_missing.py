@@ -30,6 +30,20 @@ def test_missing_library_is_a_users_error_that_says_what_adds_it(module: str, ad
     assert advice in found.message
 
 
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("Parquet needs pyarrow, which is not installed", "arrow = true"),
+        ("reading events of a Kafka topic needs confluent-kafka", "kafka = true"),
+        ("module 'm' failed on import: ModuleNotFoundError: No module named 'pandas' (m:f)", "image"),
+    ],
+)
+def test_what_treadle_itself_says_of_it_is_understood(message: str, advice: str) -> None:
+    found = explained(failure(message, "treadle.primitives.errors.UsageError"))
+    assert isinstance(found, Failure)
+    assert advice in found.message
+
+
 def test_other_failures_and_outcomes_stay_as_they_are() -> None:
     for report in (failure("boom", "ValueError"), failure("odd"), Outcome(0, 1, "objects", 1)):
         assert explained(report) is report

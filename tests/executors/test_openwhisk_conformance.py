@@ -6,13 +6,18 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
+import pyarrow
+import pyarrow.parquet
 import pytest
 from emulators.openwhisk import EmulatedExecutor, deploy, openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.testing import ExecutorTests, Place
-from treadle.executors.testing.workbench import SECRET
+from treadle.executors.testing.workbench import SECRET, Workbench, failure_of
+from treadle.primitives.errors import FailureClass
+from treadle.primitives.formats import FileSplit, ReadOptions
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +49,17 @@ class TestOpenWhisk(ExecutorTests):
         executor = EmulatedExecutor(emulator, key_file, slots=2)
         yield executor
         await FunctionExecutor.stop(executor)
+
+    async def test_parquet_without_arrow_is_the_users_error_and_says_what_adds_it(
+        self, bench: Workbench, tmp_path: Path
+    ) -> None:
+        """The package is the real one, and has none."""
+        file = tmp_path / "x.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), file)
+        split = FileSplit(f"file://{file}", 0, 1, file.stat().st_size, "", ReadOptions("parquet"))
+        task = bench.task("same", [[1]])
+        partition = msgspec.structs.replace(task.partitions[0], input=split)
+        (report,) = await bench.run(msgspec.structs.replace(task, partitions=(partition,)))
+        failure = failure_of(report)
+        assert (failure.failure, failure.retryable) == (FailureClass.USER_ERROR, False)
+        assert "deploy with `arrow = true`" in failure.message

@@ -16,7 +16,8 @@ ADDED_BY = {
 }
 """Module -> what to write into the executor's table `deploy`."""
 _OTHERWISE = "deploy an image that has it (`image` in the table `deploy`)"
-_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
+_ASKED_FOR = re.compile(r"No module named '([\w.]+)'|needs (pyarrow|confluent-kafka)")
+"""In Python's words, and in those of treadle's own errors."""
 
 
 def explained(report: Report) -> Report:
@@ -39,5 +40,5 @@ def missing_module(failure: Failure) -> str:
     """
     if failure.error not in ("ModuleNotFoundError", "treadle.primitives.errors.UsageError"):
         return ""
-    found = _NO_MODULE.search(failure.message)
-    return found[1].partition(".")[0] if found else ""
+    found = _ASKED_FOR.search(failure.message)
+    return (found[1] or found[2]).partition(".")[0].replace("-", "_") if found else ""
