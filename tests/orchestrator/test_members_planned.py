@@ -121,7 +121,7 @@ def test_direct_exchange_that_cannot_be_is_refused(
 ) -> None:
     error = refusal(shuffled(exchange="direct", **more), site(members))
     assert error.message.endswith(f"exchange: direct cannot be: {why}")
-    assert error.paths[0][-1] == "exchange"
+    assert error.paths[0] == ("stages", "groups", "exchange")
 
 
 def test_plan_says_what_members_could_do() -> None:

@@ -146,7 +146,8 @@ def _stays_or_calls(segment: Segment, readers: frozenset[str], held: frozenset[s
         hint = (
             "Give its table `members` with a coordinator that functions reach (docs/members.md), or leave `exchange`."
         )
-        raise _at(segment, "exchange", f"{_first(segment)}: exchange: direct cannot be: {found.refused}", hint)
+        last = segment.stages[-1] if segment.stages else _first(segment)  # whose blocks they are
+        raise _at(segment, "exchange", f"{last}: exchange: direct cannot be: {found.refused}", hint, last)
     return found.segment
 
 
