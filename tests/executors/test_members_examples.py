@@ -1,0 +1,66 @@
+"""Examples on functions that stay: not a byte differs from what local slots make."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from emulators.lambda_place import lambda_place
+from examples.test_examples_on_functions import EXAMPLES, INPUTS, left_by, run
+
+from treadle.executors import LocalExecutor
+from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.interface import Executor
+from treadle.executors.members import MEMBERS
+from treadle.executors.members.executor import MemberExecutor
+from treadle.executors.members.hub import Meeting
+from treadle.orchestrator.testing import Engine
+from treadle.primitives import trust
+from treadle.primitives.store import Store
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+SLOTS = 3
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[asyncio.Runner, Engine]]:
+    key_file = str(tmp_path / "key")
+    key = trust.load_or_create_key(key_file)
+    local = LocalExecutor(
+        run_key=lambda run: trust.run_key(key, run), slots=2, memory=1 << 30, host_root=str(tmp_path / "host")
+    )
+    (tmp_path / "lambda").mkdir()
+    with asyncio.Runner() as runner, lambda_place(tmp_path / "lambda", concurrency=8) as place:
+        for name, value in place.emulator.credentials.items():
+            monkeypatch.setenv(name, value)
+        place.deploy(key_file, timeout=900)
+        calls = FunctionExecutor("lambda", place.invoker(seconds=900), key_file=key_file, slots=SLOTS)
+        staying = MemberExecutor(calls.means, Meeting("tcp://127.0.0.1:0"), key_file=key_file, slots=SLOTS)
+        executors: dict[str, Executor] = {"local": local, "functions": calls, f"functions{MEMBERS}": staying}
+        made = Engine(Store.open(f"file://{tmp_path}/store"), executors, key, tmp_path / "host")
+        path, known = list(sys.path), set(sys.modules)
+        yield runner, made
+        runner.run(made.site.pools.stop())
+        sys.path[:] = path
+        for name in set(sys.modules) - known:
+            if str(getattr(sys.modules[name], "__file__", None)).startswith(str(EXAMPLES)):
+                del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["wordcount", "terasort", "kmeans", "pi"])
+def test_example_leaves_the_same_bytes_on_members(
+    name: str, places: tuple[asyncio.Runner, Engine], tmp_path: Path
+) -> None:
+    inputs = INPUTS[name](tmp_path)
+    found = {}
+    for executor in ("local", "functions"):
+        base = tmp_path / executor
+        done = run(places, name, executor, base, inputs)
+        outputs = str(done.outputs).replace(done.run, "RUN").replace(str(base), "BASE")
+        found[executor] = (left_by(base, done.run), outputs, repr(done.metrics))
+    assert found["functions"] == found["local"]
+    plan = places[1].site.open(f"{name}-functions").plan
+    assert name == "pi" or f"functions{MEMBERS}" in plan.executors
