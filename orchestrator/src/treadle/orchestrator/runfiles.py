@@ -64,6 +64,8 @@ class Manifest(Struct, frozen=True):
     summary: Summary
     groups: tuple[int, ...] = ()
     """As it is stored: the generation of each task group's manifest, which has the outcomes; empty: they are here."""
+    origin: str = ""
+    """The run that made all this, where it was taken over; empty: this one."""
 
 
 class Closing(Struct, frozen=True):
@@ -73,6 +75,7 @@ class Closing(Struct, frozen=True):
     outcomes: tuple[msgspec.Raw, ...]
     summary: Summary
     groups: tuple[int, ...] = ()
+    origin: str = ""
 
     @property
     def committed(self) -> int:

@@ -57,6 +57,8 @@ class StageView(Struct, frozen=True, rename="camel"):
     """Bytes of blocks it got, by the kind of place: inline, host, peer, store."""
     run: str = ""
     """The child run that it is; its figures are the sums over that."""
+    origin: str = ""
+    """The run that made it, where it was taken over."""
 
 
 class Painter:
@@ -243,6 +245,7 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
         failed_items=summary.failed_items,
         iteration=f"{node.id} {iterations}" if iterations else "",
         read=summary.read,
+        origin=done.origin if isinstance(done, Closing) else "",
     )
     return _placed(view, node)
 

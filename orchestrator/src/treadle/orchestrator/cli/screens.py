@@ -74,7 +74,8 @@ def troubles(stage: StageView) -> str:
 
 def volume(stage: StageView) -> str:
     rows = words.counted(stage.rows, "row") if stage.rows else ""
-    return ", ".join(filter(None, [rows, words.size(stage.bytes) if stage.bytes else ""]))
+    origin = f"from run {stage.origin}" if stage.origin else ""
+    return ", ".join(filter(None, [rows, words.size(stage.bytes) if stage.bytes else "", origin]))
 
 
 def exchange(stage: StageView) -> str:

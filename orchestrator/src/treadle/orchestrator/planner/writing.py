@@ -47,8 +47,8 @@ def write_output(graph: GraphPlanner, name: str, stage: WorkStage, flow: Flow, n
 
 def _writer(name: str, flow: Flow, dataset: Dataset, written: OutputSpec) -> Flow:
     assert flow.policy is not None
-    policy = msgspec.structs.replace(flow.policy, cache=None, gang=0)
+    policy = msgspec.structs.replace(flow.policy, cache=None, gang=0, durability="")
     writer = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, [], [name], set(dataset.nodes))
-    writer.policy, writer.output = policy, written
+    writer.policy, writer.output, writer.kept = policy, written, True
     writer.reasons.append(f"{name} is cached, and each run writes its own files")
     return writer

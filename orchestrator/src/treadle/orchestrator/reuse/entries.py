@@ -111,7 +111,8 @@ def entry_of(key: str, run: str, ttl: float, manifest: Manifest, now: float) -> 
     if not all(outcome.block is None or outcome.block.locations for outcome in outcomes):
         return None
     summary = replace(manifest.summary, read={})
-    return Entry(key, run, now, ttl, replace(manifest, outcomes=tuple(outcomes), summary=summary))
+    kept = replace(manifest, outcomes=tuple(outcomes), summary=summary, origin=run)
+    return Entry(key, run, now, ttl, kept)
 
 
 def _lent(outcome: Outcome, run: str) -> Outcome:

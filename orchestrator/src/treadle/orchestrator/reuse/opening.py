@@ -15,7 +15,6 @@ from weakref import WeakKeyDictionary
 
 from treadle.dsl import expressions
 from treadle.primitives.errors import StoreError, TreadleError
-from treadle.primitives.run_names import run_folder
 
 from ..dispatcher.run import Run
 from ..plan import Graph, Loop, Node, Segment
@@ -57,7 +56,7 @@ def keep(run: Run, segment: Segment) -> None:
     if rule is None:
         return
     try:
-        entry = entry_of(_keys(run)[segment.id], run_folder(run.id), rule.ttl, run.manifest(segment.id), time.time())
+        entry = entry_of(_keys(run)[segment.id], run.folder, rule.ttl, run.manifest(segment.id), time.time())
         if entry is not None:
             Entries(run.site.store, run.site.key).keep(entry)
     except StoreError as error:
@@ -73,8 +72,8 @@ def _keys(run: Run) -> dict[str, str]:
 def _closed(run: Run, node: Node) -> Summary | None:
     """Of a node that an earlier resumption finished."""
     if isinstance(node, Segment):
-        manifest = run.files.manifest(node.id)
-        return manifest.summary if manifest else None
+        closing = run.files.closing(node.id)
+        return closing.summary if closing else None
     result = run.files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else None
     return result.summary if result else None
 
@@ -98,7 +97,7 @@ def _taken_over(run: Run, segment: Segment, entries: Entries) -> Summary | None:
     if rule is None or key is None or run.files.generation(segment.id):
         return None
     entry = _find(run, entries, key, rule.ttl)
-    if entry is None or not entries.borrow(entry, run_folder(run.id)):
+    if entry is None or not entries.borrow(entry, run.folder):
         return None
     run.know(run.files.create_manifest(entry.manifest, 1))
     _log.info("run %s takes %s over from run %s", run.id, segment.id, entry.run)
