@@ -40,6 +40,7 @@ async def measure(items: int, stages: int, folder: Path) -> dict[str, float]:
     from treadle.orchestrator.testing.service import service
 
     (folder / "trivial.py").write_text(FUNCTION)
+    sys.path.insert(0, str(folder))
     async with service(Home(folder / "home")) as here:
         await here.submit({**document(4, 1), "stages": {"s0": SMALL}}, "warm", folder, folder)
         await here.runs.end("warm")

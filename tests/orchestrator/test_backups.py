@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from orchestrator.broken_runs import Broken, values
+from orchestrator.record_histories import mapped, spec
 
 from treadle.dsl.builder.decorator import task
 from treadle.executors.program import Failure, Outcome
@@ -178,3 +179,22 @@ def test_a_stalled_partition_does_not_hold_up_its_segment(
     assert values(found, "work") == [[record] for record in range(PARTITIONS)]
     assert (tmp_path / "again").exists()
     assert set(counts.values()) == {1}
+
+
+def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path) -> None:
+    """It was killed after its put and before its report, so nobody was told of the block."""
+    stage = mapped({"range": PARTITIONS}, batch={"maxItems": 1})
+    stage |= {"uses": "orchestrator.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
+    run = breaking(spec(work=stage))
+    blocks = f"runs/{run.run}/blocks/work"
+
+    def see(segment: str, outcome: Outcome) -> None:
+        if outcome.partition == 7:
+            run.store.put(f"{blocks}/7.1.unheard", b"")
+            run.store.put(f"{blocks}/70.1.other", b"")
+
+    found, _ = run.go(see)
+    assert values(found, "work") == [[record] for record in range(PARTITIONS)]
+    left = [info.name.removeprefix(f"{blocks}/") for info in run.store.list(blocks)]
+    assert [name.rpartition(".")[0] for name in left if name.startswith("7")] == ["7.2", "70.1"]
+    assert len(left) == PARTITIONS + 1

@@ -13,7 +13,9 @@ import pytest
 import pytest_asyncio
 from orchestrator.record_histories import TESTS, mapped, spec
 from orchestrator.test_history_size import bound, events
+from temporalio import workflow
 
+import treadle.orchestrator.temporal.workflow as temporal_workflow
 from treadle.orchestrator.cli.picture import Painter, StageView
 from treadle.orchestrator.dispatcher.ledger import Committed, read
 from treadle.orchestrator.environment.home import Home
@@ -73,6 +75,20 @@ async def test_width_that_shows_late_costs_one_more_activity(here: Service, tmp_
     assert (await here.runs.end("late")).failure is None
     found = await events(here, "late")
     assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + 1 + (1 + 4 + 1)
+
+
+async def test_a_history_that_gets_long_is_cut_between_groups(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(temporal_workflow, "is_long", lambda: workflow.info().get_current_history_length() > 45)
+    await here.submit(spec(only=numbers(1000)), "cut", tmp_path, TESTS)
+    assert (await here.runs.end("cut")).failure is None
+    found = await events(here, "cut")
+    assert sum(found.values()) < 45 + 6 * 8, "of the last piece"
+    manifest = here.runs.files("cut").manifest("only")
+    assert manifest is not None
+    assert [outcome.partition for outcome in manifest.outcomes] == list(range(1000))
+    assert {outcome.attempt for outcome in manifest.outcomes} == {1}
 
 
 async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: Path) -> None:

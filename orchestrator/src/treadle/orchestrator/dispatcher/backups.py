@@ -42,6 +42,11 @@ class Backups:
         """Whether a second attempt at it was begun."""
         return partition in self._doubled
 
+    @property
+    def twice(self) -> frozenset[int]:
+        """Partitions of which a second attempt was begun."""
+        return frozenset(self._doubled)
+
     def straggler(self, total: int, now: float) -> int | None:
         """The partition that has run for longest, if that is too long and it runs once; None: there is no such.
 

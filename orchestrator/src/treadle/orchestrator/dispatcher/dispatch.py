@@ -174,6 +174,11 @@ class Dispatch:
             return None
         return self._assign(slot, [partition], self._budgets.memory(partition), now)
 
+    @property
+    def twice(self) -> frozenset[int]:
+        """Partitions that ran beside themselves."""
+        return self._backups.twice
+
     def rivals(self, partition: int) -> list[str]:
         """Slots that are at a partition which was delivered; their tasks are to be killed."""
         if not self._backups.doubled(partition):

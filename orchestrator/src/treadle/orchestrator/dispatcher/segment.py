@@ -28,6 +28,7 @@ from .pool import SlotPool
 from .run import Run
 from .scope import Scope, feed_inputs, slices_of
 from .summary import size_of, summarise
+from .tidy import remove_losers
 from .writer import LedgerWriter
 
 
@@ -227,6 +228,9 @@ class SegmentRun:
             if self._timer:
                 self._timer.cancel()
             await self._pool.leave(self)
+            won = {partition: self._committed[partition] for partition in self._core.twice & self._committed.keys()}
+            if won:
+                await asyncio.to_thread(remove_losers, self._run, self.name, won)
 
     def _deadline(self) -> float | None:
         if not self._segment.policy.deadline:

@@ -1,4 +1,5 @@
-"""Shared memory is given back: blocks of loop iterations that nothing reads any more, and of runs that succeeded.
+"""Shared memory is given back: blocks of loop iterations that nothing reads any more, of attempts that lost against
+their rival (in the store, too), and of runs that succeeded.
 
 What is removed can be made again (a lost block takes back its commit): removing too early costs time, never a result.
 """
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from treadle.executors.program import Outcome
 from treadle.primitives.errors import StoreError
 from treadle.primitives.host import HostFolder
 
@@ -54,6 +57,31 @@ class Tidier:
             for node in self._host.folders(f"{self._run.folder}/{iteration}"):
                 if not any(segment.startswith(f"{iteration}/{node}") for segment in kept):
                     self._host.delete_folder(f"{self._run.folder}/{iteration}/{node}")
+
+
+def remove_losers(run: Run, segment: str, won: Mapping[int, Outcome]) -> None:
+    """Remove what other attempts at these partitions have put, none of which runs any more. Blocking.
+
+    An attempt that was killed has told nobody what it put: it is known by its name, and put where the winner has. What
+    cannot be removed stays.
+    """
+    blocks = [block for one in won.values() for block in (one.block, one.failed_items) if block is not None]
+    places = {place.partition(":")[0] for block in blocks for place in block.locations}
+    kept, marks = tuple(block.name for block in blocks), tuple(f"{segment}/{partition}." for partition in won)
+
+    def lost(name: str) -> bool:
+        return name.startswith(marks) and not name.startswith(kept)
+
+    prefix, host = f"runs/{run.folder}/blocks/", run.site.host
+    try:
+        found = run.site.store.list(prefix + segment) if "store" in places else iter(())
+        run.site.store.delete([info.name for info in found if lost(info.name.removeprefix(prefix))])
+        folder = host.path(f"{run.folder}/{segment}") if host and "host" in places else None
+        for path in folder.iterdir() if folder else ():
+            if lost(f"{segment}/{path.name}"):
+                path.unlink(missing_ok=True)
+    except (StoreError, OSError) as error:
+        _log.warning("blocks of attempts that lost stay: %s", error)
 
 
 async def sweep(host: HostFolder, client: Client) -> None:

@@ -43,6 +43,8 @@ class RunStart:
     paused: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     """Set by people while it ran; carried over when the history is cut."""
+    since: dict[str, float] = field(default_factory=dict)
+    """wide node -> when its first group began, likewise."""
     only: list[str] = field(default_factory=list)
     """Nodes to go on with; what needs more than these waits for another resumption. Empty: everything goes on."""
     bindings: dict[str, Any] = field(default_factory=dict)

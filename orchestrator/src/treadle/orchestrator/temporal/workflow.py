@@ -88,6 +88,7 @@ class RunWorkflow:
     @workflow.run
     async def run(self, start: RunStart) -> dict[str, Any]:
         self._start, self._paused, self._limits = start, start.paused, dict(start.limits)
+        self._since = dict(start.since)
         opened = await self._open(start)
         graph = messages.unpack(opened.graph, Graph)
         children = {node.id: node.workflow for node in graph.nodes if isinstance(node, Child)}
@@ -236,7 +237,7 @@ class RunWorkflow:
                         return
                 await workflow.wait_condition(lambda: bool(self._inbox))
                 event = self._inbox.pop(0)
-                if scheduler.in_groups and workflow.info().is_continue_as_new_suggested():
+                if scheduler.in_groups and is_long():
                     scheduler.handle(Rest())  # groups could follow one another for longer than a history may be
                 todo = scheduler.handle(event)
                 self._continue_as_new_when_long(scheduler, todo)
@@ -314,11 +315,12 @@ class RunWorkflow:
 
     def _continue_as_new_when_long(self, scheduler: Scheduler, todo: list[Instruction]) -> None:
         """Between nodes, since an activity under way would be stopped."""
-        long = workflow.info().is_continue_as_new_suggested()
-        if long and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
+        if is_long() and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
             assert self._start is not None
             start = self._start
-            workflow.continue_as_new(dataclasses.replace(start, paused=self._paused, limits=self._limits))
+            workflow.continue_as_new(
+                dataclasses.replace(start, paused=self._paused, limits=self._limits, since=self._since)
+            )
 
     def _outputs(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None
@@ -327,6 +329,11 @@ class RunWorkflow:
         except ExpressionError as error:
             raise ApplicationError(f"outputs: {error}", type="user error", non_retryable=True) from error
         return {"outputs": values, "skipped": list(self._scheduler.skipped)}
+
+
+def is_long() -> bool:
+    """The history should be cut."""
+    return workflow.info().is_continue_as_new_suggested()
 
 
 def _event(node: str, group: int, report: NodeReport) -> Event:
