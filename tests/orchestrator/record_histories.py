@@ -1,4 +1,4 @@
-"""Records the histories that test_replay.py replays: `PYTHONPATH=tests python -m orchestrator.record_histories`.
+"""Records the histories that test_replay.py replays: `PYTHONPATH=tests python -m orchestrator.record_histories [NAME]`.
 
 Record anew only when the workflow's commands changed on purpose and no run of an older version is left anywhere. A
 history holds what its run was told and nothing of the machine: identities of workers are taken out, and flags are
@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import socket
+import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -94,6 +95,22 @@ async def resumed(here: Service, run: str, folder: Path) -> None:
     await here.runs.end(run)
 
 
+async def paused_with_child(here: Service, run: str, folder: Path) -> None:
+    """Two children, of which the first is paused with its parent."""
+    flag = folder / "go"
+    inner = waiting(flag, "slowly") | {"outputs": {"name": "${{ run.id }}"}}
+    child = {"type": "workflow", "uses": inner}
+    document = spec(sub=child, more={**child, "when": "stages.sub.outputs.name != ''"})
+    await here.submit(document, run, folder, TESTS)
+    handle = here.client.get_workflow_handle(run)
+    await asyncio.sleep(2.0)
+    await handle.execute_update(messages.PAUSE)
+    await asyncio.sleep(0.5)
+    flag.touch()
+    await handle.execute_update(messages.UNPAUSE)
+    await here.runs.end(run)
+
+
 Recorded = Callable[[Service, str, Path], Awaitable[None]]
 RUNS: dict[str, Recorded] = {
     "map_reduce": lambda here, run, folder: finished(here, MAP_REDUCE, run, folder),
@@ -102,19 +119,24 @@ RUNS: dict[str, Recorded] = {
     "paused_and_unpaused": paused_and_unpaused,
     "failed": failed,
     "resumed": resumed,
+    "parent": paused_with_child,
 }
+CHILDREN = {"parent/sub": "child"}
+"""Run that another one started -> the name of its history."""
 
 
-async def record() -> None:
+async def record(names: list[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="treadle-histories-") as name:
         async with service(Home(Path(name) / "home")) as here:
-            for run, perform in RUNS.items():
+            for run in names or RUNS:
                 folder = Path(name) / run
                 folder.mkdir()
-                await perform(here, run, folder)
-                text = (await here.history(run)).to_json()
-                (HISTORIES / f"{run}.json").write_text(without_machine(text, name))
+                await RUNS[run](here, run, folder)
+                below = {child: known for child, known in CHILDREN.items() if child.startswith(f"{run}/")}
+                for each, known in {run: run, **below}.items():
+                    text = (await here.history(each)).to_json()
+                    (HISTORIES / f"{known}.json").write_text(without_machine(text, name))
 
 
 _HIDDEN = {"identity": "worker", "stackTrace": "", "workerTaskQueue": {"name": "sticky"}, "stickyTaskQueue": "sticky"}
@@ -140,4 +162,4 @@ def without_machine(text: str, folder: str) -> str:
 
 
 if __name__ == "__main__":
-    asyncio.run(record())
+    asyncio.run(record(sys.argv[1:]))
