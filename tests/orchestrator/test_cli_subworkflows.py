@@ -136,6 +136,8 @@ def test_plan_shows_a_child_where_its_inputs_are_known(terminal: Terminal) -> No
     graph = code(terminal.run("plan", "main.yaml", "--graph", "mermaid"), 0).out
     assert "first --> first-noted" in graph
     assert "first --> second" in graph
+    estimate = json.loads(code(terminal.run("plan", "main.yaml", "--cost", "-o", "json"), 0).out)["estimate"]
+    assert "first/noted" in {line["node"] for line in estimate["lines"]}
 
 
 def test_mistake_in_a_child_is_told_at_its_place(terminal: Terminal) -> None:

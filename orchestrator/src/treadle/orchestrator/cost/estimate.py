@@ -14,6 +14,7 @@ from treadle.executors.program import Discard
 from ..plan import (
     AllFeed,
     BundleFeed,
+    Child,
     FilesFeed,
     Graph,
     GroupFeed,
@@ -66,7 +67,10 @@ class Shape(Struct, frozen=True):
 
 
 def estimate(plan: Plan, assumed: Assumed) -> list[Line]:
-    """A line for each segment, loops by their most iterations, and one for the run itself."""
+    """A line for each segment, loops by their most iterations, and one for the run itself and for each child.
+
+    Of a child that is planned when it starts there is no more to be known.
+    """
     run = Line("(run)", "", "", Usage(actions=RUN_ACTIONS))
     return [run, *_lines(plan.graph, plan.executors, assumed, 1, {})]
 
@@ -81,7 +85,14 @@ def _longest(graph: Graph, took: Mapping[str, float]) -> float:
     ends: dict[str, float] = {}
     for node in graph.nodes:
         begins = max((ends.get(need, 0.0) for need in {*node.data, *node.after}), default=0.0)
-        own = _longest(node.body, took) if isinstance(node, Loop) else took.get(node.id, 0.0)
+        own = took.get(node.id, 0.0)
+        if isinstance(node, Loop):
+            own = _longest(node.body, took)
+        elif isinstance(node, Child) and node.graph is not None:
+            below = f"{node.id}/"
+            own = _longest(
+                node.graph, {name.removeprefix(below): took[name] for name in took if name.startswith(below)}
+            )
         ends[node.id] = begins + own
     return max(ends.values(), default=0.0)
 
@@ -92,6 +103,10 @@ def _lines(
     for node in graph.nodes:
         if isinstance(node, Loop):
             yield from _lines(node.body, executors, assumed, times * node.max_iterations, known)
+        elif isinstance(node, Child):
+            yield Line(node.id, "", "", Usage(actions=RUN_ACTIONS))
+            inner = _lines(node.graph, executors, assumed, times, {}) if node.graph is not None else ()
+            yield from (structs.replace(line, node=f"{node.id}/{line.node}") for line in inner)
         elif isinstance(node, Segment):
             can = executors[node.policy.executor]
             slots = assumed.slots or can.slots
