@@ -99,6 +99,21 @@ async def test_segments_take_turns() -> None:
     assert second.most > 1
 
 
+async def test_groups_of_a_segment_have_one_turn_and_the_first_of_them_is_done_first() -> None:
+    pool, groups, other = SlotPool(Permits(2)), [Segment(40), Segment(40), Segment(40)], Segment(40)
+    for group in groups:
+        pool.join(group, "wide")
+    pool.join(other, "narrow")
+    await other.over.wait()
+    assert groups[0].finished >= 30
+    assert sum(group.finished for group in groups) <= 60
+    for group in groups:
+        await group.over.wait()
+    for client in (*groups, other):
+        await pool.leave(client)
+    assert [group.finished for group in groups] == [40, 40, 40]
+
+
 async def test_pool_is_made_once_when_the_first_segment_wants_it() -> None:
     used, unused = Permits(1), Permits(1)
     pools = Pools({"used": used, "unused": unused})

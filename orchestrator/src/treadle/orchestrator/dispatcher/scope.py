@@ -198,10 +198,10 @@ def range_inputs(count: int, partitions: int, longest: int) -> Sequence[RangeSpl
     """Pieces of a run that is one longer, and of one that is not."""
 
     def make(index: int) -> RangeSplit:
-        late = max(0, index - larger * many)
-        run, piece = (larger + late // few, late % few) if index >= larger * many else divmod(index, many)
-        first, stop = (one * size + min(one, larger) for one in (run, run + 1))
-        start = first + piece * longest
+        late = index - larger * many
+        run, piece = divmod(index, many) if late < 0 else divmod(late, few)
+        first, length = (run * (size + 1), size + 1) if late < 0 else (larger + (larger + run) * size, size)
+        start, stop = first + piece * longest, first + length
         return RangeSplit(start, min(start + longest, stop) if longest else stop)
 
     return Inputs(larger * many + (partitions - larger) * few, make)

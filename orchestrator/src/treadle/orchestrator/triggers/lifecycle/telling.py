@@ -95,7 +95,7 @@ class Telling:
     async def _node_begins(self, order: NodeOrder) -> None:
         run = await self._run(order.run)
         about = self._about(run, messages.unpack(order.orders, Orders).resumption)
-        stages = begun_with(run.plan.graph, order.node)
+        stages = begun_with(run.plan.graph, order.node) if order.group < 0 else ()
         begun = [stage_news(about, "started", stage, self._now()) for stage in stages]
         await self._tell(run.id, [*self._points(run, about, order.passed), *begun])
 
