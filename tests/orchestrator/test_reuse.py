@@ -18,6 +18,8 @@ from treadle.orchestrator.reuse.compare import compare
 from treadle.orchestrator.reuse.entries import NO_CACHE, Entries
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.harness import Harness
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.errors import CorruptError
 from treadle.primitives.store import Store
 
 HELPERS = "def clean(x):\n    return x + 1\n\n\ndef spare(x):\n    return x\n"
@@ -303,3 +305,38 @@ def test_an_entry_that_somebody_else_wrote_is_not_taken(project: Project) -> Non
         data[-1] ^= 1
         project.store.put(info.name, bytes(data))
     assert project.run() == {*MADE, "lines.out"}
+
+
+def test_blocks_of_another_run_are_read_from_every_kind_of_store(tmp_path: Path) -> None:
+    for url in (f"file://{tmp_path}", "memory://lender"):
+        store = Store.open(url)
+        ref = Blocks(store, "lender").put("s/0.1", "objects", [[1, 2, 3]], "store")
+        lent = replace(ref, locations=("store:lender",))
+        reader = Blocks(store, "borrower")
+        assert reader.get(lent.slice(0)) == [1, 2, 3]
+        assert reader.read == {"store": lent.size}
+        assert not reader.lost([lent.slice(0)])
+        store.put(f"runs/lender/blocks/{ref.name}", b"x" * ref.size)
+        with pytest.raises(CorruptError, match="is damaged"):
+            Blocks(store, "borrower").get(lent.slice(0))
+
+
+def test_a_sub_workflow_differs_with_its_document_and_its_functions(project: Project) -> None:
+    inner = {
+        "apiVersion": "treadle/v1",
+        "name": "inner",
+        "stages": {"x": {"type": "map", "input": {"range": 2}, "uses": "reused_sums:first"}},
+    }
+    document = {
+        "apiVersion": "treadle/v1",
+        "name": "outer",
+        "defaults": {"cache": True},
+        "stages": {"sub": {"type": "workflow", "uses": inner}},
+    }
+    project.submit(document, {})
+    project.write(reused_helpers=HELPERS.replace("x + 1", "x + 2"))
+    project.submit(document, {})
+    assert project.differs() == {"sub": "code of reused_sums:first: `clean` in reused_helpers.py changed"}
+    inner["stages"]["x"]["input"] = {"range": 3}  # type: ignore[index]
+    project.submit(document, {})
+    assert project.differs() == {"sub": "document of inner changed"}

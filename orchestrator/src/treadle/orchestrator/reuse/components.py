@@ -21,6 +21,7 @@ from treadle.dsl.templates import render, template_paths
 from treadle.executors.program import Call, Op, Reduce, Tail, Value
 
 from ..plan import (
+    Child,
     DataRef,
     EventsFeed,
     Feed,
@@ -70,7 +71,7 @@ class _Walk:
     def __init__(self, submission: Submission) -> None:
         self._inputs, self._functions = submission.inputs, submission.functions
         self._bundle, self._seed = submission.bundle, submission.spec.get("seed", 0)
-        self._workflow = submission.spec["name"]
+        self._workflow, self._documents = submission.spec["name"], submission.spec["stages"]
         self._keys: dict[str, str] = {}
         self._stages: dict[str, list[str]] = {}
         """stage -> its nodes so far."""
@@ -87,9 +88,14 @@ class _Walk:
                 yield node.id, found
 
     def _node(self, node: Node) -> Components | None:
-        if isinstance(node, Segment):
-            return dict(self._segment(node))
-        return dict(self._loop(node)) if isinstance(node, Loop) else None
+        match node:
+            case Segment():
+                return dict(self._segment(node))
+            case Loop():
+                return dict(self._loop(node))
+            case Child():
+                return dict(self._child(node))
+        return None
 
     # -- segments
 
@@ -192,6 +198,24 @@ class _Walk:
         steps = [loop.next, loop.next_scalars, loop.until, loop.max_iterations, loop.on_exhausted]
         yield "initial state", _short(scalars)
         yield "steps of the loop", _short(msgspec.to_builtins(steps))
+
+    # -- sub-workflows
+
+    def _child(self, child: Child) -> Iterator[tuple[str, str]]:
+        """Its document, the functions in it, and the inputs of this run; it has a plan of its own."""
+        document = self._documents[child.id]
+        for reference in sorted(_texts(document) & self._functions.keys()):
+            yield from self._code(reference, reference)
+        yield f"document of {child.workflow}", _short(document)
+        yield "inputs", _short(self._inputs)
+
+
+def _texts(value: Any) -> set[str]:
+    """Every text in a JSON value."""
+    if isinstance(value, str):
+        return {value}
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {text for item in items for text in _texts(item)}
 
 
 def _calls(segment: Segment) -> Iterator[tuple[str, Call]]:
