@@ -288,6 +288,26 @@ async def test_functions_that_cannot_reach_the_coordinator_stop_the_run(
         await bench.run(bench.task("same", [[1]]))
 
 
+async def copy(sandboxes: Sandboxes, request: bytes) -> Answer:
+    """Delivered twice, and both run at once."""
+    sandboxes.kept = asyncio.create_task(sandboxes.serve(request))  # type: ignore[attr-defined]
+    return await sandboxes.serve(request)
+
+
+async def test_of_two_copies_of_a_call_one_is_a_member_and_the_other_leaves(
+    bench: Workbench, sandboxes: Sandboxes
+) -> None:
+    sandboxes.steps = [copy]
+    script = bench.scripted({0: [[("sleep", 0.5)]]})
+    (report,) = await bench.run(bench.scripted_task(script, 1))
+    assert isinstance(report, Outcome)
+    async with asyncio.timeout(30):
+        while sandboxes.ended == 0:  # noqa: ASYNC110 (the provider is not asked)
+            await asyncio.sleep(0.05)
+    await bench.assert_usable()
+    assert (sandboxes.ended, len(sandboxes.sizes), script.times(0)) == (1, 1, 1)
+
+
 # -- the end of its time ----------
 
 
@@ -340,7 +360,7 @@ def pulled(ref: BlockRef, place: Place) -> list[bytes]:
 
 
 async def test_an_invitation_of_somebody_else_is_not_read(sandboxes: Sandboxes, place: Place) -> None:
-    join = Join("tcp://127.0.0.1:9", "m", 10.0, 10.0, direct=False)
+    join = Join("tcp://127.0.0.1:9", "m", 10.0, 10.0, direct=False, idle=9.0)
     forged = encode_content("members-x", join, bytes(32))
     answer = await sandboxes.invoke(forged, SIZES[0], 10.0)
     assert msgspec.json.decode(answer.response, type=Response) == Response(problem="key", version=VERSION)

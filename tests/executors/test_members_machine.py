@@ -6,6 +6,7 @@ from typing import Any
 
 from treadle.executors.members.machine import (
     BEAT,
+    COPY,
     PATIENCE,
     SILENCE,
     Begin,
@@ -131,6 +132,26 @@ def test_signs_of_life_keep_it_and_silence_makes_it_dial_again() -> None:
     assert one.tick(BEAT + 0.1) == []
     assert one.tick(BEAT + SILENCE + 0.1) == [Dial()]
     assert one.disconnected(BEAT + SILENCE + 0.2) == [], "it knows"
+
+
+def test_with_nothing_to_do_for_long_it_leaves() -> None:
+    one = MemberMachine("m", HELLO.address, HELLO.host, works_until=500.0, ends=500.0, idle=90.0)
+    one.connected(0.0)
+    one.heard(Task("t", 7, b""), 50.0)
+    assert Leave("nobody needs it") not in one.tick(199.0), "it is at work"
+    one.disconnected(199.0)
+    one.connected(200.0)
+    one.done("t", b"r")
+    one.heard(Accepted("t", 7), 200.0)
+    one.heard(Alive(), 289.0)
+    assert Leave("nobody needs it") not in one.tick(290.0)
+    assert one.tick(290.1) == [Say(Bye()), Leave("nobody needs it")]
+
+
+def test_a_copy_whose_name_is_taken_leaves() -> None:
+    one = machine()
+    assert Leave(COPY) in one.heard(Refused("m", "it is here"), 1.0)
+    assert one.over
 
 
 def test_without_a_coordinator_for_long_it_stops_and_leaves() -> None:

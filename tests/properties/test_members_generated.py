@@ -92,7 +92,9 @@ def test_members_calls_and_local_slots_together(no_inline: None, members_site: M
 
 FAULT: Any = st.builds(
     Fault,
-    st.sampled_from(["throttle", "service error", "kill at start", "kill under way", "lose the answer"]),
+    st.sampled_from(
+        ["throttle", "service error", "kill at start", "kill under way", "lose the answer", "two at once", "twice"]
+    ),
     share=st.sampled_from([0.2, 0.5]),
     times=st.integers(1, 3),
     after=st.sampled_from([0.1, 0.5]),

@@ -403,6 +403,21 @@ def test_withdrawn_task_is_nobodys_and_its_holder_is_told() -> None:
     assert bench.machine.statistics().tasks == 0
 
 
+def test_a_copy_of_a_member_is_refused_while_the_member_is_there() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    bench.names[1] = "copy"
+    bench.done(bench.machine.connected(1, bench.now))
+    told, closed = bench.say(1, m.Hello("m0", "", "another host"))
+    assert refused([told])
+    assert closed == ("copy", Close)
+    assert bench.say(0, m.Alive()) == [("m0", m.Alive())], "the first one is still connected"
+    bench.cut(0)
+    bench.names[2] = "copy"
+    bench.done(bench.machine.connected(2, bench.now))
+    assert bench.say(2, m.Hello("m0", "", "another host")) == [], "it takes the place of one that is away"
+
+
 def test_member_is_dismissed_by_its_owner() -> None:
     bench = Bench()
     bench.connect(0, "m0")

@@ -59,6 +59,8 @@ class Join(Struct, frozen=True, tag="join"):
     """Seconds in which it takes tasks; after that it only serves the blocks it holds."""
     direct: bool
     """Its blocks are served to other members."""
+    idle: float
+    """Seconds without a task after which nobody can need it: its slot dismisses it sooner."""
     identity: str = ""
     """For TLS off loopback: a private key and its certificate (PEM), which only the provider and the function see."""
 
@@ -96,9 +98,9 @@ class Response(Struct, frozen=True):
 
     reports: str = ""
     """Base64; empty: they are in their object only."""
-    problem: Literal["", "version", "key", "no key", "key source", "order", "coordinator"] = ""
-    """`order`: it could not be read from the store; `coordinator`: it is out of reach. Not sealed: it can do no more
-    than stop the caller."""
+    problem: Literal["", "version", "key", "no key", "key source", "order", "coordinator", "copy"] = ""
+    """`order`: it could not be read from the store; `coordinator`: it is out of reach; `copy`: another run of this Join
+    is a member already. Not sealed: it can do no more than stop the caller."""
     version: str = VERSION
 
 

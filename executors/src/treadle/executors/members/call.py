@@ -22,6 +22,9 @@ from .life import Holdings, Span, Standing
 
 _POLL = 0.1
 """Seconds between looks for a member that is dismissed before it has come."""
+_SPARE = 30.0
+"""Seconds by which a member outlasts the idleness after which its slot dismisses it: a copy of a call, which a provider
+may make at any time, has no slot."""
 _LAST_WORDS = 3.0
 """Seconds in which the coordinator hears that a member is gone once its call has ended, or the other way round."""
 
@@ -29,9 +32,9 @@ _LAST_WORDS = 3.0
 class MemberCall:
     """One member, from the wish for it to the end of its call."""
 
-    def __init__(self, means: Means, hub: Hub, span: Span, size: int, direct: bool) -> None:
+    def __init__(self, means: Means, hub: Hub, span: Span, size: int) -> None:
         """`size`: bytes of the function."""
-        self._means, self._hub, self._span, self._direct = means, hub, span, direct
+        self._means, self._hub, self._span = means, hub, span
         self.name = f"member-{secrets.token_hex(6)}"
         self.holds = Holdings()
         self.used = time.monotonic()
@@ -76,14 +79,20 @@ class MemberCall:
     async def leave(self) -> None:
         """Dismiss it, once it has come, and wait a moment for its call to end. Cancelled: give the call up."""
         try:
-            until = self._standing.born + self._begins
-            while not (self._call.done() or self._hub.present(self.name) or time.monotonic() > until):  # noqa: ASYNC110 (and a clock)
-                await asyncio.sleep(_POLL)
+            await self._come()
             self._hub.dismiss(self.name)
             await asyncio.wait({self._call}, timeout=_LAST_WORDS)
         finally:
             self._call.cancel()
             await asyncio.gather(self._call, return_exceptions=True)
+
+    async def _come(self) -> None:
+        """Until it is there, or its call has ended, or it will not come any more."""
+        until = self._standing.born + self._begins
+        while not (self._call.done() or self._hub.present(self.name)):
+            if time.monotonic() > until:
+                return
+            await asyncio.sleep(_POLL)
 
     # -- its call
 
@@ -116,11 +125,12 @@ class MemberCall:
                 means.usage.calls, means.usage.lost = means.usage.calls + 1, means.usage.lost + 1
                 return Answer("accepted", how=lost.message)
             count(means.usage, answer, self._standing.size)
-            return answer
+            return Answer("accepted", how="another run of the call goes on") if _is_copy(answer) else answer
 
     def _request(self) -> bytes:
         span, hub = self._span, self._hub
-        join = Join(hub.address, self.name, span.total, span.work, self._direct, hub.identity())
+        direct, idle = hub.meeting.direct, hub.meeting.idle + _SPARE
+        join = Join(hub.address, self.name, span.total, span.work, direct, idle, hub.identity())
         return encode_content(hub.session, join, hub.key)
 
     async def _ended(self) -> None:
@@ -133,6 +143,13 @@ class MemberCall:
         elif answer.ended == "answered":
             with contextlib.suppress(msgspec.DecodeError):
                 refuse(msgspec.json.decode(answer.response, type=Response), self._means.name)
+
+
+def _is_copy(answer: Answer) -> bool:
+    """It is the answer of a second run of one call, which found the first one at work."""
+    with contextlib.suppress(msgspec.DecodeError):
+        return answer.ended == "answered" and msgspec.json.decode(answer.response, type=Response).problem == "copy"
+    return False
 
 
 async def _never() -> None:

@@ -42,9 +42,7 @@ class MemberExecutor:
             sizes=means.invoker.limits.memory,
             peers=meeting.direct,
         )
-        self._slots = [
-            MemberSlot(f"{means.name}-member-{i}", means, self._hub, meeting, span, key) for i in range(slots)
-        ]
+        self._slots = [MemberSlot(f"{means.name}-member-{i}", means, self._hub, span, key) for i in range(slots)]
 
     @property
     def slots(self) -> Sequence[MemberSlot]:

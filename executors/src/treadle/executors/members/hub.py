@@ -51,7 +51,7 @@ class Hub:
             parse(address)
         if parse(meeting.coordinator).port == 0 and meeting.listen:
             raise UsageError(f"{meeting.coordinator} is no address that functions reach", "Name its port.")
-        self._meeting, self._folder = meeting, folder
+        self.meeting, self._folder = meeting, folder
         self.session = f"members-{secrets.token_hex(8)}"
         self.key = trust.run_key(deployment_key, self.session)
         self._server: CoordinatorServer | None = None
@@ -63,11 +63,11 @@ class Hub:
     def address(self) -> str:
         """As functions reach it."""
         assert self._server is not None
-        return self._server.address if parse(self._meeting.coordinator).port == 0 else self._meeting.coordinator
+        return self._server.address if parse(self.meeting.coordinator).port == 0 else self.meeting.coordinator
 
     def identity(self) -> str:
         """For the servers of members: PEM of a key and its certificate; empty on loopback, where there is no TLS."""
-        if not self._meeting.direct or is_loopback(parse(self._meeting.coordinator).host):
+        if not self.meeting.direct or is_loopback(parse(self.meeting.coordinator).host):
             return ""
         from treadle.primitives.wire import tls_identity
 
@@ -81,7 +81,7 @@ class Hub:
             from treadle.primitives.coordinator.server import CoordinatorServer
             from treadle.primitives.wire import tls_identity
 
-            listen = self._meeting.listen or self._meeting.coordinator
+            listen = self.meeting.listen or self.meeting.coordinator
             tls = tls_identity(self._folder / "coordinator") if parse(listen).scheme == "tls" else None
             server = CoordinatorServer(
                 {self.session: self.key}.get, listen, tls=tls, on_result=self._delivered, on_returned=self._returned

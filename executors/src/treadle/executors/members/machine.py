@@ -7,7 +7,9 @@
     busy     Withdrawn                      idle     it is stopped
     telling  Accepted, Withdrawn            idle     more is asked for, while its working time lasts
     telling  Refused                        over     it was taken for lost, and its slot has another member; Bye
+    idle     nothing to do for `idle`       over     Bye
     any      Dismissed, its time is over    over     what runs is stopped; Bye
+    any      its name is refused            over     another copy of this call has come first
     any      no coordinator for `patience`  over     what runs is stopped
 
 Nothing is asked for after the working time: the member then serves its blocks until it is dismissed.
@@ -37,6 +39,7 @@ BEAT = 2.0
 """Seconds between signs of life; the coordinator's lease is several of them."""
 SILENCE = 6.0
 """Seconds without a word from the coordinator, which answers every sign of life, after which the link is dead."""
+COPY = "another copy of it has come first"
 PATIENCE = 15.0
 """Seconds without a coordinator: a driver that restarts has other members."""
 
@@ -79,10 +82,14 @@ class _Work(NamedTuple):
 class MemberMachine:
     """Times are seconds of any clock that only grows."""
 
-    def __init__(self, name: str, address: str, host: str, *, works_until: float, ends: float) -> None:
-        """`address`: where it serves blocks; empty: nowhere."""
+    def __init__(
+        self, name: str, address: str, host: str, *, works_until: float, ends: float, idle: float = float("inf")
+    ) -> None:
+        """`address`: where it serves blocks; empty: nowhere. `host` is no other's, nor another copy's of this call."""
         self._hello = Hello(name, address, host)
-        self._works_until, self._ends = works_until, ends
+        self._works_until, self._ends, self._idle = works_until, ends, idle
+        self._idle_since: float | None = None
+        """None: before the first connection, and with a task."""
         self._under_way: _Work | None = None
         self._result: Finished | None = None
         self._connected = False
@@ -96,6 +103,8 @@ class MemberMachine:
         """There is a connection. The coordinator says again which task is this member's."""
         self._connected, self._away_since = True, None
         self._heard = self._beat = now
+        if self._under_way is None and self._idle_since is None:
+            self._idle_since = now
         out: list[Instruction] = [Say(self._hello)]
         if self._result is not None:
             out.append(Say(self._result))
@@ -116,13 +125,15 @@ class MemberMachine:
             case Task(task, epoch, body):
                 return self._offered(_Work(task, epoch), body, now)
             case Withdrawn(task, epoch) if self._under_way == _Work(task, epoch):
-                self._under_way = None
+                self._under_way, self._idle_since = None, now
                 return [Stop(), *self._ask(now)]
             case Accepted(task, _) | Withdrawn(task, _) if self._tells(task):
-                self._result = None
+                self._result, self._idle_since = None, now
                 return self._ask(now)
             case Refused(task, _) if self._tells(task):
                 return self._leave("it was given up")
+            case Refused(name, _) if name == self._hello.member:
+                return self._leave(COPY)
             case Dismissed():
                 return self._leave("it is not needed any more")
         return []
@@ -141,6 +152,8 @@ class MemberMachine:
             return []
         if now >= self._ends:
             return self._leave("its time is over")
+        if self._idle_since is not None and now - self._idle_since > self._idle:
+            return self._leave("nobody needs it")
         if self._away_since is not None:
             return self._leave("there is no coordinator") if now - self._away_since > PATIENCE else []
         if now - self._heard > SILENCE:
@@ -154,7 +167,8 @@ class MemberMachine:
         """When `tick` is needed next."""
         if self._away_since is not None:
             return min(self._ends, self._away_since + PATIENCE)
-        return min(self._ends, self._beat + BEAT, self._heard + SILENCE)
+        leaves = self._ends if self._idle_since is None else self._idle_since + self._idle
+        return min(self._ends, leaves, self._beat + BEAT, self._heard + SILENCE)
 
     # -- parts
 
@@ -167,7 +181,7 @@ class MemberMachine:
             return []
         if self._under_way is not None or now >= self._works_until:
             return [Say(GiveUp(work.task, work.epoch))]
-        self._under_way = work
+        self._under_way, self._idle_since = work, None
         return [Begin(work.task, body)]
 
     def _tells(self, task: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from ..functions.calls import usable
 from ..functions.payload import Adopt, Join, Order, Request, Response, response_of, seal_reports
 from ..program import Report
 from .life import Span, not_their_fault
-from .machine import Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
+from .machine import COPY, Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
 from .shelf import Shelf
 from .uplink import Uplink
 
@@ -57,6 +58,7 @@ class _Member:
         self._dialling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._over = asyncio.Event()
+        self._is_copy = False
 
     async def run(self) -> Response:
         try:
@@ -77,7 +79,7 @@ class _Member:
             self._uplink.hang_up()
             if self._shelf is not None:
                 await asyncio.to_thread(self._shelf.close)
-        return Response()
+        return Response(problem="copy" if self._is_copy else "")
 
     async def _set_up(self) -> None:
         address = host = ""
@@ -86,8 +88,14 @@ class _Member:
             about = (root, self._handler.run_key, self._uplink.local_host, self._join.identity)
             self._shelf = await asyncio.to_thread(Shelf, *about)
             address, host = self._shelf.address, self._shelf.host_id
-        name = self._join.member
-        self._machine = MemberMachine(name, address, host, works_until=self._works_until, ends=self._ends)
+        self._machine = MemberMachine(
+            self._join.member,
+            address,
+            host or secrets.token_hex(8),
+            works_until=self._works_until,
+            ends=self._ends,
+            idle=self._join.idle,
+        )
 
     async def _keep_time(self) -> None:
         while not self._over.is_set():
@@ -124,7 +132,8 @@ class _Member:
                         self._under_way.cancel()
                 case Dial():
                     self._dialling = asyncio.create_task(self._dial(), name="dial")
-                case Leave():
+                case Leave(why):
+                    self._is_copy = why == COPY
                     self._over.set()
         self._woken.set()
 

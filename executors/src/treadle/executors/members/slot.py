@@ -21,7 +21,7 @@ from ..functions.invoker import NotRun
 from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, open_reports
 from ..program import Failure, Report, Task
 from .call import MemberCall
-from .hub import Gone, Hub, Meeting
+from .hub import Gone, Hub
 from .life import OVER, Span, choose, needs, rest
 
 _MESSAGE = 512 << 10
@@ -30,15 +30,17 @@ _LEAVING = 3.0
 """Seconds in which members that are dismissed may leave in good order."""
 _TRIES = 3
 """Members that may leave just as a task comes."""
+_POLL = 0.2
+"""Seconds between looks at a member that works."""
 
 
 class MemberSlot:
     """See `Slot`."""
 
-    def __init__(self, name: str, means: Means, hub: Hub, meeting: Meeting, span: Span, key: bytes) -> None:
+    def __init__(self, name: str, means: Means, hub: Hub, span: Span, key: bytes) -> None:
         """`key`: the deployment key."""
         self.name = name
-        self._means, self._hub, self._meeting, self._span, self._key = means, hub, meeting, span, key
+        self._means, self._hub, self._span, self._key = means, hub, span, key
         self._member: MemberCall | None = None
         self._turn = asyncio.Lock()
         self._attempt: asyncio.Task[list[Report]] | None = None
@@ -151,11 +153,12 @@ class MemberSlot:
                 return member
             case "replace" if member is not None:
                 return await self._replace(member, size)
+        self._dismiss(member)  # what is left of it: a second run of its call, say
         self._member = self._called(size)
         return self._member
 
     def _called(self, size: int) -> MemberCall:
-        return MemberCall(self._means, self._hub, self._span, size, self._meeting.direct)
+        return MemberCall(self._means, self._hub, self._span, size)
 
     async def _replace(self, old: MemberCall, size: int) -> MemberCall:
         """Another member takes its place, and its blocks as far as time allows; what is lost is made again."""
@@ -192,7 +195,7 @@ class MemberSlot:
                 if standing is None:
                     return
                 holds = bool(member.holds)
-                what, again = rest(standing, self._span, member.used, self._meeting.idle, holds, now)
+                what, again = rest(standing, self._span, member.used, self._hub.meeting.idle, holds, now)
                 if what == "keep" or self._turn.locked():
                     await asyncio.sleep(max(again - now, _POLL))
                     continue
@@ -208,10 +211,6 @@ class MemberSlot:
                 (await self._replace(member, size)).used = used  # nobody has used it
         else:
             self._dismiss(member)
-
-
-_POLL = 0.2
-"""Seconds between looks at a member that works."""
 
 
 def _reports(order: Order, response: Response, key: bytes, provider: str) -> list[Report]:

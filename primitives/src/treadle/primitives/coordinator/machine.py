@@ -6,7 +6,7 @@ A connection is a stranger's until it says Hello; then it is a member's. A membe
     -         Hello                              live
     live      any message                        live     its lease begins anew
     live      Hello over another connection      live     the older one is closed, and what still comes over it is
-                                                          passed over; then as after `away`
+                                                          passed over; then as after `away`. From another host: refused
     live      its connection ends                away     nothing yet: its seats, tasks and blocks stay
     live      nothing heard for `lease`          -        it is lost
     live      Bye                                -        it has left
@@ -252,6 +252,9 @@ class Coordinator:
         check(0 < len(hello.member) <= self._limits.name, hello.member, "a member's name has 1 to 1,000 characters")
         short = max(len(hello.address), len(hello.host)) <= self._limits.name
         check(short, hello.member, "its address or host id is too long")
+        known = self._members.get(hello.member)
+        other = known is not None and known.connection is not None and known.host != hello.host
+        check(not other, hello.member, "a member of this name is here, on another host")
 
     def _resume(self, member: _Member, connection: int, seen_at: str, hello: Hello) -> None:
         """It has a new connection. What it said over the old one is to be said again, as far as that may be wrong."""
