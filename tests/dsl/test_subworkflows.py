@@ -225,6 +225,8 @@ def test_loop_cannot_hold_a_workflow(tmp_path: Path) -> None:
         ("stages.sub.output.uri", "T106", "'sub' is a workflow, it has outputs only"),
         ("stages.sub", "T106", "'sub' is a workflow, it has outputs only"),
         ("stages.sub.outputs.kind + 1", "T304", "expected a number, got string"),
+        ("stages.sub.outputs.run + 1", "T304", "expected a number, got string"),
+        ("size(stages.sub.outputs.total)", "T304", "expected a string or a list, got int"),
     ],
 )
 def test_outputs_are_all_that_is_seen(tmp_path: Path, expression: str, code: str, message: str) -> None:

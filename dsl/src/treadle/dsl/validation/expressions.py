@@ -26,6 +26,7 @@ INPUT_TYPES = {
     "number": Type.FLOAT,
     "list": Type.LIST,
 }
+_JSON_TYPES = {bool: Type.BOOL, int: Type.INT, float: Type.FLOAT, list: Type.LIST}
 METRIC_TYPES = {"integer": Type.INT, "string": Type.STRING, "boolean": Type.BOOL}
 PLAN_ROOTS = frozenset({"inputs", "run"})
 RUN_ROOTS = frozenset({"inputs", "run", "stages", "state"})
@@ -242,10 +243,23 @@ class Expressions:
         hint = f"write `stages.{node.id}.metrics.NAME`, `.output.uri`, or for a loop `.state.NAME`"
         raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
 
+    def type_of(self, site: Site) -> Type:
+        """Of the workflow's output at that place, as far as the document tells."""
+        value = self.graph.spec.outputs[str(site.path[-1])]
+        if not isinstance(value, str):
+            return _JSON_TYPES.get(type(value), Type.UNKNOWN)
+        try:
+            pieces = parse_template(value)
+        except ExpressionError:
+            return Type.UNKNOWN
+        if len(pieces) != 1 or isinstance(pieces[0], str):
+            return Type.STRING
+        return self._type(site, value, pieces[0]) or Type.UNKNOWN
+
     def _outputs(self, node: Node, rest: list[str]) -> Type:
         """`stages.SUB.outputs.NAME`."""
         child = self.report.document.children.get(node.id)
-        known = child.spec.outputs if child is not None and child.spec is not None else None
+        known = child.spec.outputs if child is not None and child.spec is not None and not child.problems else None
         if len(rest) != 2 or rest[0] != "outputs":
             hint = f"write `stages.{node.id}.outputs.NAME`"
             raise ReferenceProblem("T106", f"'{node.id}' is a workflow, it has outputs only", hint)
@@ -254,8 +268,8 @@ class Expressions:
         if rest[1] not in known:
             hint = did_you_mean(rest[1], known) or (f"it has {one_of(known)}" if known else "it declares no `outputs`")
             raise ReferenceProblem("T101", f"the workflow '{node.id}' has no output '{rest[1]}'", hint)
-        value = known[rest[1]]
-        return Type.STRING if isinstance(value, str) and OPEN not in value else Type.UNKNOWN
+        assert child is not None
+        return Expressions(Graph(child.require()), Report(child)).type_of(Site(("outputs", rest[1]), OUTPUT_ROOTS, ""))
 
 
 def _division(text: str, found: Type) -> str:

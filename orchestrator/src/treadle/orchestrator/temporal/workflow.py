@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
 
     from treadle.dsl.expressions import ExpressionError
     from treadle.dsl.templates import render
-    from treadle.primitives.run_names import parent_run
+    from treadle.primitives.run_names import child_run, parent_run
 
     from ..dispatcher.execute import Orders
     from ..plan import Barrier, Child, Graph
@@ -151,6 +151,9 @@ class RunWorkflow:
 
     @limit.validator
     def _may_limit(self, stage: str, concurrency: int) -> None:
+        if stage in self._children and self._start is not None:
+            run = child_run(self._start.run, stage)
+            raise ApplicationError(f"stage {stage} is run {run}; set a limit on a stage of that", type="refused")
         if self._stages and stage not in self._stages:
             raise ApplicationError(
                 f"there is no stage {stage}; there are: {', '.join(sorted(self._stages))}", type="refused"
