@@ -18,7 +18,7 @@ from treadle.executors.spill import sorting
 from treadle.executors.spill.folding import Folder
 from treadle.executors.spill.grouping import Grouper, sorted_groups
 from treadle.executors.spill.room import Room
-from treadle.executors.spill.rows import take
+from treadle.executors.spill.rows import cut, take
 from treadle.executors.spill.sequence import SpilledSequence
 from treadle.executors.spill.sorting import Sorter
 from treadle.primitives import codec
@@ -62,8 +62,8 @@ def test_columns_come_in_the_order_of_a_stable_sort(kind: Kind, numbers: list[in
     rows = np.array([(number, place) for place, number in enumerate(numbers)], dtype="i8")
     value: Any = rows if kind == "array" else pa.table({"k": [str(n) for n in numbers], "p": list(range(len(numbers)))})
     keys = rows[:, 0] if kind == "array" else value.column("k").combine_chunks()
-    cut = [slice(start, start + size) for start in range(0, len(numbers), size)]
-    pieces = [(keys[one], value[one] if kind == "array" else value.slice(one.start, size)) for one in cut]
+    slices = [slice(start, start + size) for start in range(0, len(numbers), size)]
+    pieces = [(keys[one], value[one] if kind == "array" else value.slice(one.start, size)) for one in slices]
     _, found = in_order(kind, pieces, Room(room))
     wanted = take(kind, value, argsort(keys))
     assert np.array_equal(found, wanted) if kind == "array" else found.equals(wanted)
@@ -77,6 +77,22 @@ def test_more_runs_than_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     _, found = in_order("objects", pieces, room)
     assert found == sorted(records, key=lambda record: record[0])
     assert room.spilled > 0
+
+
+@pytest.mark.parametrize("kind", ["objects", "array", "table"])
+def test_a_pass_writes_every_record_once(kind: Kind) -> None:
+    """Chunks are views of a run; none takes the whole run with it."""
+    room, count = Room(256 << 10), 20_000
+    numbers = np.arange(count, dtype="i8") * 7919 % 10_007
+    texts = [f"{number:050}" for number in numbers.tolist()]
+    value: Any = {"objects": texts, "array": np.array(texts, dtype="S50"), "table": pa.table({"t": texts})}[kind]
+    keys: Any = {"objects": texts, "array": numbers, "table": pa.array(texts)}[kind]
+    sorter = Sorter(kind, room)
+    for start in range(0, count, 1000):
+        sorter.add(keys[start : start + 1000], cut(kind, value, start, start + 1000))
+    assert sum(len(found) for found, _ in sorter.blocks()) == count
+    assert 50 * count < room.spilled < 4 * 50 * count
+    room.close()
 
 
 def test_a_run_is_merged_a_chunk_at_a_time() -> None:

@@ -33,7 +33,7 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.executors.testing.bench import Bench, call
-from treadle.primitives.formats import WriteOptions
+from treadle.primitives.formats import WriteOptions, encode_part
 from treadle.primitives.references import BlockRef
 
 EXAMPLES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -261,6 +261,14 @@ def test_output_parts_have_the_same_bytes(
     source = blocks(roomy, cut, kind)
     wanted = written(roomy, tmp_path / "roomy", source, options, tail)
     assert written(tight, tmp_path / "tight", source, options, tail) == wanted
+
+
+def test_parquet_does_not_show_how_a_table_was_cut() -> None:
+    rows = 100_000
+    table = pa.table({"a": list(range(rows)), "b": [str(number * 7919) for number in range(rows)]})
+    cut = pa.concat_tables([table.slice(start, 7001) for start in range(0, rows, 7001)])
+    options = WriteOptions("parquet")
+    assert b"".join(encode_part("table", cut, options)) == b"".join(encode_part("table", table, options))
 
 
 # -- the block ------------------------------------------------------------------------------------------------------

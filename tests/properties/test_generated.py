@@ -68,7 +68,7 @@ def test_every_block_on_s3(no_inline: None, s3_site: Site, case: Case) -> None:
     check(case, s3_site)
 
 
-@examples(15)
+@examples(8)
 @given(case=cases(MODULE))
 def test_nothing_fits_into_memory(no_inline: None, tight_site: Site, case: Case) -> None:
     check(case, tight_site)

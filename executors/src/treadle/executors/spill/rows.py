@@ -22,6 +22,16 @@ def cut(kind: Kind, value: Any, start: int, stop: int) -> Any:
     return value.slice(start, stop - start) if kind == "table" else value[start:stop]
 
 
+def compact(kind: Kind, value: Any, start: int, stop: int) -> Any:
+    """As `cut`, holding nothing else: a view of an Arrow table pickles all that it is a view of."""
+    return take(kind, value, range(start, stop)) if kind == "table" else cut(kind, value, start, stop)
+
+
+def compact_keys(keys: Any, start: int, stop: int) -> Any:
+    """The keys from `start` to before `stop`, holding nothing else."""
+    return keys[start:stop] if not is_array(keys) or hasattr(keys, "dtype") else take_keys(keys, range(start, stop))
+
+
 def take_keys(keys: Any, positions: Any) -> Any:
     """The keys at the positions: of a list a list, of an array an array."""
     if not is_array(keys):

@@ -16,10 +16,10 @@ from treadle.primitives.order import argsort, order
 from treadle.primitives.references import Kind
 
 from .room import Extent, Room, SpillFile
-from .rows import cut, join_keys, take, take_keys
+from .rows import compact, compact_keys, cut, join_keys, take, take_keys
 from .sizes import memory_of
 
-FAN_IN = 32
+FAN_IN = 64
 """Runs merged at once; more are merged in several passes. Each holds one chunk in memory."""
 _KEY_BYTES = 80
 """Memory that the key of an object takes while it is sorted: its place in lists of keys, ranks and positions."""
@@ -91,7 +91,10 @@ class Sorter:
         count = len(keys)
         rows = max(1, count * self._room.chunk // max(memory_of(self._kind, value), 1))
         stops = ((start, min(start + rows, count)) for start in range(0, count, rows))
-        return [file.put([keys[start:stop], cut(self._kind, value, start, stop)]) for start, stop in stops]
+        return [
+            file.put([compact_keys(keys, start, stop), compact(self._kind, value, start, stop)])
+            for start, stop in stops
+        ]
 
     def _rewritten(self, target: SpillFile, file: SpillFile, runs: Sequence[list[Extent]]) -> list[Extent]:
         return [extent for block in self._merged(file, runs) for extent in self._written(target, *block)]

@@ -110,7 +110,7 @@ def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[memory
     parquet = _pyarrow()
     sink = pa.BufferOutputStream()
     try:
-        parquet.write_table(_as_table(kind, value, options.columns), sink)
+        parquet.write_table(_as_table(kind, value, options.columns).combine_chunks(), sink)  # pages show chunks
     except pa.ArrowException as error:
         raise DataError(f"Parquet cannot hold this partition: {error}", "convert the columns it names") from None
     return [memoryview(sink.getvalue())]
