@@ -16,7 +16,8 @@ _NUMBERS = {bool, int, float, complex, Decimal}
 _TIMES = {date, datetime, time, timedelta, timezone}
 _ATOMS = {type(None), str, bytes, UUID, range} | _NUMBERS | _TIMES
 _NESTED = {tuple, frozenset}
-_CONTAINERS = {tuple, list, dict}
+_SEQUENCES = {tuple, list}
+_CONTAINERS = _SEQUENCES | {dict}
 
 
 def is_frozen(kind: Kind, value: Any) -> bool:
@@ -91,6 +92,9 @@ def _may_write(values: Iterable[Any], array: type) -> bool:
             return True
         if not met & _CONTAINERS:
             return False
+        if met <= _SEQUENCES:  # without a Python call for each
+            values = list(chain.from_iterable(values))
+            continue
         nested = (value for value in values if type(value) in _CONTAINERS)
         values = list(chain.from_iterable(value.values() if type(value) is dict else value for value in nested))
     return False

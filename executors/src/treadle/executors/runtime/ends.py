@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 from treadle.primitives import codec
 from treadle.primitives.frozen import sealed
@@ -45,6 +48,8 @@ class Made(NamedTuple):
 
 def make(tail: Tail, flow: Flow, attempt: Attempt, *, want_whole: bool) -> Made:
     """The end of the program. Raises what the flow does when it is used up, DataError, UsageError, StageFailed."""
+    if isinstance(tail, Scatter) and tail.combine and not want_whole:
+        flow, tail = Flow("objects", _folded(tail, flow, attempt)), msgspec.structs.replace(tail, combine="")
     value, pieces = _merged_within(flow, attempt.room) if isinstance(tail, Merge) else within(flow, attempt.room.size)
     if pieces is not None and isinstance(tail, Cut) and flow.kind == "table" and tail.max_bytes:
         value, pieces = whole(Flow(flow.kind, pieces)), None  # where a table is cut depends on how it is laid out
@@ -60,6 +65,41 @@ def _merged_within(flow: Flow, room: Room) -> tuple[Any, Iterator[Any] | None]:
     bundles: list[Bundle] = whole(flow)
     size = sum(len(memoryview(data)) * EXPANSION[kind] for kind, _, data in bundles)
     return (bundles, None) if size <= room.size else (None, iter((bundles,)))
+
+
+def _folded(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple[Any, Any]]]:
+    """Pairs (key, fold) in the order of the keys' first occurrence: records are folded as they come, none is kept."""
+    folder, start, pieces = Folder(attempt.function(tail.combine), attempt.room), 0, iter(flow.parts)
+    for piece in pieces:
+        given = sealed(piece) if flow.kind == "objects" else piece
+        try:
+            keys, values = plain(firsts(flow.kind, given, start)), seconds(flow.kind, given)
+        except Exception:
+            _use_up(pieces, tail, attempt)
+            raise
+        start += len(keys)
+        try:
+            folder.add(keys, values)
+        except BaseException as error:
+            _use_up(pieces, tail, attempt)
+            raise attempt.fail(tail.stage, None, error) from error
+    yield from _results(tail, attempt, folder)
+
+
+def _use_up(pieces: Iterator[Any], tail: Scatter, attempt: Attempt) -> None:
+    """Before a failure of the end is told: one of what comes before it in the program counts instead."""
+    deque(pieces, maxlen=0)
+    attempt.finish()
+    attempt.stage = tail.stage
+
+
+def _results(tail: Scatter, attempt: Attempt, folder: Folder) -> Iterator[list[tuple[Any, Any]]]:
+    try:
+        yield from batched(folder.results())
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        raise attempt.fail(tail.stage, None, error) from error
 
 
 class _Spilling:
@@ -128,12 +168,7 @@ class _Spilling:
                 folder.add(keys, seconds(self._kind, piece))
             except BaseException as error:
                 raise attempt.fail(tail.stage, None, error) from error
-        try:
-            yield from batched(folder.results())
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            raise attempt.fail(tail.stage, None, error) from error
+        yield from _results(tail, attempt, folder)
 
 
 def _counted(kind: Kind, parts: list[SpilledPart]) -> tuple[Kind, list[SpilledPart], int]:
