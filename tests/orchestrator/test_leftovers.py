@@ -11,7 +11,7 @@ import pytest
 from orchestrator.commands import Terminal
 
 from treadle.orchestrator import embedded
-from treadle.orchestrator.client.leftovers import Leftover, leftovers, needless, remove
+from treadle.orchestrator.client.leftovers import Leftover, borrowed, leftovers, needless, removable, remove
 from treadle.orchestrator.environment.home import Home
 from treadle.primitives.store import ObjectInfo, Store
 
@@ -34,6 +34,37 @@ async def test_open_runs_and_those_just_written_to_are_left_alone() -> None:
         return run == "open"
 
     assert [one.run for one in await needless(found, 5.0, is_open)] == ["old"]
+
+
+def lending() -> list[ObjectInfo]:
+    """`a` and its child `a/b` have lent blocks to `c`, and `c` to nobody."""
+    names = [
+        "a/spec",
+        "a/blocks/s/0.1",
+        "a/blocks/s-2/t/0.1",
+        "a/blocks/other/0.1",
+        "a/lent/c/s",
+        "a/_b/spec",
+        "a/_b/blocks/s/0.1",
+        "a/_b/lent/c/s",
+        "c/spec",
+    ]
+    return [ObjectInfo(f"runs/{name}", 1, "", 1.0) for name in names]
+
+
+def test_blocks_that_a_run_took_over_stay_as_long_as_that_run_is_there() -> None:
+    lent = borrowed(lending(), {"a"})
+    assert lent == {"a": {"s"}, "a/_b": {"s"}}
+    gone = {info.name.removeprefix("runs/a/") for info in removable(lending(), {"a"}, lent)}
+    assert gone == {"spec", "blocks/s-2/t/0.1", "blocks/other/0.1", "_b/spec"}
+    assert borrowed(lending(), {"a", "c"}) == {}
+    assert len(list(removable(lending(), {"a", "c"}, {}))) == len(lending())
+
+
+def test_blocks_that_a_kept_result_consists_of_stay() -> None:
+    gone = {info.name.removeprefix("runs/a/") for info in removable(lending(), {"a", "c"}, {"a": {"s-2/t"}})}
+    assert "blocks/s-2/t/0.1" not in gone
+    assert "blocks/s/0.1" in gone
 
 
 @pytest.mark.parametrize("kind", ["file", "memory"])

@@ -298,6 +298,23 @@ def test_a_third_run_takes_over_from_the_first_what_the_second_took_over(project
     assert not list(project.store.list("runs/r2/blocks"))
 
 
+def test_an_entry_that_gc_removes_at_the_same_moment_is_not_taken(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removed after it was found: whoever borrows has left its mark by then, and looks once more."""
+    project.run()
+    find = Entries.find
+
+    def found_too_early(self: Entries, key: str, ttl: float) -> Any:
+        entry = find(self, key, ttl)
+        self.remove([key])
+        return entry
+
+    monkeypatch.setattr(Entries, "find", found_too_early)
+    assert project.run() == {*MADE, "lines.out"}
+    assert list(project.store.list("runs/r1/lent"))
+
+
 def test_an_entry_that_somebody_else_wrote_is_not_taken(project: Project) -> None:
     project.run()
     for info in list(project.store.list("cache")):

@@ -57,7 +57,6 @@ def failed(breaking: Breaking, tmp_path: Path) -> Broken:
         ("first", {"first", "second", "aside", "last"}),
         ("second", {"second", "last"}),
         ("aside", {"aside", "last"}),
-        ("last", {"last"}),
     ],
 )
 def test_exactly_a_stage_and_what_comes_after_it_runs_again(failed: Broken, stage: str, again: set[str]) -> None:

@@ -50,7 +50,7 @@ class Code(Struct, frozen=True):
     versions: dict[str, str]
     """`python`, and each distribution it reaches -> version."""
     asks: tuple[str, ...] = ()
-    """What it asks its `context` for that differs from run to run: attempt, checkpoint, run, started."""
+    """What it asks its `context` for that differs from run to run: attempt, run, started."""
 
 
 def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:

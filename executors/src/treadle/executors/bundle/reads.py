@@ -13,8 +13,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-ASKED = frozenset({"run", "started", "attempt", "checkpoint"})
-"""What a function may ask its `context` that differs from run to run."""
+ASKED = frozenset({"run", "started", "attempt"})
+"""What a function may ask its `context` that differs from run to run; from each checkpoint it must come to the same."""
 _IMPORTERS = ("import_module", "__import__")
 
 
