@@ -57,6 +57,7 @@ def test_dead_letter_is_listed_mended_and_replayed_once(place: Installation, tmp
     place.kafka.create_topic(name)
     hand = terminal(place, tmp_path)
     assert hand.run("deploy", write(tmp_path, name, "event.data.amount > 3")).code == 0
+    place.end_all()  # what another test left behind would serve this trigger too, and keep it from being moved
     service = place.serve()
     try:
         events = [{**GOOD, "id": "1"}, {**GOOD, "id": "2", "data": {"amount": "12"}}, {**GOOD, "id": "3"}]
