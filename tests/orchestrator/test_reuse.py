@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ MADE = {"one", "group", "total", "lines"}
 class Project:
     """A project in files, whose runs share one store, and whose outcomes are counted."""
 
-    def __init__(self, harness: Harness, executor: Any, folder: Path) -> None:
+    def __init__(self, harness: Harness, executor: Any, folder: Path, host: Path | None = None) -> None:
         self.folder, self.harness = folder, harness
         self.store = Store.open(f"file://{folder}/store")
         self.executor = Counted(executor, lambda _segment, _outcome: None)
-        self.engine = harness.engine(self.store, self.executor, None)
+        self.engine = harness.engine(self.store, self.executor, host)
         self.runs: list[str] = []
         self.place = folder / "project"
         self.place.mkdir()
@@ -112,17 +113,28 @@ class Project:
 
 
 @pytest.fixture
-def project(slots: tuple[Harness, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    """Nothing travels inline, so that every result is a block in the store."""
-    import sys
-
+def made(
+    slots: tuple[Harness, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Project]]:
+    """Makes the project. Nothing travels inline, so that every result is a block."""
     monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
-    made = Project(*slots, tmp_path)
-    made.write(**SOURCES)
-    monkeypatch.syspath_prepend(made.place)
-    yield made
+
+    def make(host: Path | None = None) -> Project:
+        harness, executor = slots
+        project = Project(harness, harness.local(1, host) if host else executor, tmp_path, host)
+        project.write(**SOURCES)
+        monkeypatch.syspath_prepend(project.place)
+        return project
+
+    yield make
     for name in SOURCES:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def project(made: Callable[..., Project]) -> Project:
+    """Blocks are in a store of files only."""
+    return made()
 
 
 def changed(**stages: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,6 +300,15 @@ def test_a_result_whose_blocks_are_gone_is_made_again(project: Project) -> None:
     assert project.run(word="more") == {"total", "lines", "lines.out"}
     assert project.lines() == [part.replace(b"sum", b"more") for part in first]
     assert project.run(word="much") == {"lines", "lines.out"}
+
+
+def test_results_outlive_the_shared_memory_that_they_were_made_in(made: Callable[..., Project], tmp_path: Path) -> None:
+    project = made(tmp_path / "host")
+    assert project.run() == {*MADE, "lines.out"}
+    assert (tmp_path / "host" / "r1" / "group").exists()
+    assert project.engine.site.host is not None
+    project.engine.site.host.delete_run("r1")
+    assert project.run() == {"lines.out"}
 
 
 def test_a_third_run_takes_over_from_the_first_what_the_second_took_over(project: Project) -> None:
