@@ -376,6 +376,20 @@ async def test_an_order_under_another_runs_key_is_refused_by_a_member(
     assert len(sandboxes.sizes) == 1
 
 
+async def test_members_and_coordinator_speak_tls(place: Place, sandboxes: Sandboxes, tmp_path: Path) -> None:
+    executor = members_of(sandboxes, place, coordinator="tls://127.0.0.1:0")
+    try:
+        await Workbench(executor, place, tmp_path).assert_usable()
+        assert executor._hub.address.startswith("tls://")
+    finally:
+        await executor.stop()
+
+
+def test_an_address_that_would_not_be_encrypted_is_refused(place: Place, sandboxes: Sandboxes) -> None:
+    with pytest.raises(UsageError, match="not be encrypted"):
+        members_of(sandboxes, place, coordinator="tcp://driver.example.com:7171")
+
+
 # -- blocks ----------
 
 

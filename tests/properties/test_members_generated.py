@@ -28,7 +28,7 @@ from .functions import FAULTS
 from .profiles import examples
 from .test_functions_generated import spread
 
-pytestmark = pytest.mark.timeout(0)
+pytestmark = [pytest.mark.timeout(0), pytest.mark.chaos]
 SLOTS = 2
 
 
