@@ -13,6 +13,7 @@ from treadle.primitives import codec
 from treadle.primitives.frozen import sealed
 from treadle.primitives.references import Kind
 
+from ..spill.rows import cut
 from ..spill.sizes import memory_of
 
 _BATCH_BYTES = 1 << 20
@@ -72,7 +73,7 @@ def within(flow: Flow, room: int) -> tuple[Any, Iterator[Any] | None]:
         size += each * count
         if size > room:
             rest = _one_by_one(held, parts)
-            return None, _joined(rest) if flow.kind == "objects" else rest
+            return None, _joined(rest) if flow.kind == "objects" else _cut_up(flow.kind, rest, room // 4)
     return whole(Flow(flow.kind, held)), None
 
 
@@ -100,6 +101,15 @@ def _joined(parts: Iterator[list[Any]]) -> Iterator[list[Any]]:
             held = []
     if held:
         yield held
+
+
+def _cut_up(kind: Kind, parts: Iterator[Any], size: int) -> Iterator[Any]:
+    """Views of at most so many bytes: what is mapped takes no memory, but what is made of it does."""
+    for part in parts:
+        count = codec.rows(kind, part)
+        rows = max(1, count * size // max(int(part.nbytes), 1))
+        for start in range(0, count, rows):
+            yield cut(kind, part, start, min(start + rows, count))
 
 
 def sealed_flow(flow: Flow) -> Flow:

@@ -82,7 +82,7 @@ class Parts:
                 held.append(part)
         self._check(next((part for part in parts if codec.rows(self._kind, part)), parts[0]))
         self._size += size
-        if self._size > self._room.size:
+        if self._room.full(self._kind, self._size):
             self._flush()
 
     def done(self) -> list[SpilledPart]:

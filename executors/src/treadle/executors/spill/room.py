@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from treadle.primitives import codec
 from treadle.primitives.errors import StoreError
+from treadle.primitives.references import Kind
 from treadle.primitives.whole_files import Buffer, write_all
 
 _SHARE = 4
@@ -100,6 +101,10 @@ class Room:
         """Bytes written so far."""
         self._raising = raising
         self._files: list[SpillFile] = []
+
+    def full(self, kind: Kind, size: int) -> bool:
+        """Whether so many bytes of records are too many; of columns half as many, since what is held is copied."""
+        return size > (self.size if kind == "objects" else self.size // 2)
 
     def file(self) -> SpillFile:
         """A new file, closed with the room at the latest."""

@@ -45,7 +45,7 @@ class Sorter:
             return
         self._held.append((keys, value))
         self._size += memory_of(self._kind, value) + (_KEY_BYTES * len(keys) if self._kind == "objects" else 0)
-        if self._size > self._room.size:
+        if self._room.full(self._kind, self._size):
             self._flush()
 
     def add_run(self, blocks: Iterable[Block]) -> None:
