@@ -6,14 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .exits import CommandFailed, Exit
+from .exits import CommandFailed, Exit, complain
 from .words import span
 
 if TYPE_CHECKING:
     from ..client.submission import Prepared
     from ..plan import Plan
     from ..reuse.compare import Difference
-    from ..reuse.entries import Entry
+    from ..reuse.entries import Entries, Entry
     from ..runfiles import Submission
     from .environment import Environment
 
@@ -28,26 +28,43 @@ def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
     found: dict[str, Entry | None] = {}
     for node in prepared.plan.graph.nodes:
         if isinstance(node, Segment) and node.policy.cache is not None and node.id in keys:
-            found[node.id] = entries.find(keys[node.id], node.policy.cache.ttl)
+            found[node.id] = _find(entries, keys[node.id], node.policy.cache.ttl)
     return found
+
+
+def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
+    """As a run that starts now would find it."""
+    from treadle.primitives.errors import CorruptError
+
+    try:
+        return entries.find(key, ttl)
+    except CorruptError as error:
+        complain(f"a cached result cannot be used: {error}")
+        return None
 
 
 def cache_notes(plan: Plan, kept: dict[str, Entry | None]) -> dict[str, list[str]]:
     """For each node a line that says whether it will run."""
     notes: dict[str, list[str]] = {}
-    now = time.time()
+    conditional: set[str] = set()
     for node in plan.graph.nodes:
+        if node.when or conditional.intersection(node.data):
+            conditional.add(node.id)
         if node.id in kept:
-            entry = kept[node.id]
-            notes[node.id] = ["cache: " + (_hit(entry, now) if entry else "runs, nothing is kept under its key")]
+            notes[node.id] = [f"cache: {_fate(kept[node.id], node.id in conditional)}"]
         else:
             reasons = [f"not cached: {stage}: {why}" for stage, why in plan.not_kept.items() if stage in node.stages]
             notes[node.id] = reasons
     return notes
 
 
-def _hit(entry: Entry, now: float) -> str:
-    return f"does not run, run {entry.run} made it {span(entry.age(now))} ago"
+def _fate(entry: Entry | None, conditional: bool) -> str:
+    if entry is None:
+        return "runs, nothing is kept under its key"
+    made = f"run {entry.run} made it {span(entry.age(time.time()))} ago"
+    if conditional:
+        return f"{made}; that is taken over if no condition above it is open when the run starts"
+    return f"does not run, {made}"
 
 
 def kept_json(kept: dict[str, Entry | None]) -> dict[str, Any]:
