@@ -41,29 +41,29 @@ class Hosts:
             "TREADLE_STORE": here.home.store.as_uri(),
         }
         self.files = RunFiles(Store.open(here.home.store.as_uri()), RUN, trust.run_key(key, RUN))
-        self._drivers: dict[str, subprocess.Popen[str]] = {}
+        self._drivers: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
         home = Home(self.here.root / name)
         shutil.copy(self.here.home.key, home.key)
         environ = {**self.here.environ, "TREADLE_HOME": str(home.path)}
-        driver = subprocess.Popen([*self._command, "worker"], env=environ, text=True, stderr=subprocess.PIPE)
-        self._drivers[name] = driver
-        assert driver.stderr is not None
-        assert "serving the queue" in driver.stderr.readline()
+        told = self.here.root / f"{name}.log"
+        with told.open("wb") as log:  # a pipe would be full before anybody reads it
+            self._drivers[name] = subprocess.Popen([*self._command, "worker"], env=environ, stderr=log)
+        wait_until(lambda: "serving the queue" in told.read_text("utf-8"), 60)
 
     def kill(self, name: str) -> None:
         """With all its memory."""
         driver = self._drivers.pop(name)
         driver.send_signal(signal.SIGKILL)
-        driver.communicate()
+        driver.wait()
         shutil.rmtree(Home(self.here.root / name).host_root, ignore_errors=True)
 
     def end(self) -> None:
         for driver in self._drivers.values():
             driver.terminate()
         for driver in self._drivers.values():
-            driver.communicate(timeout=30)
+            driver.wait(timeout=30)
 
     def committed(self) -> set[int]:
         """Partitions on record, in the ledgers of all groups."""
@@ -126,6 +126,42 @@ def share(tmp_path: Path, items: int, group: int, command: list[str], seconds: f
 def test_two_hosts_share_a_stage_and_one_dies(tmp_path: Path) -> None:
     command = [sys.executable, str(Path(__file__).with_name("small_groups.py")), "250"]
     share(tmp_path, 2_000, 250, command, 0.001, 100)
+
+
+@pytest.mark.chaos
+def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_path: Path) -> None:
+    """Groups of a reader lose what they read; its producer's groups lose what they read, too."""
+    command = [sys.executable, str(Path(__file__).with_name("small_groups.py")), "8"]
+    gate, log = tmp_path / "gate", {"log": str(tmp_path / "log")}
+    each: dict[str, Any] = {"type": "map", "per": "partition"}
+    patient = {"maximumAttempts": 1000, "initialInterval": "100ms", "maximumInterval": "100ms"}
+    stages = {
+        "first": {**each, "input": {"range": 24, "partitions": 24}, "uses": "functions:block", "with": log},
+        "only": {**each, "input": "first", "uses": "functions:longer", "with": log, "retry": {"maximumAttempts": 4}},
+        "gate": {
+            **each,
+            "input": "only",
+            "uses": "functions:total_once",
+            "with": {"gate": str(gate)},
+            "retry": patient,
+        },
+    }
+    with project(tmp_path, TREADLE_PEERS="tcp://127.0.0.1:0") as here:
+        hosts = Hosts(here, command)
+        try:
+            hosts.start("left")
+            here.submit(RUN, stages)
+            wait_until(lambda: hosts.files.generation("only") == 1, 60)
+            hosts.start("right")
+            hosts.kill("left")
+            gate.touch()
+            done = here.treadle("watch", RUN)
+            assert done.returncode == 0, done.stderr
+        finally:
+            hosts.end()
+        assert here.records(RUN, "gate") == [100_000 * (number + 1) for number in range(24)]
+        assert hosts.files.generation("first") > 1
+        assert set(hosts.files.closed_groups("only")) == {0, 1, 2}
 
 
 @pytest.mark.chaos

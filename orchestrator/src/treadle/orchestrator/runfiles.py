@@ -83,6 +83,14 @@ class Closing(Struct, frozen=True):
         return self.expected if self.groups else len(self.outcomes)
 
 
+class GroupClosing(Struct, frozen=True):
+    """What the manifest of a task group says beside its outcomes."""
+
+    expected: int
+    """Partitions, all of them committed."""
+    summary: Summary
+
+
 class LoopResult(Struct, frozen=True):
     """How a loop ended."""
 
@@ -97,7 +105,7 @@ class RunResult(Struct, frozen=True):
     outputs: dict[str, Any]
 
 
-T = TypeVar("T", Submission, Plan, Manifest, Closing, LoopResult, RunResult)
+T = TypeVar("T", Submission, Plan, Manifest, Closing, GroupClosing, LoopResult, RunResult)
 
 
 class RunFiles:
@@ -175,8 +183,8 @@ class RunFiles:
     def group(self, segment: str, group: int, generation: int) -> Manifest:
         return self.load(Manifest, f"segments/{segment}/closed/{group}/{generation}")
 
-    def group_closing(self, segment: str, group: int, generation: int) -> Closing:
-        return self.load(Closing, f"segments/{segment}/closed/{group}/{generation}")
+    def group_closing(self, segment: str, group: int, generation: int) -> GroupClosing:
+        return self.load(GroupClosing, f"segments/{segment}/closed/{group}/{generation}")
 
     def close_group(self, manifest: Manifest, group: int, generation: int) -> None:
         """The first manifest written is the one that counts."""

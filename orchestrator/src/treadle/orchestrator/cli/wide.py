@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..client.views import NodeView
 from ..dispatcher.segment import Progress
 from ..plan import Segment
-from ..runfiles import Closing, RunFiles
+from ..runfiles import GroupClosing, RunFiles
 
 
 class ClosedGroups:
@@ -15,9 +15,9 @@ class ClosedGroups:
 
     def __init__(self, files: RunFiles) -> None:
         self._files = files
-        self._known: dict[tuple[str, int, int], Closing] = {}
+        self._known: dict[tuple[str, int, int], GroupClosing] = {}
 
-    def of(self, segment: str) -> dict[int, Closing]:
+    def of(self, segment: str) -> dict[int, GroupClosing]:
         """group -> what its newest manifest says."""
         found = {}
         for group, generation in self._files.closed_groups(segment).items():
@@ -37,7 +37,7 @@ def sum_of(segment: Segment, beats: Sequence[NodeView], closed: ClosedGroups) ->
     progress = Progress(
         segment.id,
         max([segment.partitions, *(one.total for one in running.values())]),
-        sum(one.committed for one in running.values()) + sum(one.committed for one in over),
+        sum(one.committed for one in running.values()) + sum(one.expected for one in over),
         sum(one.failed for one in running.values()),
         sum(one.retried for one in running.values()),
         sum(one.running for one in running.values()),

@@ -18,7 +18,7 @@ from treadle.primitives.errors import DataError, FailureClass, StoreError, Usage
 
 from ..groups import count_of, partition_of
 from ..plan import Segment
-from ..runfiles import Closing, Manifest
+from ..runfiles import Manifest
 from ..scheduler import Problem, Summary, segment_of
 from . import outputs
 from .run import Run
@@ -111,22 +111,22 @@ def _assembled(run: Run, segment: Segment, known: Mapping[int, int]) -> Manifest
     """The committed set; without outcomes where the groups' own sums say all that is asked."""
     partitions, names = _partitions(run, segment), sorted(known.items())
     if segment.output is None and not segment.tolerated and not any(segment.metrics.values()):
-        closings = [run.files.group_closing(segment.id, *name) for name in names]
-        return Manifest(segment.id, partitions, (), _sum(closings, partitions, segment))
+        summaries = [run.files.group_closing(segment.id, *name).summary for name in names]
+        return Manifest(segment.id, partitions, (), _sum(summaries, partitions, segment))
     pieces = (run.files.group(segment.id, *name) for name in names)
     outcomes = tuple(outcome for piece in pieces for outcome in piece.outcomes)
     return Manifest(segment.id, partitions, outcomes, summarise(segment, outcomes, partitions))
 
 
-def _sum(closings: Sequence[Closing], partitions: int, segment: Segment) -> Summary:
+def _sum(summaries: Sequence[Summary], partitions: int, segment: Segment) -> Summary:
     """As `summarise` has it."""
     read: Counter[str] = Counter()
-    for one in closings:
-        read.update(one.summary.read)
+    for one in summaries:
+        read.update(one.read)
     return msgspec.structs.replace(
         summarise(segment, (), partitions),
-        rows=sum(one.summary.rows for one in closings),
-        size=sum(one.summary.size for one in closings),
+        rows=sum(one.rows for one in summaries),
+        size=sum(one.size for one in summaries),
         read=dict(sorted(read.items())),
     )
 
