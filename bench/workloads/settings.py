@@ -64,8 +64,8 @@ TITLES: dict[Workload, str] = {
     "sort": "W3 sort: 512 MB of 100-byte records, 8 files in, 8 sorted files out",
     "broadcast": "W4 broadcast: an array of 100 MB to 8 tasks",
     "reduce": "W5 reduce: element-wise sum of 8 arrays of 100 MB",
-    "shuffle": "W6 shuffle: 8 x 1 million integers, from 8 tasks to 8 tasks",
-    "shuffle_large": "W6 shuffle: 8 x 10 million integers, from 8 tasks to 8 tasks",
+    "shuffle": "W6 small shuffle: 8 x 1 million integers, from 8 tasks to 8 tasks",
+    "shuffle_large": "W6 large shuffle: 8 x 10 million integers, from 8 tasks to 8 tasks",
     "k_means": "W7 k-means: 400,000 x 20 points, 25 centroids, 20 iterations",
     "pipeline": "W8 pipeline: 5 stages of 4 tasks that do nothing, each after all of the one before",
 }

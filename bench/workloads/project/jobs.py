@@ -159,7 +159,7 @@ def nearest(points: Floats, centroids: Floats) -> Partial:
     distances += (centroids**2).sum(axis=1)
     found = distances.argmin(axis=1)
     k, dimensions = centroids.shape
-    sums = np.stack([np.bincount(found, points[:, j], minlength=k) for j in range(dimensions)], axis=1)
+    sums: Any = np.stack([np.bincount(found, points[:, j], minlength=k) for j in range(dimensions)], axis=1)
     return sums, np.bincount(found, minlength=k)
 
 
