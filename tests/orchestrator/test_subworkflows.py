@@ -17,6 +17,7 @@ from temporalio.client import WorkflowExecutionStatus
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.testing.service import Service, service
+from treadle.primitives.errors import UsageError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 F = "orchestrator.cli_functions"
@@ -163,8 +164,6 @@ async def test_failure_is_the_stages_and_a_resume_goes_on_inside_the_child(here:
 
 
 async def test_child_is_not_resumed_by_itself(here: Service, tmp_path: Path) -> None:
-    from treadle.primitives.errors import UsageError
-
     with pytest.raises(UsageError, match="run any/sub is a part of run any"):
         await here.runs.resume("any/sub")
 
@@ -202,6 +201,29 @@ async def test_cancel_and_terminate_reach_the_child(here: Service, tmp_path: Pat
     await here.runs.resume(how)
     assert (await here.runs.end(how)).outputs == {"total": 6}
     assert set(lines(log).values()) == {1}
+
+
+async def test_resume_right_after_a_terminate_waits_until_the_child_is_gone(here: Service, tmp_path: Path) -> None:
+    inner, flag, log = waiting(tmp_path)
+    await here.submit(outer({"total": "${{ stages.sub.outputs.total }}"}, sub=runs(inner)), "again", tmp_path, TESTS)
+    await until(lambda: sum(lines(log).values()) == 1)
+    await here.runs.terminate("again")
+    await here.runs.resume("again")
+    flag.unlink()
+    assert (await here.runs.end("again")).outputs == {"total": 6}
+    assert (await here.runs.view("again/sub")).resumption == 2
+    assert set(lines(log).values()) == {1}
+
+
+async def test_limit_on_a_child_names_its_run(here: Service, tmp_path: Path) -> None:
+    inner, flag, log = waiting(tmp_path)
+    await here.submit(outer(sub=runs(inner)), "limited", tmp_path, TESTS)
+    await until(lambda: sum(lines(log).values()) == 1)
+    with pytest.raises(UsageError, match="stage sub is run limited/sub"):
+        await here.runs.update("limited", messages.LIMIT, "sub", 1)
+    await here.runs.update("limited/sub", messages.LIMIT, "held", 1)
+    flag.unlink()
+    assert (await here.runs.end("limited")).state == "succeeded"
 
 
 async def test_failure_beside_it_stops_the_child(here: Service, tmp_path: Path) -> None:

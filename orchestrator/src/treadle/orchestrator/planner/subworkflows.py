@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.templates import template_paths
-from treadle.primitives.errors import InternalError, UsageError
+from treadle.primitives.errors import InternalError, TreadleError, UsageError
 
 from ..plan import Child, Graph
 from .flow import nested_paths
@@ -48,10 +48,12 @@ def _early(graph: GraphPlanner, name: str, stage: WorkflowStage) -> tuple[Graph 
         return None, "planned when it starts: its inputs come from other stages"
     try:
         plan = graph.planner.plan_child(name, stage)
-    except UsageError as error:
+    except TreadleError as error:
         if order_stages(stage):
             return None, f"planned when it starts; now it could not be: {error.message}"
-        raise _inside(name, error) from error
+        if isinstance(error, UsageError):
+            raise _inside(name, error) from error
+        raise
     graph.planner.inexact += [f"{name}/{reason}" for reason in plan.inexact]
     return plan.graph, "planned anew when it starts"
 
