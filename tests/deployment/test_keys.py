@@ -106,6 +106,9 @@ def test_the_key_is_in_no_variable_and_no_template() -> None:
     assert (variables.get(KEY_VARIABLE), variables[KEY_FROM_VARIABLE]) == (None, PLACES[0])
     made = template(Request("treadle", (512,), 900.0, "s3://b", variables, None, "image"), settings(PLACES[0]))
     assert base64.b64encode(key).decode() not in repr(made)
+    there = made["Resources"]["Function512"]["Properties"]["Environment"]["Variables"]
+    assert there == {KEY_FROM_VARIABLE: PLACES[0]}, "nobody has to be asked for it"
+    assert made["Parameters"] == {}
 
 
 @pytest.mark.parametrize(

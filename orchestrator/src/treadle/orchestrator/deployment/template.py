@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.executors.functions.handler import KEY_FROM_VARIABLE
+
 from .aws_role import TRUST, policy
 from .aws_wanted import EVENTS, functions, settings_of
 from .request import Request
@@ -44,7 +46,9 @@ def _role(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
 
 
 def _function(name: str, wanted: dict[str, Any], request: Request, role: Any) -> dict[str, Any]:
-    variables = {variable: {"Ref": _parameter(variable)} for variable in request.variables}
+    variables: dict[str, Any] = {variable: {"Ref": _parameter(variable)} for variable in _secret(request)}
+    if KEY_FROM_VARIABLE in request.variables:
+        variables[KEY_FROM_VARIABLE] = request.variables[KEY_FROM_VARIABLE]  # where the key is, is no secret
     code: dict[str, Any] = {"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": {"Ref": "CodeKey"}}
     properties = {
         **settings_of(wanted),
@@ -66,9 +70,14 @@ def _parameters(request: Request) -> dict[str, Any]:
     }
     secret = {
         _parameter(name): {"Type": "String", "NoEcho": True, "Description": f"Value of {name}."}
-        for name in request.variables
+        for name in _secret(request)
     }
     return (code if request.package else {}) | secret
+
+
+def _secret(request: Request) -> list[str]:
+    """Names of the variables whose values are not for a template."""
+    return [name for name in request.variables if name != KEY_FROM_VARIABLE]
 
 
 def _parameter(variable: str) -> str:
