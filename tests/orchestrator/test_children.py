@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from orchestrator.test_planner import plan
 
 from treadle.orchestrator.children import child_submission, keep_child
-from treadle.orchestrator.plan import Child, Graph
+from treadle.orchestrator.plan import Child, Graph, Plan, Segment
 from treadle.orchestrator.runfiles import RunFiles, Submission
 from treadle.orchestrator.scheduler import (
     Complete,
@@ -127,6 +128,53 @@ def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> No
     assert keep_child(parent, files, first) == first
     with pytest.raises(UsageError, match="r/sub cannot go on: the inputs of it"):
         keep_child(parent, files, child_submission(submission({"n": 2}), STARTED, "sub", {}))
+
+
+# -- planning --------------------------------------------------------------------------------------------------------
+
+COUNTED = {
+    "apiVersion": "treadle/v1",
+    "name": "counted",
+    "inputs": {"n": {"type": "integer", "default": 3}},
+    "stages": {
+        "a": {"type": "map", "input": {"range": "${{ inputs.n }}"}, "uses": "m:f", "with": {"id": "${{ run.id }}"}}
+    },
+}
+
+
+def planned(**stage: Any) -> tuple[Plan, Child]:
+    found = plan({"sub": {"type": "workflow", "uses": COUNTED, **stage.pop("sub")}, **stage.pop("more", {})}, **stage)
+    node = found.graph.node("sub")
+    assert isinstance(node, Child)
+    return found, node
+
+
+def test_child_whose_inputs_are_known_is_planned_with_its_parent() -> None:
+    found, node = planned(sub={"with": {"n": 5}}, defaults={"executor": "isolated"})
+    assert node.graph is not None
+    segment = node.graph.node("a")
+    assert isinstance(segment, Segment)
+    assert (segment.partitions, segment.policy.executor) == (5, "isolated")
+    assert found.inexact == ("sub/a: is given run.id",)
+    assert set(found.executors) == {"isolated"}
+
+
+def test_child_whose_inputs_come_from_a_stage_is_planned_when_it_starts() -> None:
+    first = {"type": "workflow", "uses": {**COUNTED, "outputs": {"n": 2}}}
+    _, node = planned(sub={"with": {"n": "${{ stages.first.outputs.n }}"}}, more={"first": first})
+    assert node.graph is None
+    assert (node.after, node.paths) == (("first",), ("stages.first.outputs.n",))
+
+
+def test_child_that_cannot_be_planned_yet_is_refused_unless_something_comes_before_it() -> None:
+    reads = {**INNER, "inputs": {}, "stages": {"a": {**MAP, "input": {"uri": "absent/*", "format": "text"}}}}
+    with pytest.raises(UsageError, match=r"^sub: .*absent"):
+        plan({"sub": {"type": "workflow", "uses": reads}})
+    first = {"type": "workflow", "uses": COUNTED}
+    found = plan({"first": first, "sub": {"type": "workflow", "uses": reads, "needs": ["first"]}}).graph.node("sub")
+    assert isinstance(found, Child)
+    assert found.graph is None
+    assert "now it could not be" in found.reasons[0]
 
 
 # -- what triggered runs may touch -----------------------------------------------------------------------------------
