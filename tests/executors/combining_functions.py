@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 MANY = 20_000
 
 
@@ -46,3 +48,12 @@ def no_pairs(record: int) -> Any:
 
 def refuses(a: int, b: int) -> int:
     raise ValueError("the fold fails")
+
+
+def arrays(record: int) -> tuple[str, Any]:
+    return "a", [np.zeros(2), record]
+
+
+def writes(a: Any, b: Any) -> Any:
+    a[0][0] = 1.0
+    return a

@@ -46,3 +46,9 @@ def test_record_that_is_no_pair_is_named_by_its_position(bench: Bench) -> None:
     failure = bench.failure(mapping(functions.no_pairs), source=list(range(10)), tail=combining(functions.keep_first))
     assert failure.stage == "group"
     assert "record 5" in failure.message
+
+
+def test_fold_cannot_write_to_arrays_it_is_given(bench: Bench) -> None:
+    failure = bench.failure(mapping(functions.arrays), source=[0, 1], tail=combining(functions.writes))
+    assert (failure.stage, failure.error) == ("group", "ValueError")
+    assert "read-only" in failure.message

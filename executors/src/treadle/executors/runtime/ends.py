@@ -71,9 +71,9 @@ def _folded(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple[
     """Pairs (key, fold) in the order of the keys' first occurrence: records are folded as they come, none is kept."""
     folder, start, pieces = Folder(attempt.function(tail.combine), attempt.room), 0, iter(flow.parts)
     for piece in pieces:
-        given = sealed(piece) if flow.kind == "objects" else piece
         try:
-            keys, values = plain(firsts(flow.kind, given, start)), seconds(flow.kind, given)
+            keys, values = plain(firsts(flow.kind, piece, start)), seconds(flow.kind, piece)
+            values = sealed(values) if isinstance(values, list) else values  # no key is an array
         except Exception:
             _use_up(pieces, tail, attempt)
             raise
