@@ -62,11 +62,11 @@ async def stage(here: Service, run: str, node: str) -> StageView:
 async def test_history_has_six_events_for_each_group(here: Service, tmp_path: Path) -> None:
     second = mapped("first", retry={"maximumAttempts": 2})
     third = mapped("second", retry={"maximumAttempts": 3})
-    await here.submit(spec(first=numbers(1000), second=second, third=third), "events", tmp_path, TESTS)
+    await here.submit(spec(first=numbers(500), second=second, third=third), "events", tmp_path, TESTS)
     assert (await here.runs.end("events")).failure is None
     found = await events(here, "events")
-    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + 3 * (20 + 1)
-    assert sum(found.values()) <= bound(found, segments=3, groups=60)
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + 3 * (10 + 1)
+    assert sum(found.values()) <= bound(found, segments=3, groups=30)
 
 
 async def test_width_that_shows_late_costs_one_more_activity(here: Service, tmp_path: Path) -> None:
@@ -81,13 +81,13 @@ async def test_a_history_that_gets_long_is_cut_between_groups(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(temporal_workflow, "is_long", lambda: workflow.info().get_current_history_length() > 45)
-    await here.submit(spec(only=numbers(1000)), "cut", tmp_path, TESTS)
+    await here.submit(spec(only=numbers(700)), "cut", tmp_path, TESTS)
     assert (await here.runs.end("cut")).failure is None
     found = await events(here, "cut")
     assert sum(found.values()) < 45 + 6 * 8, "of the last piece"
     manifest = here.runs.files("cut").manifest("only")
     assert manifest is not None
-    assert [outcome.partition for outcome in manifest.outcomes] == list(range(1000))
+    assert [outcome.partition for outcome in manifest.outcomes] == list(range(700))
     assert {outcome.attempt for outcome in manifest.outcomes} == {1}
 
 
@@ -96,7 +96,7 @@ async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: 
     await here.submit(spec(only=numbers(3000, "takes", seconds=0.01)), "greedy", tmp_path, TESTS)
     await until(lambda: _committed(here, "greedy", 20))
     await here.submit(spec(only=numbers(20, "takes", seconds=0.01)), "narrow", tmp_path, TESTS)
-    await here.submit(spec(only=numbers(4 * SIZE, "takes", seconds=0.01)), "wide", tmp_path, TESTS)
+    await here.submit(spec(only=numbers(2 * SIZE, "takes", seconds=0.01)), "wide", tmp_path, TESTS)
     assert (await here.runs.end("narrow")).failure is None
     assert (await here.runs.end("wide")).failure is None
     view = await here.runs.view("greedy")

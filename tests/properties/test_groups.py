@@ -24,7 +24,7 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "GROUP_TASKS", 2)
 
 
-@examples(10)
+@examples(7)
 @given(case=cases(MODULE))
 def test_groups_change_nothing(
     small_groups: None, no_inline: None, sites: Callable[[int, bool], Site], case: Case
@@ -32,7 +32,7 @@ def test_groups_change_nothing(
     check(case, sites(2, True))
 
 
-@examples(8)
+@examples(6)
 @given(both=cases_with_faults())
 def test_faults_within_groups_change_nothing(
     small_groups: None, no_inline: None, sites: Callable[[int, bool], Site], both: tuple[Case, Faults]
