@@ -28,6 +28,7 @@ from treadle.primitives.errors import MissingError
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
+from .decoding import known
 from .plan import Plan
 from .scheduler import Data, Summary
 
@@ -120,7 +121,7 @@ class RunFiles:
 
     def load(self, kind: type[T], name: str) -> T:
         """Raises MissingError, or CorruptError for an object that this deployment did not write."""
-        return msgspec.msgpack.decode(self.load_bytes(name), type=kind)
+        return msgspec.msgpack.decode(self.load_bytes(name), type=known(kind))
 
     def load_bytes(self, name: str) -> memoryview:
         """As `load`, undecoded."""

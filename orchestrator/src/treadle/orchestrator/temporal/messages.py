@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.executors.program import Keep
 
+from ..decoding import known
 from ..dispatcher.execute import Orders
 from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from ..scheduler import Problem, Summary
@@ -121,7 +122,7 @@ def pack(value: Summary | Problem | Orders | Graph) -> str:
 
 
 def unpack(text: str, kind: type[T]) -> T:
-    return msgspec.json.decode(text, type=kind)
+    return msgspec.json.decode(text, type=known(kind))
 
 
 def slim(graph: Graph) -> Graph:

@@ -24,6 +24,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
 from treadle.primitives.store import Store
 
+from ...decoding import known
 from .deployment import Deployment, Paused, Position
 
 _ROOT = "deployments"
@@ -209,7 +210,7 @@ class Registry:
         name = _version_name(workflow, version)
         if name not in self._known:
             try:
-                found = msgspec.msgpack.decode(self._read(name), type=Deployment)
+                found = msgspec.msgpack.decode(self._read(name), type=known(Deployment))
             except MissingError:
                 text = f"there is no version {version} of the workflow {workflow!r}"
                 raise NoSuchDeployment(text, f"See: treadle trigger show {workflow}") from None
@@ -221,10 +222,10 @@ class Registry:
 
     def _begins(self, workflow: str, version: int) -> dict[str, tuple[Position, ...]] | None:
         try:
-            known = self._read(_begins_name(workflow, version))
+            read = self._read(_begins_name(workflow, version))
         except MissingError:
             return None
-        return msgspec.msgpack.decode(known, type=dict[str, tuple[Position, ...]])
+        return msgspec.msgpack.decode(read, type=known(dict[str, tuple[Position, ...]]))
 
     def _versions(self, folder: str) -> Iterable[tuple[str, int]]:
         for info in self._store.list(f"{folder}/"):
