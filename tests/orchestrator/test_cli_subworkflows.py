@@ -17,6 +17,8 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
 FUNCTIONS = Path(__file__).with_name("cli_functions.py")
+BUSY = 150
+"""Seconds that a new driver may take on a machine that has no time for it."""
 HEAD = "apiVersion: treadle/v1\nname: {name}\ndefaults: {{retry: {{maximumAttempts: 1}}}}\n"
 LOAD = """
 inputs:
@@ -65,18 +67,19 @@ def kill_driver(terminal: Terminal) -> None:
     os.kill(state.driver.pid, signal.SIGKILL)
 
 
+@pytest.mark.timeout(3 * BUSY)
 def test_child_survives_its_driver_and_the_editing_of_its_file(terminal: Terminal) -> None:
     flag, file = terminal.folder / "flag", terminal.folder / "parts" / "load.yaml"
     flag.touch()
     text = file.read_text()
     running = terminal.start("run", "main.yaml", "--id", "kept", "-i", f"flag={flag}")
-    wait_for(lambda: "first → kept/first: running 3/" in running.err.read_text())
+    wait_for(lambda: "first → kept/first: running 3/" in running.err.read_text(), BUSY)
     file.write_text(text.replace("range: ", "range: 7").replace("functions:total", "functions:absent"))
     kill_driver(terminal)
     try:
         flag.unlink()
-        resumed = terminal.run("resume", "kept")
-        running.wait()
+        resumed = terminal.start("resume", "kept").wait(BUSY)
+        running.wait(BUSY)
     finally:
         file.write_text(text)
     assert json.loads(code(resumed, 0).out) == {"first": 3, "second": 3}
