@@ -132,9 +132,9 @@ def made(
 
 
 @pytest.fixture
-def project(made: Callable[..., Project]) -> Project:
+def project(projects: Callable[..., Project]) -> Project:
     """Blocks are in a store of files only."""
-    return made()
+    return projects()
 
 
 def changed(**stages: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,7 +303,7 @@ def test_a_result_whose_blocks_are_gone_is_made_again(project: Project) -> None:
 
 
 def test_results_outlive_the_shared_memory_that_they_were_made_in(made: Callable[..., Project], tmp_path: Path) -> None:
-    project = made(tmp_path / "host")
+    project = projects(tmp_path / "host")
     assert project.run() == {*MADE, "lines.out"}
     assert (tmp_path / "host" / "r1" / "group").exists()
     assert project.engine.site.host is not None
