@@ -113,7 +113,7 @@ class Project:
 
 
 @pytest.fixture
-def made(
+def projects(
     slots: tuple[Harness, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Project]]:
     """Makes the project. Nothing travels inline, so that every result is a block."""
@@ -302,7 +302,9 @@ def test_a_result_whose_blocks_are_gone_is_made_again(project: Project) -> None:
     assert project.run(word="much") == {"lines", "lines.out"}
 
 
-def test_results_outlive_the_shared_memory_that_they_were_made_in(made: Callable[..., Project], tmp_path: Path) -> None:
+def test_results_outlive_the_shared_memory_that_they_were_made_in(
+    projects: Callable[..., Project], tmp_path: Path
+) -> None:
     project = projects(tmp_path / "host")
     assert project.run() == {*MADE, "lines.out"}
     assert (tmp_path / "host" / "r1" / "group").exists()
