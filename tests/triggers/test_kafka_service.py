@@ -142,7 +142,8 @@ async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
     broker.create_topic(topic, 2, max_message_bytes=str(8 * 2**20))
     for number in (0, 1):  # every partition has its leader
         broker.end_offset(topic, number)
-    settings = {**broker.settings, "session.timeout.ms": 6000, "message.max.bytes": 8 * 2**20}
+    soon = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500}
+    settings = {**broker.settings, **soon, "message.max.bytes": 8 * 2**20}
     profile = Profile(kafka={"prod": KafkaConnection.model_validate(settings)})
     client: Client = await connect(profile, home)
     await ensure_search_attribute(client)
