@@ -24,11 +24,11 @@ from msgspec import Struct
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import MissingError
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
-from .decoding import known
 from .plan import Plan
 from .scheduler import Data, Summary
 

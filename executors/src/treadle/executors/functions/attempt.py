@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 
 from ..program import Failure, Outcome, Report, Task
@@ -217,7 +218,7 @@ def _unreachable(task: Task, error: StoreError) -> Failure:
 def _decoded(response: bytes) -> Response:
     """Whatever is no response of ours counts as none: the reports are looked for in the store."""
     try:
-        return msgspec.json.decode(response, type=Response)
+        return msgspec.json.decode(response, type=known(Response))
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Response()
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import InternalError, UsageError
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
@@ -163,7 +164,7 @@ def _request(order: Order, key: bytes) -> bytes:
 
 def _sealed_reports(order: Order, response: bytes) -> bytes:
     """From the response, or from their object, which is removed. Raises MissingError or StoreError."""
-    answer = msgspec.json.decode(response, type=Response)
+    answer = msgspec.json.decode(response, type=known(Response))
     if answer.reports:
         return base64.b64decode(answer.reports)
     store = Store.open(order.task.job.store)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 
 import msgspec
 
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import StoreError
 
 from ..functions.attempt import Means, count
@@ -62,7 +63,7 @@ class MemberCall:
             if not asking.done():
                 raise Gone(begun=True)
             self._standing = self._standing._replace(fresh=False)
-            return msgspec.json.decode(await asking, type=Response)
+            return msgspec.json.decode(await asking, type=known(Response))
         finally:
             for task in (asking, ending):
                 task.cancel()
@@ -142,13 +143,15 @@ class MemberCall:
                 await _never()
         elif answer.ended == "answered":
             with contextlib.suppress(msgspec.DecodeError):
-                refuse(msgspec.json.decode(answer.response, type=Response), self._means.name)
+                refuse(msgspec.json.decode(answer.response, type=known(Response)), self._means.name)
 
 
 def _is_copy(answer: Answer) -> bool:
     """It is the answer of a second run of one call, which found the first one at work."""
     with contextlib.suppress(msgspec.DecodeError):
-        return answer.ended == "answered" and msgspec.json.decode(answer.response, type=Response).problem == "copy"
+        return (
+            answer.ended == "answered" and msgspec.json.decode(answer.response, type=known(Response)).problem == "copy"
+        )
     return False
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import DataError, MissingError, StoreError, TreadleError, UsageError
 from treadle.primitives.events.decode import decode
 from treadle.primitives.events.offsets import stretches
@@ -80,7 +81,7 @@ def pack(records: Iterable[Record]) -> bytes:
 
 def unpack(data: Buffer) -> dict[int, Record]:
     """The records of a copy by their offsets."""
-    return {record.offset: record for record in msgspec.msgpack.decode(data, type=list[Record])}
+    return {record.offset: record for record in msgspec.msgpack.decode(data, type=known(list[Record]))}
 
 
 def _wanted(split: EventSplit) -> Iterator[int]:

@@ -15,7 +15,6 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from ..environment.connections import with_connections
 from .environment import Environment
 from .exits import complain, reported
 from .options import ProfileOption, TextOrJson
@@ -137,6 +136,7 @@ def _request(
     env: Environment, provider: Provider, settings: LambdaSettings | OpenWhiskSettings, prefix: str
 ) -> Request:
     from ..deployment.request import Request, check_store, code_for, variables_of
+    from ..environment.connections import with_connections
 
     store = env.profile.store_url(env.home)
     check_store(store, settings.files)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import MissingError
 from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
@@ -102,7 +103,7 @@ class Entries:
         return self._store.head(f"{ROOT}/{entry.key}") is not None
 
     def _load(self, name: str) -> Entry:
-        return msgspec.msgpack.decode(trust.unseal(self._key, name, self._store.get(name)), type=Entry)
+        return msgspec.msgpack.decode(trust.unseal(self._key, name, self._store.get(name)), type=known(Entry))
 
 
 def entry_of(key: str, run: str, ttl: float, manifest: Manifest, now: float) -> Entry | None:

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,8 @@ class Activities:
         """Verify the submission, plan it the first time, and find what is done already."""
         with self._busy():
             try:
-                opened = await asyncio.to_thread(self._open, start, started)
+                async with _heartbeats(tuple):
+                    opened = await asyncio.to_thread(self._open, start, started)
             except StoreError as error:
                 kind = str(FailureClass.UNREACHABLE)
                 if not error.retryable:
@@ -97,7 +98,10 @@ class Activities:
         """
         desk = Desk()
         with self._busy(), self._site.telemetry.node(order.run, order.node, activity.info().attempt):
-            async with _heartbeats(order.node, desk), self._telling.node(order) as hand_over:
+            async with (
+                _heartbeats(lambda: (order.node, msgspec.to_builtins(desk.progress()), desk.iteration)),
+                self._telling.node(order) as hand_over,
+            ):
                 report = await self._report(order, desk)
                 hand_over(report)
         if report.closed or report.groups:
@@ -278,12 +282,12 @@ def _kind(error: TreadleError) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _heartbeats(node: str, desk: Desk) -> AsyncIterator[None]:
+async def _heartbeats(tell: Callable[[], Sequence[Any]]) -> AsyncIterator[None]:
     """Counts for whoever watches, and the sign of life that keeps a second dispatcher away."""
 
     async def beat() -> None:
         while True:
-            activity.heartbeat(node, msgspec.to_builtins(desk.progress()), desk.iteration)
+            activity.heartbeat(*tell())
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     task = asyncio.create_task(beat())

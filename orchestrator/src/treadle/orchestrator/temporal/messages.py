@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from treadle.executors.program import Keep
+from treadle.primitives.decoding import known
 
-from ..decoding import known
 from ..dispatcher.execute import Orders
 from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from ..scheduler import Problem, Summary

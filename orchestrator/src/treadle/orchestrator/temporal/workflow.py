@@ -59,6 +59,8 @@ _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=
 """Only a lost driver or a store that does not answer gets here: waiting longer each time would only lose time."""
 _TELLING = timedelta(minutes=5)
 """A run that is over waits at most twice as long for a driver that tells so."""
+_OPEN_HEARTBEAT = timedelta(seconds=10)
+"""Opening again costs more than waiting: whoever plans a large run may be slow to say that it is alive."""
 _OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 
 
@@ -223,6 +225,7 @@ class RunWorkflow:
                 args=[start, workflow.info().workflow_start_time.strftime("%Y-%m-%dT%H:%M:%SZ")],
                 result_type=Opened,
                 start_to_close_timeout=timedelta(minutes=10),
+                heartbeat_timeout=_OPEN_HEARTBEAT,
                 retry_policy=_OPEN_RETRY,
             )
         except ActivityError as error:

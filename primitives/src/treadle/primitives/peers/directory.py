@@ -6,6 +6,7 @@ import threading
 
 import msgspec
 
+from ..decoding import known
 from ..errors import MissingError
 from ..run_names import run_folder
 from ..store import Store
@@ -30,7 +31,7 @@ def resolve(store: Store, run: str, key: bytes, host_id: str) -> str | None:
         data = store.get(name)
     except MissingError:
         return None
-    return msgspec.msgpack.decode(unseal(key, name, data), type=_Entry).address
+    return msgspec.msgpack.decode(unseal(key, name, data), type=known(_Entry)).address
 
 
 class Directory:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 
 from ...runfiles import RunFiles
 from ..events import Event
@@ -30,7 +31,7 @@ def settle(files: RunFiles, untold: Sequence[Untold], kept: Sequence[Event]) -> 
 
 
 def _decode(files: RunFiles, name: str) -> Untold:
-    return msgspec.json.decode(trust.unseal(files.key, name, files.store.get(name)), type=Untold)
+    return msgspec.json.decode(trust.unseal(files.key, name, files.store.get(name)), type=known(Untold))
 
 
 def _folder(files: RunFiles) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from treadle.dsl.triggers import ObjectTrigger, Poll
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.store import Store
 
@@ -70,7 +71,7 @@ class ObjectRecords:
     def refused(self) -> list[Refused]:
         """Oldest first."""
         names = [info.name for info in self._store.list(f"{self._folder}/refused/")]
-        found = [msgspec.json.decode(self._read(name), type=Refused) for name in names]
+        found = [msgspec.json.decode(self._read(name), type=known(Refused)) for name in names]
         return sorted(found, key=lambda one: one.time)
 
     def _seen(self, born: int) -> str:

@@ -21,10 +21,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
 from treadle.primitives.store import Store
 
-from ...decoding import known
 from .deployment import Deployment, Paused, Position
 
 _ROOT = "deployments"
@@ -176,7 +176,7 @@ class Registry:
         found: dict[str, Paused] = {}
         for info in self._store.list(f"{_WORKFLOWS}/{workflow}/paused/"):
             try:
-                found[info.name.rsplit("/", 1)[1]] = msgspec.msgpack.decode(self._read(info.name), type=Paused)
+                found[info.name.rsplit("/", 1)[1]] = msgspec.msgpack.decode(self._read(info.name), type=known(Paused))
             except MissingError:
                 continue  # unpaused since it was listed
         return found

@@ -1,6 +1,6 @@
 """Load on Kafka triggers: a real broker, the embedded Temporal server, one service, one driver.
 
-    python bench/triggers.py [--events 50000] [--only batches,slow,fair,single]
+    python bench/events.py [--events 50000] [--only batches,slow,fair,single]
 
 * `batches`: all events wait in the topic; batches of 500, `maxActive: 8`. From the start of the service to the last
   run's end: events and runs a second, the service's memory over time, and how many runs were open at once.

@@ -9,7 +9,7 @@ RACE = """
 from __future__ import annotations
 import sys, threading
 import msgspec
-from treadle.orchestrator.decoding import known
+from treadle.primitives.decoding import known
 
 leaf = "".join(f"    a{n}: dict[str, list[float]] = {{}}\\n" for n in range(40))
 twig = "".join(f"    b{n}: list[Leaf] | None = None\\n" for n in range(40))
