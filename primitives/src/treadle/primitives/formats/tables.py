@@ -103,6 +103,16 @@ def read_parquet(split: FileSplit) -> pa.Table:
         return file.read_row_groups(list(range(split.start, split.stop)), use_threads=False)
 
 
+def _in_one_chunk(table: Any) -> Any:
+    """Pages of a file show how a table was cut. Where no index holds the dictionaries of all chunks, they stay."""
+    import pyarrow as pa
+
+    try:
+        return table.combine_chunks()
+    except pa.ArrowInvalid:
+        return table
+
+
 def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[memoryview]:
     """One Parquet file; the same rows give the same bytes on the same pyarrow."""
     import pyarrow as pa
@@ -110,7 +120,7 @@ def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[memory
     parquet = _pyarrow()
     sink = pa.BufferOutputStream()
     try:
-        parquet.write_table(_as_table(kind, value, options.columns).combine_chunks(), sink)  # pages show chunks
+        parquet.write_table(_in_one_chunk(_as_table(kind, value, options.columns)), sink)
     except pa.ArrowException as error:
         raise DataError(f"Parquet cannot hold this partition: {error}", "convert the columns it names") from None
     return [memoryview(sink.getvalue())]
