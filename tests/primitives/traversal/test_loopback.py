@@ -181,12 +181,12 @@ def test_strangers_that_connect_and_say_nothing_are_no_obstacle(sides: Sides) ->
 
 
 def _call(address: tuple[str, int]) -> socket.socket:
-    """Somebody else's call, as soon as anybody listens."""
+    """Somebody else's call, as soon as anybody listens; who ends to listen resets those that wait."""
     end = time.monotonic() + LONG
     while True:
         try:
             return socket.create_connection(address, LONG)
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):
             assert time.monotonic() < end
             time.sleep(0.01)
 
