@@ -68,6 +68,19 @@ async def test_a_process_that_ran_out_of_memory_is_replaced(bench: Workbench) ->
     assert await _pid(bench) != first
 
 
+async def test_a_worker_without_work_gives_back_its_memory(bench: Workbench) -> None:
+    worker = await _pid(bench)
+    size = 45 << 20
+    await bench.play(("allocate", size))
+    while _resident(worker) > size:  # noqa: ASYNC110  (nobody tells)
+        await asyncio.sleep(0.1)
+    assert await _pid(bench) == worker
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 async def test_a_worker_killed_while_idle_is_replaced_unnoticed(bench: Workbench) -> None:
     first = await _pid(bench)
     os.kill(first, signal.SIGKILL)

@@ -215,6 +215,31 @@ def test_a_worker_counts_in_utc_with_one_thread(monkeypatch: pytest.MonkeyPatch)
     assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
+def test_memory_that_was_freed_is_used_again_until_it_is_given_back() -> None:
+    script = """
+import resource
+from treadle.executors.runtime.process import give_back_memory, prepare_process
+prepare_process()
+SIZE = 40 << 20  # more than the allocator would learn to keep by itself
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    len(bytearray(SIZE))
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize()
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+assert faults() > SIZE // 2
+assert faults() < SIZE // 8, "the kernel cleared it again"
+held = resident()
+give_back_memory()
+assert resident() < held - SIZE // 2
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
 def test_plain_objects_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
     script = f"""
 import sys

@@ -6,17 +6,19 @@ import errno
 import functools
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import xxhash
 
 from .errors import StoreError, UsageError
 from .run_names import CHILD, child_run, run_folder
+from .spares import LEAST, Spares
 from .store_errors import border
 from .whole_files import Buffer, check_name, make_folders, map_file, write_file
 
 SHARED_MEMORY = Path("/dev/shm")
+_SPARES = ".spares"
 
 
 class HostFolder:
@@ -31,16 +33,30 @@ class HostFolder:
         _refuse_others(self.root, 0o077)
         _refuse_others(self.root.parent, 0o022)
         self.host_id = host_id(self.root)
+        self.spares = Spares(self.root / _SPARES)
 
     def put(self, name: str, buffers: Iterable[Buffer]) -> None:
         """Write a block file; it appears whole. A retryable StoreError says that it must go elsewhere."""
         try:
             with border(self.url, name):
-                write_file(self.path(name), buffers, durable=False)
+                self._write(self.path(name), buffers)
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+                self.spares.drop()
                 raise _full(self.root) from error.__cause__
             raise
+
+    def _write(self, path: Path, buffers: Iterable[Buffer]) -> None:
+        size = sum(map(len, buffers)) if isinstance(buffers, Sequence) else 0
+
+        def reuse(temporary: Path) -> int | None:
+            make_folders(temporary.parent)
+            return self.spares.open(temporary, size)
+
+        if size < LEAST:
+            write_file(path, buffers, durable=False)
+        else:
+            write_file(path, buffers, durable=False, reuse=reuse)
 
     def map(self, name: str) -> memoryview:
         """The bytes of a block file, read-only and not copied. Raises MissingError."""
@@ -69,13 +85,15 @@ class HostFolder:
             if (folder := self.path(name)).exists():
                 from shutil import rmtree
 
+                self.spares.keep(folder)
                 rmtree(folder)
 
     def folders(self, name: str = "") -> list[str]:
         """Names directly below a name that hold blocks; `""` lists the runs."""
         folder = self.path(name) if name else self.root
         with border(self.url, name):
-            return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) if folder.exists() else []
+            found = (entry.name for entry in os.scandir(folder) if entry.is_dir()) if folder.exists() else ()
+            return sorted(name for name in found if name != _SPARES)
 
 
 def _full(root: Path) -> StoreError:

@@ -11,7 +11,7 @@ import mmap
 import os
 import resource
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -59,9 +59,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool) -> None:
-    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
-    with _temporary(path, buffers, durable) as temporary:
+def write_file(
+    path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: Callable[[Path], int | None] = lambda _: None
+) -> None:
+    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError.
+
+    `reuse`: moves a file to a path, as large as this one will be, and opens it to be overwritten; None: there is none.
+    """
+    with _temporary(path, buffers, durable, reuse) as temporary:
         os.rename(temporary, path)
     if durable:
         sync_folder(path.parent)
@@ -81,10 +86,14 @@ def create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool) -> Iterator[Path]:
+def _temporary(
+    path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Callable[[Path], int | None] = lambda _: None
+) -> Iterator[Path]:
     """A complete file beside `path`, for the caller to move; removed when anything fails."""
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
-    descriptor = _open_new(temporary, durable)
+    descriptor = reuse(temporary)
+    if descriptor is None:
+        descriptor = _open_new(temporary, durable)
     try:
         try:
             write_all(descriptor, buffers)

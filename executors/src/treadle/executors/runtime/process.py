@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import time
+
+from .. import limits
 
 _ONE_THREAD = (
     "OMP_NUM_THREADS",
@@ -22,6 +25,11 @@ _RESET_PEAK = b"5"
 """Sets VmHWM back to what is resident now (proc(5), clear_refs)."""
 
 
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_SHARE, _KEPT_AT_MOST = 32, 1 << 30
+"""Freed memory that a process keeps: one part in so many of the machine's, and so many bytes at most."""
+
+
 def prepare_process() -> None:
     """Make results independent of the host: UTC, one thread for BLAS. Call before user code, or NumPy, is imported.
 
@@ -31,6 +39,30 @@ def prepare_process() -> None:
     time.tzset()
     for name in _ONE_THREAD:
         os.environ[name] = "1"
+    _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
+    """Let large arrays use the memory of those before them (mallopt(3)).
+
+    By default the allocator returns such memory to the kernel at once, which clears every page of the next array:
+    that takes longer than most functions do.
+    """
+    most = min(limits.host_memory() // _KEPT_SHARE, _KEPT_AT_MOST)
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_TRIM_THRESHOLD, most)
+        libc.mallopt(_M_MMAP_THRESHOLD, most)
+    except AttributeError:  # another C library, which has an allocator of its own
+        return
+
+
+def give_back_memory() -> None:
+    """Return all freed memory to the kernel (malloc_trim(3))."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        return
 
 
 class Meter:

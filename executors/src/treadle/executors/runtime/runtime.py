@@ -59,7 +59,7 @@ from .failures import (
     full_traceback,
     message_of,
 )
-from .process import Meter, prepare_process
+from .process import Meter, give_back_memory, prepare_process
 
 __all__ = ["Runtime", "prepare_process"]
 
@@ -108,6 +108,12 @@ class Runtime:
         self._meter.start_task()
         for partition in task.partitions:
             report(self._partition(services, partition, self._gang(task.gang, key)))
+
+    def rest(self) -> None:
+        """Give back the memory, and the blocks, that were kept for another task."""
+        self._cache.clear()
+        gc.collect()
+        give_back_memory()
 
     # -- the task
 

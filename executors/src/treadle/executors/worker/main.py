@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import faulthandler
 import os
+import select
 import signal
 import sys
 from typing import Any
@@ -22,12 +23,15 @@ from treadle.primitives.errors import FailureClass
 from .. import limits
 from ..program import Failure, Report, Task
 from ..runtime.failures import Redactor, error_name, full_traceback, message_of
+from ..runtime.process import give_back_memory
 from ..runtime.runtime import Runtime, prepare_process
 from .environment import Surroundings
 from .log import WorkerLog, publish
 from .messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
 
 _PR_SET_PDEATHSIG = 1
+_REST_SECONDS = 1.0
+"""Without work: then a worker gives back the memory that it kept for the next task."""
 
 
 class Channel:
@@ -38,6 +42,10 @@ class Channel:
         self._fd = fd
         self._frames = FrameBuffer()
         self._encoder = FrameEncoder()
+
+    def is_silent(self, seconds: float) -> bool:
+        """Whether so many seconds pass without a message."""
+        return not select.select([self._fd], [], [], seconds)[0]
 
     def receive(self) -> bytes | None:
         """The next message; None when the driver has closed its end. One message is under way at a time."""
@@ -76,6 +84,8 @@ class Worker:
         while (body := self._channel.receive()) is not None:
             self._run(decoder.decode(body))
             self._channel.send(*self._last, Done())
+            if self._channel.is_silent(_REST_SECONDS):
+                self._runtime.rest()
 
     def _run(self, message: Run) -> None:
         self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
@@ -93,6 +103,8 @@ class Worker:
 
     def _limit(self, memory: int) -> None:
         """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""
+        if memory:
+            give_back_memory()  # what the allocator keeps would be granted twice
         limits.limit_allocation(memory and min(limits.allocated_bytes(), self._kept_at_most) + memory)
 
     def _report(self, report: Report) -> None:

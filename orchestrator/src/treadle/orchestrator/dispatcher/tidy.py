@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .writer import LedgerWriter
 
 SWEEP_SECONDS = 20.0
+KEEP_SPARES = 60.0
+"""Seconds in which memory of removed blocks is used again or given back."""
 KEEP_FAILED = timedelta(hours=24)
 """How long blocks of a run that did not succeed wait for `treadle resume`."""
 _log = logging.getLogger(__name__)
@@ -91,7 +93,8 @@ async def sweep(host: HostFolder, client: Client) -> None:
             for run in await asyncio.to_thread(host.runs):
                 if await _needless(client, run):
                     await asyncio.to_thread(host.delete_run, run)
-        except (RPCError, StoreError) as error:
+            await asyncio.to_thread(host.spares.drop, KEEP_SPARES)
+        except (RPCError, StoreError, OSError) as error:
             _log.warning("shared memory was not swept: %s", error)
         await asyncio.sleep(SWEEP_SECONDS)
 

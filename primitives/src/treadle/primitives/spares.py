@@ -1,0 +1,115 @@
+"""Files of removed blocks, in whose memory the next ones are written: the kernel has to clear fresh pages first."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from .whole_files import make_folders
+
+LEAST = 1 << 20
+"""Bytes of a file that is worth keeping."""
+_SHARE = 8
+"""At most one byte in so many of the file system is kept."""
+_TRIED = 8
+"""Spares looked at for one file, should others still read them."""
+
+
+class Spares:
+    """A folder on the file system of the blocks. Any number of processes of one user may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def keep(self, folder: Path) -> None:
+        """Take the large files below a folder that is being removed, as far as there is room. Raises OSError."""
+        room = -1
+        for path, size in _files(folder):
+            if size < LEAST:
+                continue
+            room = self._room() if room < 0 else room
+            if size <= room and self._take_in(path, size):
+                room -= size
+
+    def _room(self) -> int:
+        make_folders(self._folder)
+        system = os.statvfs(self._folder)
+        return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, self._names()))
+
+    def _take_in(self, path: Path, size: int) -> bool:
+        spare = self._folder / f"{size:016x}-{os.urandom(8).hex()}"
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, spare)
+            os.chmod(spare, 0o600)
+            return True
+        return False
+
+    def open(self, path: Path, size: int) -> int | None:
+        """A descriptor of a file at `path` to write `size` bytes to, its content undefined; None: there is no spare.
+
+        Nobody else has it open or maps it. The folder of `path` exists. Raises OSError.
+        """
+        for name in self._fitting(size):
+            spare = self._folder / name
+            try:
+                os.rename(spare, path)
+            except FileNotFoundError:  # another process took it
+                continue
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if _is_ours_alone(descriptor):
+                os.ftruncate(descriptor, size)
+                return descriptor
+            os.close(descriptor)
+            os.rename(path, spare)
+        return None
+
+    def _fitting(self, size: int) -> list[str]:
+        """Names of spares that hold as much, the smallest first, then of the largest that do not."""
+        names = sorted(self._names())
+        first = next((index for index, name in enumerate(names) if _size(name) >= size), len(names))
+        return [*names[first:], *reversed(names[:first])][:_TRIED]
+
+    def drop(self, seconds: float = 0) -> None:
+        """Remove those that nobody wanted for so long. Raises OSError."""
+        kept_from = time.time() - seconds
+        for name in self._names():
+            with contextlib.suppress(FileNotFoundError):
+                if (self._folder / name).stat().st_ctime <= kept_from:
+                    os.unlink(self._folder / name)
+
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+
+
+def _size(name: str) -> int:
+    return int(name.partition("-")[0], 16)
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            with contextlib.suppress(FileNotFoundError):
+                yield path, path.stat().st_size
+
+
+def _is_ours_alone(descriptor: int) -> bool:
+    """Whether nobody else has the file open or mapped: only then the kernel grants a lease to write (fcntl(2)).
+
+    A lease that is broken sends a signal; it is one that does nothing.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:  # it is in use, or there are no leases here
+        return False
+    return True

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from treadle.primitives import spares
+from treadle.primitives.errors import StoreError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.spares import LEAST, Spares
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> HostFolder:
+    return HostFolder(tmp_path / "user" / "environment")
+
+
+def _inode(folder: HostFolder, name: str) -> int:
+    return folder.path(name).stat().st_ino
+
+
+def _names(folder: HostFolder) -> list[str]:
+    return os.listdir(folder.root / ".spares")
+
+
+def test_a_block_takes_the_memory_of_one_that_was_removed(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [b"1" * LEAST, b"2" * LEAST])
+    folder.path("r1/s/a").chmod(0o400)  # as a block that was checked
+    before = _inode(folder, "r1/s/a")
+    folder.delete_run("r1")
+    folder.put("r2/s/b", [b"3" * LEAST])
+    assert _inode(folder, "r2/s/b") == before
+    assert folder.map("r2/s/b") == b"3" * LEAST
+    assert stat.S_IMODE(folder.path("r2/s/b").stat().st_mode) == 0o600
+    assert _names(folder) == []
+
+
+def test_a_smaller_spare_grows(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [b"1" * LEAST])
+    before = _inode(folder, "r1/s/a")
+    folder.delete_run("r1")
+    folder.put("r2/s/b", [b"2" * 3 * LEAST])
+    assert (_inode(folder, "r2/s/b"), bytes(folder.map("r2/s/b"))) == (before, b"2" * 3 * LEAST)
+
+
+def test_the_smallest_that_is_large_enough_is_taken(folder: HostFolder) -> None:
+    for name, size in (("small", 1), ("fitting", 3), ("large", 5)):
+        folder.put(f"r1/s/{name}", [bytes(size * LEAST)])
+    wanted = _inode(folder, "r1/s/fitting")
+    folder.delete_run("r1")
+    folder.put("r2/s/b", [bytes(2 * LEAST)])
+    assert _inode(folder, "r2/s/b") == wanted
+
+
+def test_what_a_process_still_maps_is_never_written_again(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [b"1" * LEAST])
+    view = folder.map("r1/s/a")
+    folder.delete_run("r1")
+    folder.put("r2/s/b", [b"2" * LEAST])
+    assert view == b"1" * LEAST
+    assert len(_names(folder)) == 1, "it waits until nobody looks at it"
+    before = _inode(folder, f".spares/{_names(folder)[0]}")
+    view.release()
+    del view
+    folder.put("r2/s/c", [b"3" * LEAST])
+    assert _inode(folder, "r2/s/c") == before
+
+
+def test_another_process_that_maps_it_counts_too(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [b"1" * LEAST])
+    code = (
+        "import sys\nfrom treadle.primitives.whole_files import map_file\nview = map_file(sys.argv[1])\n"
+        "print(flush=True)\nsys.stdin.readline()\nassert view == b'1' * len(view), 'it was written again'"
+    )
+    command = [sys.executable, "-c", code, str(folder.path("r1/s/a"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        folder.delete_run("r1")
+        folder.put("r2/s/b", [b"2" * LEAST])
+        reader.communicate(b"\n")
+    assert reader.returncode == 0
+
+
+def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
+    folder: HostFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put("r1/s/small", [bytes(LEAST - 1)])
+    folder.put("r1/s/large", [bytes(LEAST)])
+    monkeypatch.setattr(spares, "_SHARE", os.statvfs(folder.root).f_blocks)  # the room is one unit of the file system
+    folder.delete_run("r1")
+    assert _names(folder) == []
+
+
+def test_spares_are_no_run(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [bytes(LEAST)])
+    folder.delete_run("r1")
+    assert folder.runs() == []
+
+
+def test_dropping_spares_minds_their_age(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [bytes(LEAST)])
+    folder.delete_run("r1")
+    folder.spares.drop(3600)
+    assert len(_names(folder)) == 1
+    folder.spares.drop()
+    assert _names(folder) == []
+
+
+def test_full_shared_memory_takes_the_spares_back(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.put("r1/s/a", [bytes(LEAST)])
+    folder.delete_run("r1")
+
+    def full(descriptor: int, vectors: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(StoreError, match="full"):
+        folder.put("r2/s/b", [bytes(10)])
+    assert _names(folder) == []
+
+
+def test_without_leases_blocks_are_written_anew(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spares, "_is_ours_alone", lambda _: False)
+    folder.put("r1/s/a", [b"1" * LEAST])
+    before = _inode(folder, "r1/s/a")
+    folder.delete_run("r1")
+    folder.put("r2/s/b", [b"2" * LEAST])
+    assert _inode(folder, "r2/s/b") != before
+    assert folder.map("r2/s/b") == b"2" * LEAST
+
+
+def test_two_that_want_the_only_spare_do_not_share_it(folder: HostFolder) -> None:
+    folder.put("r1/s/a", [bytes(LEAST)])
+    folder.delete_run("r1")
+    both = Spares(folder.root / ".spares"), Spares(folder.root / ".spares")
+    opened = [one.open(folder.root / f"taken-{index}", LEAST) for index, one in enumerate(both)]
+    assert opened[0] is not None
+    assert opened[1] is None
+    os.close(opened[0])
