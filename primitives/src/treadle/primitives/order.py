@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from .columns import is_array
+from .fast_sort import stable_argsort
 from .keys import canonical, identity, is_aware, microseconds
 
 if TYPE_CHECKING:
@@ -106,7 +107,6 @@ def _argsort_column(column: Column) -> NDArray[np.intp]:
 
 
 def _argsort_values(column: Any) -> NDArray[np.intp]:
-    import numpy as np
 
     from . import columns
 
@@ -114,7 +114,7 @@ def _argsort_values(column: Any) -> NDArray[np.intp]:
         values = _ranks(column.values)[column.indices]
     else:
         values = column.comparable() if isinstance(column, columns.Fixed) else column.values
-    return np.argsort(values, kind="stable")
+    return stable_argsort(values)
 
 
 def _argsort_structs(column: Structs) -> NDArray[np.intp]:

@@ -94,10 +94,10 @@ def _distribute_rows(kind: Kind, value: Any, targets: Any, partitions: int) -> l
     """One stable sort by target and one gather; the parts are slices of the result."""
     import numpy as np
 
-    targets = np.asarray(targets, dtype=np.int64)
-    order = np.argsort(targets.astype(np.uint16) if partitions <= 1 << 16 else targets, kind="stable")
+    targets = np.asarray(targets, dtype=np.uint16 if partitions <= 1 << 16 else np.int64)
+    order = np.argsort(targets, kind="stable")
     gathered = value.take(order) if kind == "table" else value.take(order, axis=0)
-    bounds = np.searchsorted(targets[order], np.arange(partitions + 1)).tolist()
+    bounds = [0, *np.bincount(targets, minlength=partitions).cumsum().tolist()]
     if kind == "table":
         gathered = gathered.combine_chunks()
         return [gathered.slice(start, stop - start) for start, stop in pairwise(bounds)]

@@ -1,0 +1,61 @@
+"""A stable sort of arrays by NumPy's vectorised one, which is not stable but about twice as fast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MANY, _SAMPLED = 1 << 14, 1 << 13
+"""Values from which it is worth a look, at about so many of them, how many are equal."""
+_TIED = 4
+"""At most one value in so many may be equal to another: those are sorted once more."""
+
+
+def stable_argsort(values: NDArray[Any]) -> NDArray[np.intp]:
+    """What `numpy.argsort(values, kind="stable")` gives, of an array (n,) of numbers, bytes or str."""
+    import numpy as np
+
+    found = None
+    if len(values) >= _MANY and values.dtype.kind in "iufS":
+        numbers = _first_eight(values) if values.dtype.kind == "S" else values
+        found = _sorted(numbers, values) if _seem_distinct(numbers) else None
+    return np.argsort(values, kind="stable") if found is None else found
+
+
+def _first_eight(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Numbers that sort as the first eight of the bytes do."""
+    import numpy as np
+
+    size = min(values.dtype.itemsize, 8)
+    padded = np.zeros((len(values), 8), np.uint8)
+    padded[:, :size] = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)[:, :size]
+    return padded.view(">u8").ravel().astype(np.uint64)
+
+
+def _seem_distinct(numbers: NDArray[Any]) -> bool:
+    """Of a sample: among k times as many values there are k * k times as many equal pairs."""
+    import numpy as np
+
+    sample = np.sort(numbers[:: len(numbers) // _SAMPLED])
+    pairs = len(sample) - 1 - int((sample[1:] > sample[:-1]).sum())
+    return pairs * (len(numbers) / len(sample)) ** 2 <= len(numbers) / _TIED
+
+
+def _sorted(numbers: NDArray[Any], values: NDArray[Any]) -> NDArray[np.intp] | None:
+    """None: too many are equal, or not a number."""
+    import numpy as np
+
+    positions = np.argsort(numbers)
+    ordered = numbers[positions]
+    rises = ordered[1:] > ordered[:-1]
+    if rises.all():
+        return positions
+    tied = np.flatnonzero(~(np.append(rises, True) & np.insert(rises, 0, True)))
+    if len(tied) > len(values) // _TIED or ordered[-1] != ordered[-1]:
+        return None
+    theirs = positions[tied]
+    positions[tied] = theirs[np.lexsort((theirs, values[theirs], ordered[tied]))]
+    return positions
