@@ -165,6 +165,19 @@ def test_broadcast_of_one_record_is_shipped_as_it_is() -> None:
     assert segments(found)["b"].broadcasts == {"stages.ship": Shipped(NodeData(("total",)), "ship", 2**16)}
 
 
+@pytest.mark.parametrize(
+    ("partitions", "nodes"), [(1, ["all", "sum", "b"]), (2, ["all.in", "all", "sum.in", "sum", "b"])]
+)
+def test_what_wants_all_of_a_source_reads_a_single_partition_itself(partitions: int, nodes: list[str]) -> None:
+    source = {"range": 8, "partitions": partitions}
+    stages = {
+        "all": {"type": "broadcast", "input": source},
+        "sum": {"type": "reduce", "input": source, "per": "all", "uses": "m:sum"},
+        "b": mapped(SOURCE, **{"with": {"all": "${{ stages.all }}"}}),
+    }
+    assert sorted(segments(plan(stages))) == sorted(nodes)
+
+
 def test_broadcast_that_nothing_reads_is_kept_for_people() -> None:
     assert segments(plan({"total": TOTAL, "ship": SHIP}))["ship"].put == "store"
 

@@ -155,8 +155,7 @@ def _runs(graph: GraphPlanner, name: str) -> bool:
 
 
 def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flow:
-    dataset = graph.collected(stage.input, name, stage)
-    flow = Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
+    flow = graph.collect(stage.input, name, stage)
     graph.require(flow, name, stage)
     flow.policy = graph.planner.policy(stage)
     single = is_reference(stage.input) and graph.planner.singles.of(stage.input, name)
@@ -174,8 +173,7 @@ def reduce_flow(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
         flow = graph.join(stage.input, name, stage)
         flow.ops.append(_whole(name, stage))
     elif stage.uses:
-        dataset = graph.collected(stage.input, name, stage)
-        flow = _collect(graph, name, stage, dataset)
+        flow = _root(graph, name, stage, graph.collect(stage.input, name, stage))
         flow.ops.append(_whole(name, stage))
     else:
         flow = _tree(graph, name, stage)
@@ -224,8 +222,9 @@ def _whole(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
     )
 
 
-def _collect(graph: GraphPlanner, name: str, stage: ReduceStage, dataset: Dataset) -> Flow:
-    flow = Flow(AllFeed(dataset.ref), 1, 2**16, data=set(dataset.nodes))
+def _root(graph: GraphPlanner, name: str, stage: ReduceStage, flow: Flow) -> Flow:
+    """The one task of a reduce over everything, whose result is taken to be small."""
+    flow.estimate = 2**16
     graph.require(flow, name, stage)
     flow.policy = graph.planner.policy(stage)
     return flow
@@ -249,7 +248,7 @@ def _tree(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
         )
         flow.policy, flow.when = graph.planner.policy(stage), stage.when or ""
         dataset = graph.add(flow, f"{name}.level{level}")
-    root = _collect(graph, name, stage, dataset)
+    root = _root(graph, name, stage, graph.all_of(dataset))
     root.ops.append(_whole(name, stage, fan_in))
     root.reasons.append(f"a tree of fan-in {fan_in}: leaves in the producers' tasks, {level} levels, the rest at once")
     return root

@@ -31,6 +31,7 @@ from treadle.executors.program import Discard, Keep, Sort, Tail
 from treadle.primitives.errors import UsageError
 
 from ..plan import (
+    AllFeed,
     Barrier,
     DataRef,
     Graph,
@@ -279,14 +280,22 @@ class GraphPlanner:
         flow.kept = self.parent is None
         return Discard() if flow.output else Keep()
 
-    def collected(self, reference: Any, name: str, stage: WorkStage) -> Dataset:
-        """The input as segments' data, also when it comes from outside."""
+    def collect(self, reference: Any, name: str, stage: WorkStage) -> Flow:
+        """A flow of one partition that has all of the input; `name` is in need of nothing else yet."""
         if isinstance(reference, str) and not reference.startswith("inputs."):
-            return self.reference(reference, name)
-        flow = self.read(reference, name)
-        flow.policy, flow.when = self.planner.policy(stage), stage.when or ""
-        flow.after = order_stages(stage)
-        return self.add(flow, f"{name}.in")
+            dataset = self.reference(reference, name)
+        else:
+            flow = self.read(reference, name)
+            if flow.partitions == 1:
+                return flow
+            flow.policy, flow.when = self.planner.policy(stage), stage.when or ""
+            flow.after = order_stages(stage)
+            dataset = self.add(flow, f"{name}.in")
+        return self.all_of(dataset)
+
+    def all_of(self, dataset: Dataset) -> Flow:
+        """A flow of one partition that has all partitions of a dataset."""
+        return Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
 
     def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Any = "plain") -> Dataset:
         """Make the flow a segment."""
