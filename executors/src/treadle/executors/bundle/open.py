@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
 import importlib
 import io
 import os
@@ -9,6 +12,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path, PurePosixPath
 
@@ -22,6 +26,10 @@ from treadle.primitives.store import Store
 
 from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version
 
+UNUSED = 14 * 86_400.0
+"""Seconds after which an unpacked bundle that nobody uses is removed."""
+_NAMES = ".names"
+"""Lists the entries of an unpacked bundle, so that they can be told from what was put beside them."""
 _active: dict[str, Path] = {}
 """Digest -> folder of the one bundle of this process."""
 
@@ -32,11 +40,14 @@ def prepare(store: Store, run: str, digest: str, key: bytes) -> dict[str, bytes]
     A bundle this process has, or this host has unpacked, is not fetched. Raises UsageError when the process has
     another one, CorruptError when it was not sealed with the run's key, MissingError, StoreError.
     """
-    root = cache_root()
-    path = _active.get(digest) or root / digest
-    if not path.is_dir():
-        name = f"runs/{run_folder(run)}/bundle"
-        path = open_bundle(bytes(trust.unseal(key, name, store.get(name))), digest, root)
+    path = _active.get(digest)
+    if path is None:
+        root = cache_root()
+        path = root / digest
+        if not _hold(path) or not _is_whole(path):
+            name = f"runs/{run_folder(run)}/bundle"
+            path = open_bundle(bytes(trust.unseal(key, name, store.get(name))), digest, root)
+            _hold(path)
     return activate(path)
 
 
@@ -67,33 +78,75 @@ def _is_private(folder: Path) -> bool:
 def open_bundle(data: bytes, digest: str, root: Path) -> Path:
     """Unpack a bundle into `root/<digest>`, which appears whole or not at all; one that is there is left as it is.
 
-    Raises CorruptError when the content is not what the digest says or would land outside of the folder.
+    One that is damaged (by a power cut, say, or by user code) gives way. Raises CorruptError when the content is not
+    what the digest says or would land outside of the folder.
     """
     target = root / digest
-    if target.is_dir():
+    if _is_whole(target):
         return target
     entries = _entries(data)
     if content_digest(entries) != digest:
         raise CorruptError(f"the bundle's content is not {digest[:12]}…", "Submit the workflow again.")
+    _remove_unused(root)
     temporary = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=root))
     try:
+        new = temporary / "new"
+        new.mkdir(mode=0o700)
         for name, content in entries.items():
-            path = temporary / name
+            path = new / name
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.write_bytes(content)
-        _move(temporary, target)
+        (new / _NAMES).write_text("\0".join(entries))
+        _move(new, target, temporary / "old")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target
 
 
-def _move(temporary: Path, target: Path) -> None:
+def _move(new: Path, target: Path, aside: Path) -> None:
     """Rename into place; of two processes that unpack at once one wins, and both use its folder."""
     try:
-        os.rename(temporary, target)
+        os.rename(new, target)
     except OSError:
-        if not target.is_dir():
-            raise
+        if _is_whole(target):
+            return
+        os.rename(target, aside)
+        os.rename(new, target)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether what was unpacked there is all there, and as it was."""
+    try:
+        names = (path / _NAMES).read_text().split("\0")
+        return content_digest({name: (path / _checked(name)).read_bytes() for name in names}) == path.name
+    except (OSError, ValueError, CorruptError):
+        return False
+
+
+def _hold(path: Path) -> bool:
+    """Keep the folder from being removed while this process lives; False when there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    with contextlib.suppress(OSError):  # a file system without locks: then its age alone protects it
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        os.utime(descriptor)
+    return True
+
+
+def _remove_unused(root: Path) -> None:
+    """Bundles, and remains of unpacking, that no process has and none has asked for lately."""
+    for entry in [one for one in os.scandir(root) if one.is_dir(follow_symlinks=False)]:
+        with contextlib.suppress(OSError):
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime < UNUSED:
+                continue
+            descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry.path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def _entries(data: bytes) -> dict[str, bytes]:
@@ -145,3 +198,25 @@ def _put_first(folder: Path, modules: tuple[str, ...]) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in modules]:
         del sys.modules[name]
     importlib.invalidate_caches()
+
+
+def differences() -> str:
+    """How Python and the packages here differ from those that the bundle of this process was made with."""
+    return "; ".join(map(_differences, _active.values()))
+
+
+@functools.cache
+def _differences(path: Path) -> str:
+    from importlib import metadata
+
+    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+    versions = {"Python": python_version()} | dict.fromkeys(manifest.distributions, "")
+    for name in manifest.distributions:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    wanted = {"Python": manifest.python, **manifest.distributions}
+    return ", ".join(
+        f"{name} {version or 'is not installed'} (submitted with {wanted[name]})"
+        for name, version in versions.items()
+        if version != wanted[name]
+    )

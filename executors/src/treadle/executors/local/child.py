@@ -18,8 +18,11 @@ from typing import Any
 from msgspec import Struct
 
 from .. import limits
-from ..worker.log import open_log, read_tail
+from ..worker.log import bound, open_log, read_tail
 from .guard import Guard
+
+_LOOK = 1.0
+"""Seconds between two looks at how long the log is."""
 
 
 class Death(Struct, frozen=True):
@@ -81,6 +84,7 @@ class ChildProcess:
             raise
         guard.watch(self.pid)
         self._loop.add_reader(self._exit, self._exited)
+        self._look = self._loop.call_later(_LOOK, self._bound_log)
 
     def _open_exit(self) -> int:
         """A descriptor that becomes readable when the process has ended."""
@@ -108,6 +112,10 @@ class ChildProcess:
         """The tail of what it printed since the last cut."""
         return b"" if self.death.done() else read_tail(self._log)
 
+    def _bound_log(self) -> None:
+        bound(self._log)
+        self._look = self._loop.call_later(_LOOK, self._bound_log)
+
     def kill(self, why: str) -> None:
         """End it and what it started, at once; its Death follows."""
         if self.alive:
@@ -126,6 +134,7 @@ class ChildProcess:
     def _exited(self) -> None:
         """Reap it: first the group, while its zombie keeps the id from being given to another."""
         self._kill_group()
+        self._look.cancel()
         self._guard.forget(self.pid)
         _, status, usage = os.wait4(self.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)

@@ -259,7 +259,7 @@ class Metrics:
     def _add(self, name: str, kind: str, value: Any) -> None:
         if name in self.values and kind in _MERGE:
             value = _MERGE[kind](self.values[name], value)
-        self.values[name] = value
+        self.values[name] = _storable(name, value)
 
     def _refuse(self, metrics: Mapping[str, Any]) -> NoReturn:
         for name in self.declared:
@@ -283,4 +283,13 @@ def _scalar(name: str, kind: str, value: Any) -> Any:
         raise UsageError(f"the metric {name!r} is a {type(value).__name__}, not a {wanted}", "Convert it.")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"the metric {name!r} is {value}", "Report finite numbers only; leave out what has none.")
+    return value
+
+
+def _storable(name: str, value: Any) -> Any:
+    """A metric that a ledger can hold."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise UsageError(f"the metric {name!r} has more than 64 bits", "Report a float, or leave it out.")
+    if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
+        raise UsageError(f"the metric {name!r} is no Unicode text: {value!r}", "Replace what is no UTF-8.")
     return value

@@ -95,7 +95,7 @@ def error_name(error: BaseException) -> str:
 
 def full_traceback(error: BaseException) -> str:
     """As Python prints it, causes included, without treadle's own frames above the user's."""
-    return "".join(traceback.format_exception(type(error), error, _users(error.__traceback__)))
+    return _encodable("".join(traceback.format_exception(type(error), error, _users(error.__traceback__))))
 
 
 def _users(frames: TracebackType | None) -> TracebackType | None:
@@ -109,12 +109,17 @@ def _users(frames: TracebackType | None) -> TracebackType | None:
 def message_of(error: BaseException) -> str:
     """The text of an error, cut to a length that fits everywhere."""
     try:
-        text = str(error)
+        text = _encodable(str(error))
     except Exception as broken:  # noqa: BLE001  a user's __str__ may raise anything
         text = f"<the error's __str__ raised {error_name(broken)}>"
     if isinstance(error, SystemExit | KeyboardInterrupt):
         text = f"the function ended the interpreter ({error_name(error)}: {text})"
     return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 3] + "..."
+
+
+def _encodable(text: str) -> str:
+    """Names of files that are no UTF-8 come as halves of surrogate pairs, which no report could carry."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def plain_json(record: Any) -> Any:

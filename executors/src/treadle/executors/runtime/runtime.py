@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -198,7 +198,7 @@ class Runtime:
         made = _run_program(program, attempt)
         part = _write_part(program.output, partition.index, made, attempt.room) if program.output else None
         block = None if isinstance(program.tail, Discard) else _put_made(attempt, made)
-        failed = _put(attempt, ".failed", "objects", [attempt.failed_items]) if attempt.failed_items else None
+        failed = _put_failed(attempt) if attempt.failed_items else None
         return Outcome(
             partition=partition.index,
             attempt=partition.attempt,
@@ -269,17 +269,24 @@ def _run_program(program: Program, attempt: Attempt) -> Made:
 
 def _put_made(attempt: Attempt, made: Made) -> BlockRef:
     if not made.spilled:
-        return _put(attempt, "", made.kind, made.parts)
+        return _put(attempt, made.kind, made.parts)
     program = attempt.services.program
     return attempt.services.blocks.put_encoded(
         _block_name(attempt), made.kind, made.parts, program.put, program.durability
     )
 
 
-def _put(attempt: Attempt, suffix: str, kind: Kind, parts: Sequence[Any]) -> BlockRef:
+def _put(attempt: Attempt, kind: Kind, parts: Sequence[Any]) -> BlockRef:
     program = attempt.services.program
-    name = _block_name(attempt) + suffix
+    name = _block_name(attempt)
     return attempt.services.blocks.put(name, kind, parts, program.put, program.inline_limit, program.durability)
+
+
+def _put_failed(attempt: Attempt) -> BlockRef:
+    """The list of failed records: in the store, since a partition whose block is there would not run again for it."""
+    services = attempt.services
+    name, limit = _block_name(attempt) + ".failed", services.program.inline_limit
+    return services.blocks.put(name, "objects", [attempt.failed_items], "store", limit)
 
 
 def _block_name(attempt: Attempt) -> str:
@@ -310,7 +317,7 @@ def _failure(
         stage=error.stage if isinstance(error, StageFailed) else stage,
         error=error_name(cause),
         message=redactor.text(message_of(cause)),
-        traceback=redactor.text(_where(error) + full_traceback(cause)),
+        traceback=redactor.text(_where(error) + full_traceback(cause) + _elsewhere()),
         retryable=retryable,
         lost=error.lost if isinstance(error, InputFailed) else (),
         peak_memory=peak_memory,
@@ -322,3 +329,13 @@ def _where(error: BaseException) -> str:
     if not isinstance(error, StageFailed) or error.position is None:
         return ""
     return f"At record {error.position} of the input of {error.stage}:\n"
+
+
+def _elsewhere() -> str:
+    """What may explain a failure that is seen nowhere else."""
+    from ..bundle.open import differences
+
+    found = ""
+    with suppress(OSError):  # whoever removes the bundle hides it
+        found = differences()
+    return f"Where it ran: {found}.\n" if found else ""

@@ -12,6 +12,11 @@ from ..runtime.failures import Redactor
 TAIL = 64 * 1024
 """Bytes of a partition's log that its report carries."""
 
+FULL = 16 << 20
+"""Bytes on disk from which on `bound` keeps the tail of a log only."""
+
+_PUNCH_HOLE = 0x03
+"""FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE (fallocate(2))."""
 
 _MARGIN = 64 * 1024
 """Bytes read beyond the tail, so that a secret of that length which begins before it is recognised."""
@@ -32,6 +37,17 @@ def read_tail(fd: int) -> bytes:
     """The last bytes of the file; a little more than TAIL."""
     size = TAIL + _MARGIN
     return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
+
+
+def bound(fd: int) -> None:
+    """Give the beginning of a long log back to the disk, which a function that prints without end would fill.
+
+    A hole, so that whoever writes, reads or cuts meanwhile need not know; where files cannot have any, nothing happens.
+    """
+    status = os.fstat(fd)
+    if status.st_blocks * 512 > FULL:
+        length = ctypes.c_int64(status.st_size - TAIL - _MARGIN)
+        ctypes.CDLL(None).fallocate(fd, _PUNCH_HOLE, ctypes.c_int64(0), length)
 
 
 def publish(tail: bytes, redactor: Redactor) -> bytes:
