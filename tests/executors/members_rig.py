@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from emulators.lambda_place import LambdaPlace
 from orchestrator.broken_runs import Counted
 
 from treadle.dsl.model import Spec
 from treadle.executors import LocalExecutor
 from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.invoker import Invoker
 from treadle.executors.interface import Executor
 from treadle.executors.members import MEMBERS
 from treadle.executors.members.executor import MemberExecutor
@@ -23,7 +23,9 @@ from treadle.primitives import trust
 from treadle.primitives.store import Store
 
 MODULE = "staying"
+MEETING = Meeting("tcp://127.0.0.1:0")
 FUNCTIONS = """
+import os
 import time
 
 def pairs(index, *, seconds=0.0):
@@ -31,16 +33,19 @@ def pairs(index, *, seconds=0.0):
     for key in range(8):
         yield key, bytes([index % 251]) * 2000
 
-def weight(key, values, *, seconds=0.0):
+def weight(key, values, *, seconds=0.0, gate=""):
     time.sleep(seconds)
     found = list(values)
+    while gate and not os.path.exists(gate):
+        time.sleep(0.02)
     return [len(found), sum(map(sum, found))]
 """
 """Blocks of 16 KB: too large to travel in a message."""
 
 
-def workflow(sources: int, *, making: float = 0.0, reading: float = 0.0, **more: Any) -> Spec:
-    """So many tasks make what eight read, in so many seconds each. A spent attempt would fail the run."""
+def workflow(sources: int, *, making: float = 0.0, reading: float = 0.0, gate: str = "", **more: Any) -> Spec:
+    """So many tasks make what eight read, in so many seconds each, and once there is a file at `gate`. A spent attempt
+    would fail the run."""
     stages = {
         "pairs": {
             "type": "map",
@@ -56,7 +61,7 @@ def workflow(sources: int, *, making: float = 0.0, reading: float = 0.0, **more:
             "input": "groups",
             "per": "key",
             "uses": f"{MODULE}:weight",
-            "with": {"seconds": reading},
+            "with": {"seconds": reading, "gate": gate},
         },
     }
     defaults = {"executor": "functions", "retry": {"maximumAttempts": 1}, "backups": False}
@@ -64,10 +69,22 @@ def workflow(sources: int, *, making: float = 0.0, reading: float = 0.0, **more:
     return Spec.model_validate(document)
 
 
+class Provider(Protocol):
+    """Where functions run."""
+
+    def deploy(self, key_file: str, *, timeout: float) -> None:
+        """With this deployment key."""
+
+    def invoker(self, *, seconds: float) -> Invoker:
+        """Calls them; a call ends after so many seconds."""
+
+
 class Rig:
     """One run after the other, on functions and on local slots."""
 
-    def __init__(self, place: LambdaPlace, folder: Path, *, seconds: float = 60.0, slots: int = 2) -> None:
+    def __init__(
+        self, place: Provider, folder: Path, *, seconds: float = 60.0, slots: int = 2, meeting: Meeting = MEETING
+    ) -> None:
         """`seconds`: after which the provider ends a call."""
         (folder / "project").mkdir()
         (folder / "project" / f"{MODULE}.py").write_text(FUNCTIONS)
@@ -76,7 +93,6 @@ class Rig:
         self.key = trust.load_or_create_key(key_file)
         place.deploy(key_file, timeout=seconds)
         calls = FunctionExecutor("lambda", place.invoker(seconds=seconds), key_file=key_file, slots=slots)
-        meeting = Meeting("tcp://127.0.0.1:0")
         self.members = MemberExecutor(calls.means, meeting, key_file=key_file, slots=slots)
         self.see: Callable[[str, Outcome], None] = lambda segment, outcome: None
         self.counted = Counted(self.members, lambda segment, outcome: self.see(segment, outcome))

@@ -36,6 +36,7 @@ from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import FailureClass, StoreError, UsageError
 from treadle.primitives.host import HostFolder
+from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.peers.hosts import HostPeers
 from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
@@ -393,13 +394,18 @@ def test_an_address_that_would_not_be_encrypted_is_refused(place: Place, sandbox
 # -- blocks ----------
 
 
+def alone(name: str) -> Membership:
+    """Of a session without a coordinator."""
+    return Membership(name, "members-1", bytes(32), lambda message: None)
+
+
 def test_blocks_are_served_over_tls_off_loopback_and_adopted_by_the_next(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treadle.executors.members.shelf.is_loopback", lambda host: False)
     identity = tls_identity(tmp_path / "identity").path.read_text("ascii")
     store, run, key = Store.open(place.store), "run", place.run_key("run")
-    first = Shelf(tmp_path / "first", place.run_key, "127.0.0.1", identity)
+    first = Shelf(tmp_path / "first", place.run_key, "127.0.0.1", identity, alone("first"))
     ref = Blocks(store, run, HostFolder(tmp_path / "first")).put("s/0.1", "objects", [list(range(9999))], "host")
     first.announce(run, store)
     assert first.address.startswith("tls://")
@@ -412,7 +418,7 @@ def test_blocks_are_served_over_tls_off_loopback_and_adopted_by_the_next(
             reader.close()
 
     assert read() == list(range(9999))
-    second = Shelf(tmp_path / "second", place.run_key, "127.0.0.1", identity)
+    second = Shelf(tmp_path / "second", place.run_key, "127.0.0.1", identity, alone("second"))
     second.adopt(Blockset(run, place.store, (first.host_id,), ((ref.name, ref.size), ("s/1.1", 5))))
     first.close()
     assert read() == list(range(9999))
@@ -420,7 +426,7 @@ def test_blocks_are_served_over_tls_off_loopback_and_adopted_by_the_next(
 
 
 def test_a_member_that_is_gone_already_leaves_nothing_to_adopt(place: Place, tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "shelf", place.run_key, "127.0.0.1", "")
+    shelf = Shelf(tmp_path / "shelf", place.run_key, "127.0.0.1", "", alone("shelf"))
     began = time.monotonic()
     shelf.adopt(Blockset("run", place.store, ("nobody",), (("s/0.1", 5),)))
     assert time.monotonic() - began < 60

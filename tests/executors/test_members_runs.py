@@ -6,12 +6,16 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from emulators.lambda_place import LambdaPlace, lambda_place
-from executors.members_rig import MODULE, Rig, host_of, workflow
+from executors.members_rig import MEETING, MODULE, Rig, host_of, workflow
 
 from treadle.executors.members import life
+from treadle.executors.members.hub import Meeting
 from treadle.executors.program import Outcome
+
+UNDIALLED = msgspec.structs.replace(MEETING, inbound=False)
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +25,17 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaPlace]
 
 
 @pytest.fixture
+def meeting(request: pytest.FixtureRequest) -> Meeting:
+    return getattr(request, "param", MEETING)
+
+
+@pytest.fixture
 async def rig(
-    tmp_path: Path, functions: LambdaPlace, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path,
+    functions: LambdaPlace,
+    meeting: Meeting,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Rig]:
     for name, value in functions.emulator.credentials.items():
         monkeypatch.setenv(name, value)
@@ -31,7 +44,7 @@ async def rig(
     seconds = getattr(request, "param", 60.0)
     if seconds < 60:
         monkeypatch.setattr(life, "HANDOVER_SHARE", 0.6)  # a machine with other work takes its time to start a process
-    made = Rig(functions, tmp_path, seconds=seconds)
+    made = Rig(functions, tmp_path, seconds=seconds, meeting=meeting)
     monkeypatch.syspath_prepend(tmp_path / "project")
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     yield made
@@ -50,21 +63,37 @@ async def test_a_shuffle_goes_from_member_to_member_and_leaves_the_same_as_local
     assert [info.name for info in rig.engine.site.store.list("runs/direct/blocks/groups")] == []
 
 
-async def test_members_start_cold_once_where_calls_would_be_many(rig: Rig) -> None:
+@pytest.mark.parametrize("meeting", [UNDIALLED], indirect=True)
+async def test_members_that_accept_no_connections_exchange_blocks_all_the_same(rig: Rig) -> None:
+    """AWS Lambda blocks inbound connections (AWS Lambda FAQs, on what function code may not do)."""
+    spec = workflow(12, reading=0.1)
+    found = await rig.run(spec, "behind")
+    assert found.datasets["weights"] == (await rig.local(workflow(12))).datasets["weights"]
+    made = sum(one.block.size for one in rig.outcomes("behind", "groups") if one.block)
+    read = rig.read("behind", "weights")
+    assert read["store"] == 0
+    assert read["peer"] > 0
+    assert read["peer"] + read["host"] == made
+    assert set(rig.counted.outcomes.values()) == {1}, "nothing was made twice"
+    assert [info.name for info in rig.engine.site.store.list("runs/behind/blocks")] == []
+
+
+async def test_members_start_cold_once_where_calls_would_be_many(rig: Rig, functions: LambdaPlace) -> None:
     await rig.run(workflow(40), "warm")
     tasks = sum(rig.counted.outcomes.values())
     assert tasks == 48
     await rig.stop()
-    assert len(rig.place.emulator.invocations) == len(rig.members.slots)
+    assert len(functions.emulator.invocations) == len(rig.members.slots)
 
 
-async def test_a_member_that_is_killed_costs_its_own_blocks_only(rig: Rig) -> None:
+@pytest.mark.parametrize("meeting", [MEETING, UNDIALLED], indirect=True, ids=["dialled", "not dialled"])
+async def test_a_member_that_is_killed_costs_its_own_blocks_only(rig: Rig, functions: LambdaPlace) -> None:
     before: dict[int, str] = {}
 
     def kill(segment: str, _: Outcome) -> None:
         if segment == "weights" and not before:
             before.update({one.partition: host_of(one) for one in rig.outcomes("killed", "groups")})
-            rig.place.emulator.kill_sandbox()
+            functions.emulator.kill_sandbox()
 
     rig.see = kill
     found = await rig.run(workflow(12, reading=0.2), "killed")
@@ -79,6 +108,7 @@ async def test_a_member_that_is_killed_costs_its_own_blocks_only(rig: Rig) -> No
 
 @pytest.mark.chaos  # a quarter of a minute: members live for seconds, and each of them twice
 @pytest.mark.parametrize("rig", [10.0], indirect=True)
+@pytest.mark.parametrize("meeting", [MEETING, UNDIALLED], indirect=True, ids=["dialled", "not dialled"])
 async def test_blocks_outlive_the_members_that_made_them(rig: Rig) -> None:
     spec = workflow(16, making=0.5, reading=0.2)
     found = await rig.run(spec, "ending")

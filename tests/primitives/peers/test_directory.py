@@ -6,6 +6,7 @@ import pytest
 
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.peers import Directory, announce, resolve
+from treadle.primitives.peers.directory import Entry, behind
 from treadle.primitives.store import Store
 from treadle.primitives.trust import run_key
 
@@ -22,7 +23,7 @@ def test_the_address_announced_last_is_found(store: Store) -> None:
     assert resolve(store, RUN, KEY, HOST) is None
     for address in ("tcp://127.0.0.1:1", "tls://10.0.0.5:2"):
         announce(store, RUN, KEY, HOST, address)
-        assert resolve(store, RUN, KEY, HOST) == address
+        assert resolve(store, RUN, KEY, HOST) == Entry(address)
     assert resolve(store, RUN, KEY, "another") is None
     assert resolve(store, "run-2", KEY, HOST) is None
 
@@ -42,11 +43,34 @@ def test_a_known_address_is_not_asked_for_again_until_it_fails(store: Store) -> 
     directory = Directory(store, RUN, KEY)
     assert directory.resolve(HOST) is None
     announce(store, RUN, KEY, HOST, "tcp://127.0.0.1:1")
-    assert directory.resolve(HOST) == "tcp://127.0.0.1:1"
-    announce(store, RUN, KEY, HOST, "tcp://127.0.0.1:2")
-    assert directory.resolve(HOST) == "tcp://127.0.0.1:1"
-    directory.forget(HOST, "tcp://127.0.0.1:1")
-    assert directory.resolve(HOST) == "tcp://127.0.0.1:2"
-    directory.forget(HOST, "tcp://127.0.0.1:1")  # of somebody who is late: the address has changed since
-    announce(store, RUN, KEY, HOST, "tcp://127.0.0.1:3")
-    assert directory.resolve(HOST) == "tcp://127.0.0.1:2"
+    one, two, three = (f"tcp://127.0.0.1:{port}" for port in (1, 2, 3))
+    assert directory.resolve(HOST) == (one,)
+    announce(store, RUN, KEY, HOST, two)
+    assert directory.resolve(HOST) == (one,)
+    directory.forget(HOST, (one,))
+    assert directory.resolve(HOST) == (two,)
+    directory.forget(HOST, (one,))  # of somebody who is late: the address has changed since
+    announce(store, RUN, KEY, HOST, three)
+    assert directory.resolve(HOST) == (two,)
+
+
+def test_a_member_is_reached_directly_or_by_the_gateway_of_this_host(store: Store) -> None:
+    here, gateway = Directory(store, RUN, KEY, "here"), "tcp://127.0.0.1:9"
+    announce(store, RUN, KEY, HOST, "tls://10.0.0.5:2", "left")
+    announce(store, RUN, KEY, "behind", "", "right")
+    assert here.resolve(HOST) == ("tls://10.0.0.5:2",)
+    assert here.resolve("behind") == (), "there is no gateway here yet"
+    announce(store, RUN, KEY, "here", "", "us", gateway)
+    assert here.resolve(HOST) == ("tls://10.0.0.5:2", f"{gateway}/left")
+    assert here.resolve("behind") == (f"{gateway}/right",)
+    assert [behind(address) for address in here.resolve(HOST) or ()] == ["", "left"]
+    assert Directory(store, RUN, KEY).resolve("behind") == ()
+
+
+def test_a_gateway_that_has_moved_is_found_again(store: Store) -> None:
+    here = Directory(store, RUN, KEY, "here")
+    announce(store, RUN, KEY, HOST, "", "left")
+    for port in (1, 2):
+        announce(store, RUN, KEY, "here", "", "us", f"tcp://127.0.0.1:{port}")
+        assert here.resolve(HOST) == (f"tcp://127.0.0.1:{port}/left",)
+        here.forget(HOST, (f"tcp://127.0.0.1:{port}/left",))

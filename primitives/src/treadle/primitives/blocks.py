@@ -36,8 +36,8 @@ class Peers(Protocol):
     def expect(self, host: str, slices: Iterable[Slice]) -> None:
         """What will be fetched from a host next, so that small parts come together."""
 
-    def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool) -> Buffer:
-        """Bytes of a block; `shared`: other processes of this host will want them too.
+    def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool, elsewhere: bool) -> Buffer:
+        """Bytes of a block; `shared`: other processes of this host will want them too; `elsewhere`: the store has it.
 
         Raises MissingError when that host has them no more or cannot be reached.
         """
@@ -289,7 +289,8 @@ class Blocks:
             return slice.inline
         if location.startswith("host:"):
             host, shared = location.removeprefix("host:"), shared or part.length >= SPOOLED_FROM
-            return self._peers.fetch(host, slice.name, part.offset, part.length, shared=shared)
+            elsewhere = "store" in slice.locations
+            return self._peers.fetch(host, slice.name, part.offset, part.length, shared=shared, elsewhere=elsewhere)
         lender = location.partition(":")[2]
         folder, where = self._folder_of(lender) if lender else self._folders[location]
         if not folder:

@@ -62,7 +62,9 @@ class Join(Struct, frozen=True, tag="join"):
     idle: float
     """Seconds without a task after which nobody can need it: its slot dismisses it sooner."""
     identity: str = ""
-    """For TLS off loopback: a private key and its certificate (PEM), which only the provider and the function see."""
+    """For TLS: a private key and its certificate (PEM), which only the provider and the function see."""
+    inbound: bool = True
+    """Others can dial it."""
 
 
 class Blockset(Struct, frozen=True, array_like=True):

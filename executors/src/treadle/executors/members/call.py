@@ -130,8 +130,9 @@ class MemberCall:
 
     def _request(self) -> bytes:
         span, hub = self._span, self._hub
-        direct, idle = hub.meeting.direct, hub.meeting.idle + _SPARE
-        join = Join(hub.address, self.name, span.total, span.work, direct, idle, hub.identity())
+        meeting, idle = hub.meeting, hub.meeting.idle + _SPARE
+        about = (hub.address, self.name, span.total, span.work)
+        join = Join(*about, meeting.direct, idle, hub.identity(), inbound=meeting.inbound)
         return encode_content(hub.session, join, hub.key)
 
     async def _ended(self) -> None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
+from treadle.primitives.peers import presence
 from treadle.primitives.wire import is_loopback, parse
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ class Meeting(Struct, frozen=True):
     listen: str = ""
     """Where the driver listens; empty: at the same address."""
     direct: bool = True
-    """Members reach each other, and serve their blocks to one another."""
+    """Members serve their blocks to one another."""
     idle: float = 60.0
     """Seconds that a member without a task is kept."""
+    inbound: bool = True
+    """Members can be dialled; else two of them dial each other at the same moment, or pass blocks through the store."""
 
 
 class Gone(Exception):
@@ -66,8 +69,9 @@ class Hub:
         return self._server.address if parse(self.meeting.coordinator).port == 0 else self.meeting.coordinator
 
     def identity(self) -> str:
-        """For the servers of members: PEM of a key and its certificate; empty on loopback, where there is no TLS."""
-        if not self.meeting.direct or is_loopback(parse(self.meeting.coordinator).host):
+        """Of members, for one another: PEM of a key and its certificate; empty where nothing needs to be encrypted."""
+        target = parse(self.meeting.coordinator)
+        if not self.meeting.direct or (target.scheme == "tcp" and is_loopback(target.host)):
             return ""
         from treadle.primitives.wire import tls_identity
 
@@ -88,9 +92,11 @@ class Hub:
             )
             await server.start()
             self._server = server
+            presence.add(self.present)
 
     async def stop(self) -> None:
         """Hang up on every member. Idempotent."""
+        presence.remove(self.present)
         server, self._server = self._server, None
         if server is not None:
             await server.stop()

@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 from treadle.primitives.errors import StoreError, TreadleError
+from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.store import Store
 
 from ..functions.calls import usable
@@ -46,7 +47,7 @@ class _Member:
     """Use once."""
 
     def __init__(self, handler: Handler, session: str, join: Join, seconds: float, memory: int) -> None:
-        self._handler, self._join, self._memory = handler, join, memory
+        self._handler, self._session, self._join, self._memory = handler, session, join, memory
         self._began = time.monotonic()
         self._ends = self._began + seconds
         self._works_until = self._began + min(join.work, seconds)
@@ -55,6 +56,7 @@ class _Member:
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
         self._unsent: asyncio.Queue[FromMember] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
         self._dialling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._over = asyncio.Event()
@@ -85,8 +87,9 @@ class _Member:
         address = host = ""
         if self._join.direct:
             root = await self._handler.hold_blocks()
-            about = (root, self._handler.run_key, self._uplink.local_host, self._join.identity)
-            self._shelf = await asyncio.to_thread(Shelf, *about)
+            key_of, here = self._handler.run_key, self._uplink.source[0] if self._join.inbound else ""
+            membership = Membership(self._join.member, self._session, key_of(self._session), self._say)
+            self._shelf = await asyncio.to_thread(Shelf, root, key_of, here, self._join.identity, membership)
             address, host = self._shelf.address, self._shelf.host_id
         self._machine = MemberMachine(
             self._join.member,
@@ -113,10 +116,17 @@ class _Member:
         self._perform(self._machine.connected(time.monotonic()))
 
     def _hear(self, message: ToMember) -> None:
+        if self._shelf is not None:
+            self._shelf.gateway.heard(message, self._uplink.source)
         self._perform(self._machine.heard(message, time.monotonic()))
 
     def _broken(self) -> None:
         self._perform(self._machine.disconnected(time.monotonic()))
+
+    def _say(self, message: FromMember) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._unsent.put_nowait, message)
 
     # -- instructions
 
@@ -178,7 +188,7 @@ class _Member:
 
     async def _work(self, order: Order, key: bytes) -> Response:
         task = order.task
-        if self._shelf is not None and task.program.put == "host":
+        if self._shelf is not None:
             try:
                 store = await asyncio.to_thread(Store.open, task.job.store)
                 await asyncio.to_thread(self._shelf.announce, task.job.run, store)

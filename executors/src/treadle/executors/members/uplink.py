@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 from treadle.primitives.errors import TreadleError
+from treadle.primitives.traversal import ANY
 from treadle.primitives.wire import Connection, WireError, connect
 
 _ATTEMPT = 5.0
@@ -35,10 +36,13 @@ class Uplink:
         self._sending = asyncio.Lock()
 
     @property
-    def local_host(self) -> str:
-        """This machine's address on the way to the coordinator: where others can reach it, if anywhere."""
-        assert self._connection is not None
-        return str(self._connection.sock.getsockname()[0])
+    def source(self) -> tuple[str, int]:
+        """The local address on the way to the coordinator; no longer there without a connection: `ANY`."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            return ANY
+        host, port = connection.sock.getsockname()[:2]
+        return host, port
 
     async def dial(self, until: float) -> None:
         """Connect, trying until that moment (monotonic). Raises TreadleError when nobody was there."""
@@ -78,7 +82,8 @@ class Uplink:
             connection.abort()
 
     def _connect(self) -> Connection:
-        return connect(self._address, self._run, self._key, deadline=time.monotonic() + _ATTEMPT)
+        deadline = time.monotonic() + _ATTEMPT
+        return connect(self._address, self._run, self._key, deadline=deadline, source=ANY)
 
     def _read(self, connection: Connection) -> None:
         with contextlib.suppress(WireError), connection:

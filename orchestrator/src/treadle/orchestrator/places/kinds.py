@@ -72,7 +72,9 @@ class MemberSettings(Settings):
     listen: str = ""
     """Where this driver listens, when that is another address."""
     direct: bool | None = None
-    """Members reach each other over TCP. None: actions of OpenWhisk do, functions of Lambda do not."""
+    """Members keep their blocks for each other. None: actions of OpenWhisk do, functions of Lambda do not."""
+    inbound: bool | None = None
+    """They accept connections. None: actions of OpenWhisk do, functions of Lambda cannot."""
     idle: Duration = 60.0
     """How long a member without a task is kept."""
 
@@ -168,7 +170,7 @@ def open_lambda(settings: LambdaSettings, place: Place) -> Executor:
     )
     invoker.limits = structs.replace(invoker.limits, temporary=settings.deploy.temporary * MEGABYTE)
     executor = _functions("lambda", invoker, settings.concurrency, place, files=settings.files)
-    return _staying(executor, settings, place, direct=False)
+    return _staying(executor, settings, place, inbound=False)
 
 
 def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
@@ -185,7 +187,7 @@ def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
     )
     invoker = OpenWhiskInvoker(client, settings.action, settings.sizes, seconds=settings.timeout)
     executor = _functions("openwhisk", invoker, settings.concurrency, place, files=settings.files)
-    return _staying(executor, settings, place, direct=True)
+    return _staying(executor, settings, place, inbound=True)
 
 
 def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
@@ -216,7 +218,7 @@ def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, fil
 
 
 def _staying(
-    executor: FunctionExecutor, settings: LambdaSettings | OpenWhiskSettings, place: Place, *, direct: bool
+    executor: FunctionExecutor, settings: LambdaSettings | OpenWhiskSettings, place: Place, *, inbound: bool
 ) -> Executor:
     """The executor with what its package lacks, and with members where the table has them."""
     deploy, members = settings.deploy, settings.members
@@ -227,8 +229,9 @@ def _staying(
         from treadle.executors.members.executor import MemberExecutor
         from treadle.executors.members.hub import Meeting
 
-        reach = direct if members.direct is None else members.direct
-        meeting = Meeting(members.coordinator, members.listen, reach, members.idle)
+        direct = inbound if members.direct is None else members.direct
+        inbound = inbound if members.inbound is None else members.inbound
+        meeting = Meeting(members.coordinator, members.listen, direct, members.idle, inbound)
         staying = MemberExecutor(executor.means, meeting, key_file=place.key_file, slots=settings.concurrency)
         files = settings.files
         staying.capabilities = structs.replace(staying.capabilities, files=files, lacks=lacks)

@@ -1,15 +1,16 @@
 """Blocks between hosts: each host serves those in its shared memory over TCP, and readers pull.
 
 A host's server (`PeerServer`) says where it is in the store (`announce`, `resolve`); a reader (`PeerClient`) pulls
-ranges, or a whole block into its own host's shared memory. Both prove that they hold the run's key (`wire`).
+ranges, or a whole block into its own host's shared memory. Both prove that they hold the run's key (`wire`). Members
+that cannot be dialled are reached through the gateway of the reader's host (`peers.gateway`).
 """
 
 from __future__ import annotations
 
 from .client import PeerClient
-from .directory import Directory, announce, resolve
+from .directory import Directory, announce, resolve, through
 from .messages import Want
 from .pool import Failure
 from .server import PeerServer
 
-__all__ = ["Directory", "Failure", "PeerClient", "PeerServer", "Want", "announce", "resolve"]
+__all__ = ["Directory", "Failure", "PeerClient", "PeerServer", "Want", "announce", "resolve", "through"]

@@ -14,6 +14,7 @@ from ..store_errors import border
 from ..whole_files import check_name
 from ..wire import Connection, NotAuthentic, TimedOut, WireError
 from . import pulling
+from .directory import behind
 from .messages import GONE, Pull, Want
 from .pool import Failure, Pool
 from .shared import one_puller, save
@@ -26,6 +27,9 @@ class PeerClient:
 
     A connection that had gone stale, or breaks after some answers, is replaced once for each step forward. A server
     that does not answer is not dialled again for a moment (`failures`). Checksums are the caller's to compare.
+
+    Addresses are those of servers, or `tcp://host:port/member`: of a member that is out of reach for this process, by
+    way of the gateway there.
     """
 
     def __init__(self, run: str, key: bytes, *, plain: bool = False) -> None:
@@ -54,19 +58,26 @@ class PeerClient:
             raise _gone(address, missing)
         return found
 
-    def pull(self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float) -> Iterator[memoryview | None]:
-        """The same one by one, None for a block that is not there; at most `WINDOW` bytes are ahead of the reader."""
+    def pull(
+        self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float, *, direct: bool = False
+    ) -> Iterator[memoryview | None]:
+        """The same one by one, None for a block that is not there; at most `WINDOW` bytes are ahead of the reader.
+
+        `direct`: of a gateway, over a path or not at all.
+        """
         pending = [Want(check_name(name), offset, length) for name, offset, length in wants]
         done = 0
         while done < len(pending):
             connection, fresh = self._pool.take(address, deadline)
             before, began = done, time.monotonic()
             try:
-                for view in pulling.pull(connection, pending[done:], deadline):
+                for view in pulling.pull(connection, pending[done:], deadline, behind(address), direct=direct):
                     done += 1
                     if done == len(pending):
                         self._pool.give(address, connection)
                     yield view
+            except pulling.Unreached:
+                raise
             except WireError as error:
                 connection.close()
                 self._give_up(address, error, fresh and done == before, began)
@@ -75,11 +86,13 @@ class PeerClient:
                     connection.close()
                 raise
 
-    def fetch_to_host(self, address: str, name: str, size: int | None, host: HostFolder, deadline: float) -> memoryview:
+    def fetch_to_host(
+        self, address: str, name: str, size: int | None, host: HostFolder, deadline: float, *, direct: bool = False
+    ) -> memoryview:
         """A whole block, mapped from this host's folder, where the first process to want it has put it.
 
-        The others wait for that one. When shared memory is full, each gets the bytes in memory of its own. Raises
-        as `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
+        The others wait for that one. When shared memory is full, each gets the bytes in memory of its own. `direct`: as
+        for `pull`. Raises as `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
         """
         own = f"{run_folder(self.run)}/{check_name(name)}"
         with border(host.url, own):
@@ -89,7 +102,8 @@ class PeerClient:
                 with one_puller(path, deadline):
                     view = _mapped(host, own)
                     if view is None:
-                        view = self._pull_whole(address, name, path, deadline)
+                        request = Pull((Want(name, 0, -1),), behind(address), direct)
+                        view = self._pull_whole(address, request, path, deadline)
             view = host.map(own) if view is None else view
         if size is not None and len(view) != size:
             error = CorruptError(f"block {name} has {len(view):,} bytes at {address}, not {size:,}")
@@ -101,15 +115,14 @@ class PeerClient:
         """Close connections nobody uses; those in use are closed by who uses them."""
         self._pool.close()
 
-    def _pull_whole(self, address: str, name: str, path: Path, deadline: float) -> memoryview | None:
+    def _pull_whole(self, address: str, request: Pull, path: Path, deadline: float) -> memoryview | None:
         """None: it is at `path` now."""
 
         def receive(connection: Connection) -> memoryview | None:
-            wants = (Want(name, 0, -1),)
-            connection.send(Pull(wants), deadline=deadline)
-            (got,), length = pulling.expect(connection, wants, deadline)
+            connection.send(request, deadline=deadline)
+            (got,), length = pulling.expect(connection, request.wants, deadline)
             if got == GONE:
-                raise _gone(address, name)
+                raise _gone(address, request.wants[0].name)
             return save(connection, length, path, deadline)
 
         return self._with_connection(address, receive, deadline)
@@ -123,6 +136,8 @@ class PeerClient:
                 result = use(connection)
             except MissingError:
                 self._pool.give(address, connection)
+                raise
+            except pulling.Unreached:
                 raise
             except WireError as error:
                 connection.close()

@@ -13,8 +13,10 @@ from ..references import Slice
 from ..store import Store
 from ..whole_files import Buffer
 from ..wire import NotAuthentic, WireError
+from . import presence
 from .client import PeerClient
 from .directory import Directory
+from .pulling import Unreached
 
 PATIENCE = 3.0
 """Seconds to wait for a host that does not answer: its driver may be starting again, and its memory outlives it."""
@@ -34,7 +36,8 @@ class HostPeers:
 
     def __init__(self, store: Store, run: str, key: bytes, host: HostFolder | None) -> None:
         """`host`: this host's folder, where blocks that several of its processes want are kept."""
-        self._client, self._directory, self._host = PeerClient(run, key), Directory(store, run, key), host
+        self._client, self._host = PeerClient(run, key), host
+        self._directory = Directory(store, run, key, host.host_id if host is not None else "")
         self._dead: dict[str, float] = {}
         self._expected: dict[str, deque[_Want]] = {}
         self._ahead: dict[_Key, memoryview] = {}
@@ -46,8 +49,12 @@ class HostPeers:
             self._expected[host] = deque((one.name, one.part.offset, one.part.length) for one in slices)
             self._ahead.clear()
 
-    def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool) -> Buffer:
-        """Raises MissingError when the host has the block no more, or is out of reach for PATIENCE seconds."""
+    def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool, elsewhere: bool) -> Buffer:
+        """Raises MissingError when the host has the block no more, or is out of reach for PATIENCE seconds.
+
+        `elsewhere`: there is another copy, which is the better one as long as there is no path to a member that cannot
+        be dialled.
+        """
         with self._lock:
             known = self._ahead.pop((name, offset), None)
         if known is not None:
@@ -58,23 +65,33 @@ class HostPeers:
             raise _out_of_reach(host, name, "it did not answer a moment ago")
         while True:
             try:
-                return self._pull(host, wants, shared=shared)
+                return self._pull(host, wants, shared=shared, direct=elsewhere)
             except (WireError, NotAuthentic) as error:
+                if elsewhere and isinstance(error, Unreached):
+                    raise _out_of_reach(host, name, error.message) from error
                 if time.monotonic() + _PAUSE > deadline:
                     self._dead[host] = time.monotonic() + DEAD
                     raise _out_of_reach(host, name, str(error)) from error
                 time.sleep(_PAUSE)
 
     def gone(self, host: str, names: Sequence[str]) -> set[str]:
-        """Which of these blocks that host does not have; all of them when it is out of reach."""
-        try:
-            address = self._directory.resolve(host) if self._dead.get(host, 0.0) < time.monotonic() else None
-            if address is None:
-                return set(names)
-            views = self._client.pull(address, [(name, 0, 0) for name in names], time.monotonic() + _PULL)
-            return {name for name, view in zip(names, views, strict=True) if view is None}
-        except (WireError, NotAuthentic):
+        """Which of these blocks that host does not have; all of them when it is out of reach.
+
+        A member that cannot be dialled from here is believed to have them as long as a coordinator of this process has
+        the member.
+        """
+        if self._dead.get(host, 0.0) >= time.monotonic():
             return set(names)
+        addresses = self._directory.resolve(host) or ()
+        for address in addresses:
+            try:
+                views = self._client.pull(address, [(name, 0, 0) for name in names], time.monotonic() + _PULL)
+                return {name for name, view in zip(names, views, strict=True) if view is None}
+            except (WireError, NotAuthentic):
+                continue
+        self._directory.forget(host, addresses)
+        entry = self._directory.entry(host)
+        return set() if entry is not None and presence.knows(entry.member) else set(names)
 
     def close(self) -> None:
         """Close connections that are not in use."""
@@ -94,23 +111,29 @@ class HostPeers:
                 size += found[-1][2]
             return found
 
-    def _pull(self, host: str, wants: list[_Want], *, shared: bool) -> Buffer:
-        name, offset, length = wants[0]
-        address = self._directory.resolve(host)
-        if address is None:
-            raise WireError(f"host {host} has not said where it serves its blocks")
-        deadline = time.monotonic() + _PULL
-        try:
-            if shared and self._host is not None:
-                whole = self._client.fetch_to_host(address, name, None, self._host, deadline)
-                return whole[offset : offset + length]
-            return self._pull_ahead(address, wants, deadline)
-        except (WireError, NotAuthentic):
-            self._directory.forget(host, address)
-            raise
+    def _pull(self, host: str, wants: list[_Want], *, shared: bool, direct: bool) -> Buffer:
+        addresses = self._directory.resolve(host)
+        why = "has not said where it serves its blocks" if addresses is None else "cannot be dialled from here"
+        error: WireError | NotAuthentic = WireError(f"host {host} {why}")
+        for address in addresses or ():
+            try:
+                return self._pull_from(address, wants, shared=shared, direct=direct)
+            except (WireError, NotAuthentic) as failed:
+                error = failed
+        if not (direct and isinstance(error, Unreached)):
+            self._directory.forget(host, addresses or ())
+        raise error
 
-    def _pull_ahead(self, address: str, wants: list[_Want], deadline: float) -> Buffer:
-        views = list(self._client.pull(address, wants, deadline))
+    def _pull_from(self, address: str, wants: list[_Want], *, shared: bool, direct: bool) -> Buffer:
+        name, offset, length = wants[0]
+        deadline = time.monotonic() + _PULL
+        if shared and self._host is not None:
+            whole = self._client.fetch_to_host(address, name, None, self._host, deadline, direct=direct)
+            return whole[offset : offset + length]
+        return self._pull_ahead(address, wants, deadline, direct=direct)
+
+    def _pull_ahead(self, address: str, wants: list[_Want], deadline: float, *, direct: bool) -> Buffer:
+        views = list(self._client.pull(address, wants, deadline, direct=direct))
         with self._lock:
             rest = zip(wants[1:], views[1:], strict=True)
             self._ahead |= {(name, offset): view for (name, offset, _), view in rest if view is not None}

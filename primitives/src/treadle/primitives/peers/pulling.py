@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from ..wire import Connection, WireError
-from .messages import BATCH, GONE, Part, Pull, Want
+from .messages import BATCH, GONE, UNREACHED, Part, Pull, Want
 
 WINDOW = 32 << 20
 """Bytes asked for and not read, at most, unless one range alone is longer."""
@@ -16,6 +16,10 @@ _WANTS = 256
 """Of one request: so short that sending it never waits for a server that waits for us."""
 _HUGE = 1 << 20
 """Bytes from which NumPy's memory, of huge pages where there are some, is faster to fill for the first time."""
+
+
+class Unreached(WireError):
+    """The gateway is well; the member behind it is out of reach."""
 
 
 def requests(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
@@ -33,8 +37,10 @@ def requests(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
         yield tuple(gathered)
 
 
-def pull(connection: Connection, wants: Sequence[Want], deadline: float) -> Iterator[memoryview | None]:
-    """The bytes of each want in order; None: that block is not there. Raises WireError.
+def pull(
+    connection: Connection, wants: Sequence[Want], deadline: float, member: str = "", *, direct: bool = False
+) -> Iterator[memoryview | None]:
+    """The bytes of each want in order; None: that block is not there. Raises WireError. `member`, `direct`: see `Pull`.
 
     What was asked for follows the reader: who does not pull on is sent no more than the window. Who stops in the
     middle must close the connection.
@@ -43,7 +49,7 @@ def pull(connection: Connection, wants: Sequence[Want], deadline: float) -> Iter
     under_way: deque[tuple[Want, ...]] = deque()
     while True:
         while len(under_way) < _REQUESTS and (request := next(waiting, None)) is not None:
-            connection.send(Pull(request), deadline=deadline)
+            connection.send(Pull(request, member, direct), deadline=deadline)
             under_way.append(request)
         if not under_way:
             return
@@ -72,6 +78,8 @@ def expect(connection: Connection, wants: Sequence[Want], deadline: float) -> tu
     for want, got in zip(wants, part.lengths, strict=False):
         if got < GONE:
             connection.close()
+            if got == UNREACHED:
+                raise Unreached(f"{connection.name} does not reach the member that has {want.name}")
             raise WireError(f"{connection.name} cannot read {want.name}", "Its log may say why.")
     return part.lengths, length
 

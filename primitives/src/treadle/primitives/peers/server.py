@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import TreadleError, UsageError
@@ -43,8 +44,11 @@ class PeerServer:
         *,
         connections: int = 256,
         plain: bool = False,
+        forward: Callable[[Connection, Pull], None] | None = None,
     ) -> None:
         """Listen at once. `tls`: for `tls://`; None: an identity kept in the host folder.
+
+        `forward` answers who asks for blocks of another member (`Gateway.forward`); None: such a caller is hung up on.
 
         Raises UsageError for an address that cannot be (`tcp://` off loopback is refused unless `plain`) or that
         nobody could dial, WireError when it is taken.
@@ -53,7 +57,7 @@ class PeerServer:
         if target.host in _ANYWHERE:
             raise UsageError(f"{address} is no address to dial", "Name this host as the others reach it.")
         secure = target.scheme == "tls"
-        self._host, self._key_of = host, key_of
+        self._host, self._key_of, self._forward = host, key_of, forward
         self._tls = tls or _own_identity(host) if secure else None
         self._listener = listen(address, plain=plain)
         self._listener.setblocking(False)
@@ -141,7 +145,7 @@ class PeerServer:
             welcome(connection, self._key_of, deadline=time.monotonic() + _GREETING, tls=self._tls)
             request = _next_request(connection)
             while True:
-                answer(connection, request, self._host)
+                self._answer(connection, request)
                 self._now_idle(connection)
                 try:
                     request = _next_request(connection)
@@ -155,6 +159,14 @@ class PeerServer:
             with self._room:
                 del self._threads[connection]
                 self._room.notify_all()
+
+    def _answer(self, connection: Connection, request: Pull) -> None:
+        if not request.member:
+            answer(connection, request, self._host)
+        elif self._forward is not None:
+            self._forward(connection, request)
+        else:
+            raise WireError(f"{connection.name} asks for blocks of another member", "This host has no gateway.")
 
     def _now_idle(self, connection: Connection) -> None:
         """Not before it was served once: who has just connected is about to ask."""

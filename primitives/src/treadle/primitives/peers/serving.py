@@ -7,12 +7,12 @@ import os
 import stat
 import time
 
-from ..errors import UsageError
+from ..errors import TreadleError, UsageError
 from ..host import HostFolder
 from ..run_names import run_folder
 from ..whole_files import check_name
 from ..wire import Connection, WireError
-from .messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull, Want
+from .messages import BATCH, GONE, PIECE, REFUSED, WANTS_LIMIT, Answer, Ask, Part, Pull, Want
 
 _PATIENCE = 60.0
 """Seconds a reader may take nothing at all, whatever it asked for."""
@@ -26,7 +26,7 @@ def answer(connection: Connection, request: Pull, host: HostFolder) -> None:
         connection.close()
         raise WireError(f"{connection.name} wants {len(request.wants)} ranges at once", f"{WANTS_LIMIT} are allowed.")
     with contextlib.closing(_Files(host, connection.run)) as files:
-        batch = _Batch(connection)
+        batch = Batch(connection)
         for want in request.wants:
             length = files.length(want)
             if length > BATCH:
@@ -36,6 +36,20 @@ def answer(connection: Connection, request: Pull, host: HostFolder) -> None:
             else:
                 batch.add(length, files.read(want.offset, length) if length > 0 else b"")
         batch.flush()
+
+
+def answer_ask(ask: Ask, host: HostFolder) -> tuple[Answer, list[bytes]]:
+    """What a gateway is told, and the bytes that go with it."""
+    lengths, data, left = [], [], PIECE
+    try:
+        with contextlib.closing(_Files(host, ask.run)) as files:
+            for want in ask.wants:
+                lengths.append(length := files.length(want))
+                data.append(files.read(want.offset, min(length, left)) if length > 0 else b"")
+                left -= len(data[-1])
+    except (TreadleError, OSError):
+        lengths, data = [REFUSED] * len(ask.wants), []
+    return Answer(ask.number, tuple(lengths)), data
 
 
 class _Files:
@@ -80,7 +94,7 @@ class _Files:
             self._size = REFUSED
 
 
-class _Batch:
+class Batch:
     """Short answers that leave together."""
 
     def __init__(self, connection: Connection) -> None:

@@ -11,7 +11,7 @@ import functools
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -96,6 +96,19 @@ class Connection:
             if sent == 0:
                 raise self._broken(Closed(f"a file to be sent to {self.name} became shorter", "Ask again."))
             offset += sent
+
+    def send_pieces(self, message: msgspec.Struct, pieces: Iterable[Buffer], count: int, *, deadline: float) -> None:
+        """Send a message whose tail, `count` bytes, comes in pieces as they are had. Raises WireError.
+
+        The connection is of no more use when getting them raises, or there are fewer.
+        """
+        head = encode_head(message)
+        self._send_all([framing.LENGTHS.pack(len(head), count) + head], deadline)
+        for piece in pieces:
+            count -= len(piece)
+            self._send_all([piece], deadline)
+        if count:
+            raise self._broken(Closed(f"what was to be sent to {self.name} has another length", "Ask again."))
 
     def _send_all(self, buffers: list[Buffer], deadline: float) -> None:
         first = 0

@@ -1,0 +1,307 @@
+"""A member's way to blocks of members that it cannot dial, and that cannot dial it, for all processes of its host.
+
+    reader ── Pull(member) ──> its host's server ── gateway ══ path ══ gateway ── folder of the other host
+                                                       └── coordinator, store ──┘
+
+It asks over a path that both dialled (`traversal`) once there is one. Meanwhile the coordinator passes the ask on, and
+the answer comes back in the same way, or through the store where it is larger. `asking` decides and does no I/O.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ..coordinator.messages import Dial, FromMember, Refused, Relay, Relayed, ToMember
+from ..errors import CorruptError, MissingError, StoreError
+from ..host import HostFolder
+from ..store import Store
+from ..traversal import Reacher, Schedule
+from ..traversal.machine import SCHEDULE
+from ..traversal.ports import Endpoint
+from ..wire import Connection, WireError
+from . import asking, passing
+from .asking import Asks, Patience
+from .both_ways import BothWays
+from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Part, Pull, Want, decode_ask_or_answer
+from .serving import Batch, answer_ask
+
+if TYPE_CHECKING:
+    from ..wire import Identity
+
+RELAYED = 32 << 10
+"""Bytes of an answer that the coordinator passes on; more go through the store."""
+_NAMES = 32 << 10
+"""Bytes of names in one ask, which the coordinator may have to pass on."""
+_WANTS = 256
+"""Of one ask."""
+_PATIENCE = 60.0
+"""Seconds in which a reader must take a part of what it asked for."""
+_ANSWERING = 4
+"""Relayed asks answered at a time."""
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Membership(NamedTuple):
+    """Of a coordinator's session."""
+
+    name: str
+    session: str
+    key: bytes
+    """Of the session."""
+    say: Callable[[FromMember], None]
+    """To the coordinator; must not wait. What is lost on the way is said again."""
+    tls: Identity | None = None
+    """Needed where the coordinator's connections are encrypted."""
+
+
+class Gateway:
+    """Thread-safe. `heard` must get what the coordinator says, `forward` is for the host's server."""
+
+    def __init__(
+        self,
+        host: HostFolder,
+        key_of: Callable[[str], bytes],
+        membership: Membership,
+        *,
+        schedule: Schedule = SCHEDULE,
+        patience: Patience | None = None,
+    ) -> None:
+        """`host`: what other members are given of, to whoever is a member; `key_of`: the key of a run."""
+        self.name = membership.name
+        self._host, self._key_of, self._say = host, key_of, membership.say
+        self._reacher = Reacher(
+            membership.name,
+            membership.session,
+            membership.key,
+            ask=membership.say,
+            opened=self._opened,
+            failed=lambda member, reason: None,  # noqa: ARG005 - what is asked for is relayed
+            tls=membership.tls,
+            schedule=schedule,
+        )
+        self.got: Counter[str] = Counter()
+        """Bytes from other members: over a `path`, `relayed`, or `stored`."""
+        self._stores: dict[str, Store] = {}
+        self._asks = Asks(patience)
+        self._numbers = itertools.count()
+        self._asked: dict[int, Ask] = {}
+        self._to: dict[int, str] = {}
+        self._answers: dict[int, tuple[Answer, memoryview] | WireError] = {}
+        self._paths: dict[str, BothWays] = {}
+        self._open: set[BothWays] = set()
+        self._changed = threading.Condition()
+        self._answering = ThreadPoolExecutor(_ANSWERING, "treadle-gateway")
+        self._closed = False
+
+    def know(self, run: str, store: Store) -> None:
+        """The run's store, for what cannot be sent."""
+        self._stores[run] = store
+
+    def heard(self, message: ToMember, source: Endpoint) -> None:
+        """From the coordinator, over a connection with this local address. Waits for nothing."""
+        match message:
+            case Dial():
+                self._reacher.dial(message, source)
+            case Refused(member, reason):
+                self._do(lambda: self._asks.refused(member, reason))
+            case Relayed(member, body):
+                with contextlib.suppress(msgspec.MsgspecError, RuntimeError):  # RuntimeError: it is closed
+                    self._relayed(member, decode_ask_or_answer(body))
+
+    def close(self) -> None:
+        """Whoever waits gets an error; nothing is answered any more. May be called again."""
+        self._reacher.close()
+        with self._changed:
+            self._closed = True
+            paths = list(self._open)
+        self._do(self._asks.closed)
+        for path in paths:
+            path.close()
+        for path in paths:
+            path.join()
+        self._answering.shutdown(cancel_futures=True)
+
+    # -- for readers
+
+    def forward(self, connection: Connection, request: Pull) -> None:
+        """Answer a reader of this host from the member it names. Raises WireError."""
+        batch, member = Batch(connection), request.member
+        for wants in cut(request.wants):
+            try:
+                lengths, data = self.ask(member, connection.run, wants, direct=request.direct)
+            except WireError:
+                lengths, data = (UNREACHED,) * len(wants), memoryview(b"")
+            for want, length in zip(wants, lengths, strict=True):
+                here, data = data[: max(length, 0)], data[max(length, 0) :]
+                if length > BATCH:
+                    batch.flush()
+                    rest = self._rest(member, connection.run, want, len(here), length)
+                    deadline = time.monotonic() + _PATIENCE * (1 + length // PIECE)
+                    connection.send_pieces(Part((length,)), itertools.chain((here,), rest), length, deadline=deadline)
+                else:
+                    batch.add(length, bytes(here))
+        batch.flush()
+
+    def ask(
+        self, member: str, run: str, wants: Sequence[Want], *, direct: bool = False
+    ) -> tuple[tuple[int, ...], memoryview]:
+        """How many bytes there are of each want, and the first PIECE of them. Raises WireError in the end.
+
+        `direct`: over a path or not at all.
+        """
+        number = next(self._numbers)
+        self._asked[number], self._to[number] = Ask(number, run, tuple(wants)), member
+        try:
+            answer, data = self._answer_to(number, direct)
+        finally:
+            del self._asked[number], self._to[number]
+        if answer.stored:
+            data = self._taken(run, answer.stored)
+        expected = min(sum(max(length, 0) for length in answer.lengths), PIECE)
+        if UNREACHED in answer.lengths or (len(answer.lengths), len(data)) != (len(wants), expected):
+            raise _unreached(member, "it could not send what was asked for")
+        return answer.lengths, data
+
+    def _rest(self, member: str, run: str, want: Want, done: int, length: int) -> Iterator[memoryview]:
+        while done < length:
+            piece = Want(want.name, want.offset + done, min(PIECE, length - done))
+            data = self.ask(member, run, [piece])[1]
+            if not data:
+                raise _unreached(member, f"{want.name} became shorter")
+            done += len(data)
+            yield data
+
+    def _answer_to(self, number: int, direct: bool) -> tuple[Answer, memoryview]:
+        with self._changed:
+            if self._closed:
+                raise _unreached(self._to[number], "this member ends")
+            self._perform(self._asks.ask(number, self._to[number], time.monotonic(), direct=direct))
+            while number not in self._answers:
+                self._changed.wait(max(0.0, self._asks.wakes_at() - time.monotonic()))
+                self._perform(self._asks.tick(time.monotonic()))
+            found = self._answers.pop(number)
+        if isinstance(found, WireError):
+            raise found
+        return found
+
+    def _taken(self, run: str, name: str) -> memoryview:
+        try:
+            data = passing.take(self._stores[run], self._key_of(run), name)
+        except (KeyError, MissingError, CorruptError, StoreError) as error:
+            raise WireError(f"what a member left in the store cannot be had: {error}") from error
+        self.got["stored"] += len(data)
+        return data
+
+    # -- instructions
+
+    def _do(self, decide: Callable[[], list[asking.Instruction]]) -> None:
+        with self._changed:
+            self._perform(decide())
+
+    def _perform(self, instructions: list[asking.Instruction]) -> None:
+        """With the lock; nothing here waits."""
+        for one in instructions:
+            match one:
+                case asking.Over(number):
+                    self._paths[self._to[number]].ask(self._asked[number])
+                case asking.Relay(number):
+                    self._say(Relay(self._to[number], _encode(self._asked[number])))
+                case asking.Reach(member):
+                    self._reacher.want(member)
+                case asking.HangUp(member):
+                    self._paths.pop(member).close()
+                case asking.Fail(number, reason):
+                    self._answers[number] = _unreached(self._to[number], reason)
+        self._changed.notify_all()
+
+    # -- what other members say
+
+    def _relayed(self, member: str, message: Ask | Answer) -> None:
+        if isinstance(message, Ask):
+            self._answering.submit(self._answer_relayed, member, message)
+        else:
+            self._heard(message, memoryview(message.data), "relayed")
+
+    def _heard(self, answer: Answer, data: memoryview, over: str) -> None:
+        with self._changed:
+            if self._asks.answered(answer.number):
+                self._answers[answer.number] = answer, data
+                self.got[over] += len(data)
+                self._changed.notify_all()
+
+    def _answer_relayed(self, member: str, ask: Ask) -> None:
+        answer, data = answer_ask(ask, self._host)
+        if sum(map(len, data)) <= RELAYED:
+            answer = msgspec.structs.replace(answer, data=b"".join(data))
+        else:
+            answer = self._left(ask, answer, data)
+        self._say(Relay(member, _encode(answer)))
+
+    def _left(self, ask: Ask, answer: Answer, data: list[bytes]) -> Answer:
+        try:
+            stored = passing.leave(self._stores[ask.run], ask.run, self._key_of(ask.run), data)
+        except (KeyError, StoreError):
+            return msgspec.structs.replace(answer, lengths=(UNREACHED,) * len(ask.wants))
+        return msgspec.structs.replace(answer, stored=stored)
+
+    # -- paths
+
+    def _opened(self, member: str, connection: Connection) -> None:
+        path = BothWays(
+            connection,
+            answer=lambda ask: answer_ask(ask, self._host),
+            heard=lambda answer, data: self._heard(answer, data, "path"),
+            moved=lambda: self._moved(member),
+            ended=lambda path: self._ended(member, path),
+        )
+        with self._changed:
+            if self._closed:
+                connection.close()
+                return
+            older = self._paths.pop(member, None)
+            self._perform(self._asks.ended(member, time.monotonic()))
+            self._paths[member] = path
+            self._open.add(path)
+            self._asks.opened(member, time.monotonic())
+            path.start()
+        if older is not None:
+            older.close()
+
+    def _moved(self, member: str) -> None:
+        with self._changed:
+            self._asks.moved(member, time.monotonic())
+
+    def _ended(self, member: str, path: BothWays) -> None:
+        with self._changed:
+            self._open.discard(path)
+            if self._paths.get(member) is path:
+                del self._paths[member]
+                self._perform(self._asks.ended(member, time.monotonic()))
+
+
+def cut(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
+    """The wants in order, in asks whose answers have PIECE bytes at most, unless one want alone has more."""
+    gathered: list[Want] = []
+    size = names = 0
+    for want in wants:
+        length, name = want.length if want.length >= 0 else PIECE, len(want.name.encode())
+        if gathered and (size + length > PIECE or names + name > _NAMES or len(gathered) == _WANTS):
+            yield tuple(gathered)
+            gathered, size, names = [], 0, 0
+        gathered.append(want)
+        size, names = size + length, names + name
+    if gathered:
+        yield tuple(gathered)
+
+
+def _unreached(member: str, why: str) -> WireError:
+    return WireError(f"member {member} is out of reach: {why}", "Its blocks are read elsewhere, or made again.")

@@ -1,0 +1,269 @@
+"""Blocks of members that cannot be dialled: over a path once there is one, else through coordinator and store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from primitives.peers.faults import HEALTHY, Fault
+from primitives.peers.hosts import KEY, RUN, reader, served, soon
+from primitives.peers.introduced import Member, attempts_end, connected, two_members, until
+from primitives.traversal.two_sides import LONG
+from primitives.traversal.two_sides import PATIENT as UNTIL_IT_OPENS
+
+from treadle.primitives.coordinator.messages import Bye, Reach, Relay, Relayed
+from treadle.primitives.errors import CorruptError, MissingError
+from treadle.primitives.peers import hosts, presence, resolve, through
+from treadle.primitives.peers.asking import Patience
+from treadle.primitives.peers.gateway import RELAYED, cut
+from treadle.primitives.peers.messages import PIECE, Answer, Want
+from treadle.primitives.references import BlockRef
+from treadle.primitives.wire import WireError
+
+HURRIED = Patience(silence=0.3, again=0.3, total=LONG)
+
+
+def arrays(count: int, size: int) -> list[np.ndarray[Any, Any]]:
+    """That differ."""
+    return [np.arange(number, number + size // 8) for number in range(count)]
+
+
+def read_all(member: Member, ref: BlockRef) -> list[np.ndarray[Any, Any]]:
+    slices = [ref.slice(index) for index in range(len(ref.parts))]
+    member.blocks.expect(slices)
+    return [member.blocks.get(one) for one in slices]
+
+
+def same(found: list[Any], wanted: list[Any]) -> bool:
+    return len(found) == len(wanted) and all(map(np.array_equal, found, wanted))
+
+
+def bytes_of(ref: BlockRef) -> int:
+    return sum(part.length for part in ref.parts)
+
+
+# -- over a path ----------
+
+
+def test_members_exchange_blocks_over_one_path_whoever_dialled(tmp_path: Path) -> None:
+    """What is wanted before it stands comes through the store, everything after that over it, both ways at once."""
+    with two_members(tmp_path, schedule=UNTIL_IT_OPENS) as (left, right, office):
+        wanted = arrays(40, 200_000)
+        refs = {left: right.put(*wanted), right: left.put(*wanted)}
+        assert same(read_all(left, refs[left]), wanted)
+        until(lambda: left.gateway._paths and right.gateway._paths)
+        before = left.gateway.got.copy()
+
+        def reads(member: Member) -> bool:
+            slices = [refs[member].slice(index) for index in range(len(wanted))]
+            return same([member.blocks.get(one) for one in slices], wanted)
+
+        with ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(reads, [left, right] * 6))
+        assert left.gateway.got - before == {"path": 6 * bytes_of(refs[left])}
+        assert right.gateway.got == {"path": 6 * bytes_of(refs[right])}
+        assert left.passed() == []
+        assert len({message for message in office.said if isinstance(message, Reach)}) == 1
+
+
+def test_a_block_larger_than_a_piece_comes_whole(tmp_path: Path) -> None:
+    wanted = arrays(3, 2 * PIECE + 8)
+    with two_members(tmp_path) as (left, right, _), connected(left, right, HEALTHY):
+        ref = right.put(*wanted)
+        assert same(read_all(left, ref), wanted)
+        assert np.array_equal(left.blocks.get(ref.slice(1), shared=True), wanted[1])
+        assert left.host.path(f"{RUN}/{ref.name}").stat().st_size == ref.size, "one copy for its host"
+        assert left.gateway.got == {"path": bytes_of(ref) + ref.size}
+
+
+@pytest.mark.parametrize("after", [0, 3_000_000])
+@pytest.mark.parametrize("kind", ["cut", "stall", "corrupt"])
+@pytest.mark.timeout(240)
+def test_a_path_that_fails_costs_the_path(tmp_path: Path, kind: Any, after: int) -> None:
+    """What it did not bring comes through the store; damaged bytes are found by the block's checksum."""
+    wanted = arrays(4, PIECE)
+    fault = Fault(kind, after=after + 1_000)  # after the handshake
+    with two_members(tmp_path, patience=HURRIED, paths=False) as (left, right, _), connected(left, right, fault):
+        ref = right.put(*wanted)
+        deadline = time.monotonic() + LONG
+        found: list[Any] = []
+        while not same(found, wanted) and time.monotonic() < deadline:
+            found = _read_if_sound(left, ref)
+        assert same(found, wanted)
+        if kind != "corrupt":
+            assert left.gateway.got["stored"] > 0
+            until(lambda: not left.gateway._paths)
+        assert left.passed() == []
+
+
+def _read_if_sound(member: Member, ref: BlockRef) -> list[Any]:
+    try:
+        return read_all(member, ref)
+    except (MissingError, CorruptError):
+        return []
+
+
+# -- without one ----------
+
+
+@pytest.mark.parametrize("size", [RELAYED // 2, PIECE + 8])
+def test_a_pair_without_a_path_uses_coordinator_and_store(tmp_path: Path, size: int) -> None:
+    wanted = arrays(3, size)
+    with two_members(tmp_path, paths=False) as (left, right, office):
+        ref = right.put(*wanted)
+        for index, one in enumerate(wanted):
+            assert np.array_equal(left.blocks.get(ref.slice(index)), one)
+        assert left.gateway.got["path"] == 0
+        assert left.gateway.got["relayed"] + left.gateway.got["stored"] == bytes_of(ref)
+        assert (left.gateway.got["stored"] > 0) == (size > RELAYED)
+        assert left.passed() == [], "each is removed by whom it was for"
+        assert all(len(message.body) < 64 << 10 for message in office.said if isinstance(message, Relay))
+
+
+def test_what_is_lost_on_the_way_is_said_again(tmp_path: Path) -> None:
+    wanted = arrays(1, 80_000)
+    with two_members(tmp_path, paths=False, patience=HURRIED) as (left, right, office):
+        relays: list[Relay] = []
+
+        def lost(message: object) -> bool:
+            relays.extend([message] if isinstance(message, Relay) else [])
+            return isinstance(message, Reach) or (isinstance(message, Relay) and len(relays) in (1, 3))
+
+        office.drops = lost  # an ask, and the answer to its repetition
+        assert same(read_all(left, right.put(*wanted)), wanted)
+
+
+def test_a_member_that_left_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "PATIENCE", 0.3)
+    with two_members(tmp_path) as (left, right, office):
+        slice = right.put(*arrays(1, 80_000)).slice(0)
+        office.say(1, Bye())
+        with pytest.raises(MissingError, match="is gone from host:"):
+            left.blocks.get(slice)
+        assert left.blocks.lost([slice]) == {slice.name}
+
+
+def test_closing_a_gateway_ends_what_waits_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "PATIENCE", 0.3)
+    with two_members(tmp_path) as (left, right, office):
+        office.drops = lambda message: True
+        slice = right.put(*arrays(1, 80_000)).slice(0)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(left.blocks.get, slice)
+            until(lambda: office.said[2:])
+            left.gateway.close()
+            with pytest.raises(MissingError):
+                waiting.result(LONG)
+
+
+def test_a_durable_copy_is_read_until_there_is_a_path(tmp_path: Path) -> None:
+    wanted = arrays(3, 80_000)
+    with two_members(tmp_path, paths=False) as (left, right, office):
+        ref = right.blocks.put("segment/0.1", "array", wanted, "host", durability="task")
+        assert same(read_all(left, ref), wanted)
+        assert np.array_equal(left.blocks.get(ref.slice(1), shared=True), wanted[1])
+        assert not left.gateway.got
+        assert Reach("right") in office.said
+        with connected(left, right, HEALTHY):
+            assert same(read_all(left, ref), wanted)
+            assert left.gateway.got == {"path": bytes_of(ref)}
+
+
+# -- what each is asked and believes ----------
+
+
+def test_exactly_what_a_member_lacks_is_lost(tmp_path: Path) -> None:
+    with two_members(tmp_path, paths=False) as (left, right, _):
+        refs = [right.put(*arrays(1, 80_000)) for _ in range(5)]
+        for number in (1, 3):
+            right.host.path(f"{RUN}/{refs[number].name}").unlink()
+        assert left.blocks.lost(ref.slice(0) for ref in refs) == {refs[1].name, refs[3].name}
+
+
+def test_who_cannot_ask_a_member_believes_its_coordinator(tmp_path: Path) -> None:
+    """As a driver does, which has no gateway."""
+    with two_members(tmp_path) as (left, right, _):
+        slice = right.put(*arrays(1, 80_000)).slice(0)
+        driver = hosts.HostPeers(left.store, RUN, KEY, None)
+        host = right.host.host_id
+        assert driver.gone(host, [slice.name]) == {slice.name}
+        members = {"left", "right"}
+        presence.add(members.__contains__)
+        try:
+            assert driver.gone(host, [slice.name]) == set()
+            members.remove("right")
+            assert driver.gone(host, [slice.name]) == {slice.name}
+        finally:
+            presence.remove(members.__contains__)
+        driver.close()
+
+
+def test_a_member_that_says_it_can_be_dialled_and_cannot_is_reached_all_the_same(tmp_path: Path) -> None:
+    with two_members(tmp_path, paths=False) as (left, right, _):
+        wanted = arrays(1, 80_000)
+        with served(tmp_path) as (_, gone):
+            pass
+        right.announce(gone.address)
+        assert same(read_all(left, right.put(*wanted)), wanted)
+        assert left.gateway.got["stored"] > 0
+
+
+def test_a_host_without_a_gateway_forwards_nothing(tmp_path: Path) -> None:
+    with served(tmp_path) as (_, server), reader() as client, pytest.raises(WireError):
+        client.fetch(through(server.address, "somebody"), [("s/a", 0, 1)], soon())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [Answer(0, ()), Answer(0, (5,)), Answer(0, (5, 5), b"1234567890"), Answer(0, (5,), stored="runs/run-1/blocks/x")],
+    ids=["too few", "without bytes", "too many", "not there"],
+)
+def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answer: Answer) -> None:
+    with two_members(tmp_path) as (left, _, office):
+        office.drops = lambda message: True
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)])
+            until(lambda: office.said[2:])
+            left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
+            with pytest.raises(WireError):
+                asked.result(LONG)
+
+
+def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) -> None:
+    with two_members(tmp_path) as (left, _, office):
+        office.drops = lambda message: True
+        left.store.put("runs/run-1/blocks/_passed/x", b"treadle\x01" + bytes(37))
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)])
+            until(lambda: office.said[2:])
+            answer = Answer(0, (5,), stored="runs/run-1/blocks/_passed/x")
+            left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
+            with pytest.raises(WireError, match="was not written with this deployment's key"):
+                asked.result(LONG)
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.integers(-1, 2 * PIECE)), max_size=50) | st.just([(1, 1)] * 600))
+def test_asks_hold_every_want_once_and_a_piece_at_most(sizes: list[tuple[int, int]]) -> None:
+    wants = [Want("x" * name, 0, length) for name, length in sizes]
+    asks = list(cut(wants))
+    assert [want for ask in asks for want in ask] == wants
+    for ask in asks:
+        assert len(ask) == 1 or sum(want.length if want.length >= 0 else PIECE for want in ask) <= PIECE
+        assert sum(len(want.name) for want in ask) <= 32 << 10
+
+
+def test_an_announcement_says_how_a_member_is_reached(tmp_path: Path) -> None:
+    with two_members(tmp_path) as (left, _, _):
+        entry = resolve(left.store, RUN, KEY, left.host.host_id)
+        assert entry is not None
+        assert (entry.address, entry.member, entry.gateway) == ("", "left", left.server.address)
+    attempts_end()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("treadle-gateway")]
