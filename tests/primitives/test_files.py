@@ -55,6 +55,15 @@ def test_nothing_found_names_the_pattern_and_the_place(tree: Path, pattern: str)
     assert str(tree / pattern) in str(caught.value)
 
 
+def test_nothing_found_there_names_what_is_here(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    (tree / "project").mkdir()
+    for pattern in ("a.txt", "?.txt"):
+        with pytest.raises(UsageError, match="names count from the workflow's folder") as caught:
+            list_files(pattern, tree / "project")
+        assert str(tree / pattern) in caught.value.hint
+
+
 def test_a_folder_is_refused_with_the_pattern_that_reads_it(tree: Path) -> None:
     with pytest.raises(UsageError, match=r"deep/\*"):
         list_files("deep", tree)

@@ -67,16 +67,24 @@ def list_files(uri: str, base: Path | None = None) -> list[FileInfo]:
     else:
         found = [_local_info(_existing(target, uri))]
     if not found:
-        raise UsageError(f"no file matches {uri!r}", f"looked for {target}; mend the pattern or make the files first")
+        raise UsageError(f"no file matches {uri!r}", _looked_for(target, uri))
     return sorted(found, key=lambda info: info.uri.encode())
 
 
 def _existing(path: str, uri: str) -> str:
     if os.path.isdir(path):
-        raise UsageError(f"{uri!r} is a directory, not a file", f"to read all files in it, write {path}/*")
+        raise UsageError(f"{uri!r} is a directory, not a file", f"Write {path}/* to read all files in it.")
     if not os.path.exists(path):
-        raise UsageError(f"no such file: {uri!r}", f"looked for {path}; mend the name or make the file first")
+        raise UsageError(f"no such file: {uri!r}", _looked_for(path, uri))
     return path
+
+
+def _looked_for(path: str, uri: str) -> str:
+    """Where, since names count from the folder of the workflow, and many a person means the one they are in."""
+    here = absolute_uri(uri)
+    if here != path and glob.glob(here, recursive=True):
+        return f"Looked for {path}: names count from the workflow's folder. For what is in this one write {here}."
+    return f"Looked for {path}."
 
 
 def _is_own(name: str) -> bool:
@@ -87,7 +95,7 @@ def _local_info(path: str) -> FileInfo:
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"the name of {path!r} is not UTF-8", "rename the file") from None
+        raise UsageError(f"the name of {path!r} is not UTF-8", "Rename the file.") from None
     status = os.stat(path)
     return FileInfo(path, status.st_size, _local_version(status))
 
@@ -178,7 +186,7 @@ def _open_listed(info: FileInfo) -> int:
     except FileNotFoundError:
         raise _gone(info) from None
     except PermissionError:
-        raise UsageError(f"{info.uri} may not be read", "give this user read permission") from None
+        raise UsageError(f"{info.uri} may not be read", "Give this user read permission.") from None
     try:
         _check_version(info, _local_version(os.fstat(descriptor)))
     except UsageError:
@@ -207,12 +215,12 @@ def _read_remote(info: FileInfo, start: int, stop: int) -> bytes:
 
 
 def _gone(info: FileInfo) -> MissingError:
-    return MissingError(f"{info.uri} is gone since the run started", "put the file back and resume, or start a new run")
+    return MissingError(f"{info.uri} is gone since the run started", "Put it back and resume, or start a new run.")
 
 
 def _check_version(info: FileInfo, version: str) -> None:
     if info.version != version:
         raise UsageError(
             f"{info.uri} changed since the run started: listed as {info.version}, now {version}",
-            "restore the file and resume, or start a new run",
+            "Restore the file and resume, or start a new run.",
         )

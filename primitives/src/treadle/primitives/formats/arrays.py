@@ -50,14 +50,14 @@ def parse_npy(head: Content, size: int, uri: str) -> Layout:
     """The layout of an npy file of `size` bytes that begins with `head`; raises DataError."""
     layout = _header(head, uri)
     if layout.dtype.hasobject:
-        raise DataError(f"{uri} holds Python objects, which are never unpickled", "save it with a plain dtype")
+        raise DataError(f"{uri} holds Python objects, which are never unpickled", "Save it with a plain dtype.")
     if not layout.shape:
-        raise DataError(f"{uri} holds a single value, not rows", "save an array of at least one dimension")
+        raise DataError(f"{uri} holds a single value, not rows", "Save an array of at least one dimension.")
     expected = layout.offset + layout.dtype.itemsize * math.prod(layout.shape)
     if size != expected:
         raise DataError(
             f"{uri} has {size} bytes; its header promises {expected} (dtype {layout.dtype}, shape {layout.shape})",
-            "copy or make the file again; only one array can be in it",
+            "Copy or make the file again; only one array can be in it.",
         )
     return layout
 
@@ -69,13 +69,13 @@ def _header(head: Content, uri: str) -> Layout:
     start = 8 + wide
     offset = start + int.from_bytes(head[8:start], "little")
     if bytes(head[:6]) != _MAGIC or head[6] not in (1, 2, 3) or offset > len(head):
-        raise DataError(f"{uri} is not an npy file, or is cut off in its header", "write it with numpy.save")
+        raise DataError(f"{uri} is not an npy file, or is cut off in its header", "Write it with numpy.save.")
     try:
         fields = ast.literal_eval(str(head[start:offset], "utf-8" if head[6] == 3 else "latin-1").strip())
         shape = tuple(int(length) for length in fields["shape"])
         return Layout(descr_to_dtype(fields["descr"]), shape, bool(fields["fortran_order"]), offset)
     except (ValueError, SyntaxError, KeyError, TypeError) as error:
-        raise DataError(f"the npy header of {uri} cannot be read: {error}", "write it with numpy.save") from None
+        raise DataError(f"the npy header of {uri} cannot be read: {error}", "Write it with numpy.save.") from None
 
 
 def read_npy(split: FileSplit) -> NDArray[Any]:
@@ -116,7 +116,7 @@ def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]
 
     if kind != "array" or value.ndim == 0 or value.dtype.hasobject:
         what = kind if kind != "array" else f"an array of dtype {value.dtype} and shape {value.shape}"
-        raise DataError(f"npy cannot hold {what}", "return a NumPy array with rows and a plain dtype")
+        raise DataError(f"npy cannot hold {what}", "Return a NumPy array with rows and a plain dtype.")
     head = BytesIO()
     array = np.ascontiguousarray(value)
     fields = np.lib.format.header_data_from_array_1_0(array) | {"fortran_order": False}
@@ -141,11 +141,11 @@ def encode_fixed(kind: Kind, value: Any) -> list[Content]:
         if value.dtype != np.uint8 or value.ndim != 2:
             raise DataError(
                 f"format fixed takes uint8 of shape (rows, recordBytes), not {value.dtype} of shape {value.shape}",
-                "return such an array, or use npy",
+                "Return such an array, or use npy.",
             )
         return [_raw(np.ascontiguousarray(value))]
     if kind == "table":
-        raise DataError("format fixed cannot hold a table", "return a uint8 array or bytes records, or use parquet")
+        raise DataError("format fixed cannot hold a table", "Return a uint8 array or bytes records, or use parquet.")
     return [b"".join(_checked(value))]
 
 
@@ -155,6 +155,7 @@ def _checked(values: Any) -> list[bytes]:
         if not isinstance(record, bytes | bytearray) or len(record) != len(records[0]) or not record:
             what = f"{len(record)} bytes" if isinstance(record, bytes | bytearray) else f"a {type(record).__name__}"
             raise DataError(
-                f"record {position} is {what}; format fixed takes bytes, all of one length", "mend the stage's function"
+                f"record {position} is {what}; format fixed takes bytes, all of one length",
+                "Mend the stage's function.",
             )
     return records

@@ -71,10 +71,10 @@ def _unpacked(split: FileSplit) -> bytes:
     try:
         return gzip.decompress(packed)
     except EOFError:
-        raise DataError(f"{split.uri} is cut off: its gzip data has no end", "copy or make the file again") from None
+        raise DataError(f"{split.uri} is cut off: its gzip data has no end", "Copy or make the file again.") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
-            f"{split.uri} is not sound gzip: {error}", "write `compression: none` if it is not packed, or make it again"
+            f"{split.uri} is not sound gzip: {error}", "Write `compression: none` if it is not, or make it again."
         ) from None
 
 
@@ -85,5 +85,5 @@ def decoded(data: Content, split: FileSplit, offset: int) -> str:
     except UnicodeDecodeError as error:
         place = f"byte {offset + error.start}" + (" of the unpacked data" if split.options.gzip else "")
         raise DataError(
-            f"{split.uri} is not UTF-8 at {place}: {error.reason}", "convert the file, for example with iconv"
+            f"{split.uri} is not UTF-8 at {place}: {error.reason}", "Convert the file, for example with iconv."
         ) from None

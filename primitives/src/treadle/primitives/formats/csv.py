@@ -42,7 +42,7 @@ def _parsed(text: str, split: FileSplit) -> Iterator[list[str]]:
         where = f"line {reader.line_num}" + (f" of the split at byte {split.start}" if split.start else "")
         raise DataError(
             f"{split.uri}, {where}, is not CSV: {error}",
-            "quote fields as in RFC 4180, and end lines with \\n or \\r\\n",
+            "Quote fields as in RFC 4180, and end lines with \\n or \\r\\n.",
         ) from None
 
 
@@ -50,7 +50,7 @@ def _by_name(names: list[str], rows: Iterator[list[str]], split: FileSplit) -> l
     if not names or len(set(names)) < len(names):
         raise DataError(
             f"the first line of {split.uri} does not name its columns, each once: {names}",
-            "mend it, or write `header: false` to get tuples",
+            "Mend it, or write `header: false` to get tuples.",
         )
     records = []
     for position, row in enumerate(rows):
@@ -60,7 +60,7 @@ def _by_name(names: list[str], rows: Iterator[list[str]], split: FileSplit) -> l
             place = f"record {position} of the split at byte {split.start}"
             raise DataError(
                 f"{split.uri}, {place}, has {len(row)} fields, the header has {len(names)}",
-                "quote fields that contain the delimiter, or correct `delimiter`",
+                "Quote fields that contain the delimiter, or correct `delimiter`.",
             )
     return records
 
@@ -104,7 +104,7 @@ def _cell(value: Any, position: int) -> str:
     if isinstance(value, bytes | bytearray | memoryview | list | tuple | dict | set | frozenset):
         raise DataError(
             f"record {position}: a {type(value).__name__} does not fit into a CSV field",
-            "convert it to str first, or write jsonl or parquet",
+            "Convert it to str first, or write jsonl or parquet.",
         )
     isoformat = getattr(value, "isoformat", None)
     return str(isoformat() if isoformat else value)

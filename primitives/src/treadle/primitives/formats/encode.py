@@ -89,7 +89,7 @@ def _encode_json_lines(records: list[Any]) -> Sequence[bytes]:
         lines.extend(map(encode, records))
     except (TypeError, ValueError, RecursionError) as error:
         position = len(lines)
-        raise DataError(f"record {position} is not JSON: {error}", "return JSON values; NaN has none") from None
+        raise DataError(f"record {position} is not JSON: {error}", "Return JSON values; NaN has none.") from None
     return [_utf8("\n".join(lines), "a record"), b"\n"] if lines else [b""]
 
 
@@ -107,5 +107,5 @@ def _utf8(text: str, what: str) -> bytes:
         line = text.count("\n", 0, error.start)
         raise DataError(
             f"{what} on line {line + 1} of the part has a lone surrogate, which UTF-8 cannot hold",
-            "decode the text it came from with the right encoding",
+            "Decode the text it came from with the right encoding.",
         ) from None

@@ -86,5 +86,5 @@ def _decode_slowly(lines: list[bytes], split: FileSplit, offset: int) -> Iterato
 
 def _bad_line(split: FileSplit, number: int, offset: int, error: Exception) -> DataError:
     line = f"line {number}" if split.start == 0 else f"line {number} of the split at byte {split.start}"
-    hint = "format jsonl wants one JSON value on each line, in UTF-8, without NaN and without a byte order mark"
+    hint = "Format jsonl wants one JSON value on each line, in UTF-8, without NaN and without a byte order mark."
     return DataError(f"{split.uri}, {line}, which begins at byte {offset}, is not JSON: {error}", hint)

@@ -60,7 +60,7 @@ def tabulate(kind: Kind, value: Any, columns: Sequence[str] = ()) -> Rows:
         return _projected(Rows(names, _table_rows(value)), columns)
     if kind == "array":
         if value.ndim > 2:
-            raise DataError(f"an array of shape {value.shape} has no columns", "return an array of 1 or 2 dimensions")
+            raise DataError(f"an array of shape {value.shape} has no columns", "Return an array of 1 or 2 dimensions.")
         width = value.shape[1] if value.ndim == 2 else 1
         rows = _array_records(value if value.ndim == 2 else value.reshape(-1, 1))
         return Rows(matching_names(width, columns), rows)
@@ -78,7 +78,7 @@ def matching_names(width: int, columns: Sequence[str]) -> tuple[str, ...]:
     if columns and len(columns) != width:
         raise DataError(
             f"the array has {width} columns, {len(columns)} are declared: {', '.join(columns)}",
-            "make `columns` match the array's second dimension",
+            "Make `columns` match the array's second dimension.",
         )
     return tuple(columns) or numbered(width)
 
@@ -89,7 +89,7 @@ def _projected(rows: Rows, columns: Sequence[str]) -> Rows:
     if sorted(columns) != sorted(rows.names):
         raise DataError(
             f"the table has the columns {', '.join(rows.names)}; declared are {', '.join(columns)}",
-            "make `columns` name the table's columns, or leave it out",
+            "Make `columns` name the table's columns, or leave it out.",
         )
     order = [rows.names.index(name) for name in columns]
     return Rows(tuple(columns), ([row[index] for index in order] for row in rows.values))
@@ -98,7 +98,7 @@ def _projected(rows: Rows, columns: Sequence[str]) -> Rows:
 def _implied(record: Any) -> tuple[str, ...]:
     if isinstance(record, dict):
         if not record or not all(isinstance(name, str) for name in record):
-            raise DataError("record 0: the keys of a dict must be column names, and at least one", "use str keys")
+            raise DataError("record 0: the keys of a dict must be column names, and at least one", "Use str keys.")
         return tuple(record)
     return numbered(len(record)) if isinstance(record, tuple | list) else ("_0",)
 
@@ -110,7 +110,7 @@ def _row(record: Any, names: tuple[str, ...], position: int) -> Sequence[Any]:
     if len(row) != len(names) or not row:
         raise DataError(
             f"record {position} has {len(row)} fields for {len(names)} columns ({', '.join(names)})",
-            "return records of one shape, and correct `columns`",
+            "Return records of one shape, and correct `columns`.",
         )
     return row
 
@@ -126,7 +126,7 @@ def _row_of_dict(record: dict[Any, Any], names: tuple[str, ...], position: int) 
     wrong = "; ".join(f"{what} {', '.join(keys)}" for what, keys in (("lacks", missing), ("also has", extra)) if keys)
     raise DataError(
         f"record {position} {wrong}",
-        f"every record needs exactly the columns {', '.join(names)}; use None for no value",
+        f"Every record needs exactly the columns {', '.join(names)}; use None for no value.",
     )
 
 

@@ -20,7 +20,7 @@ def plan_splits(info: FileInfo, options: ReadOptions, split: int) -> list[FileSp
     order are one split. Raises DataError when the file is not what its format says.
     """
     if split < 1:
-        raise UsageError(f"split must be at least 1 byte, not {split}", "write a size such as 64MiB")
+        raise UsageError(f"split must be at least 1 byte, not {split}", "Write a size such as 64MiB.")
     return [
         FileSplit(info.uri, start, stop, info.size, info.version, options)
         for start, stop in _ranges(info, options, split)
@@ -74,11 +74,11 @@ def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
 def fixed_rows(uri: str, size: int, record_bytes: int) -> int:
     """Rows of a `fixed` file of `size` bytes; raises DataError when there is a rest."""
     if record_bytes < 1:
-        raise UsageError("format fixed needs recordBytes", "write the length of one record in bytes")
+        raise UsageError("format fixed needs recordBytes", "Write the length of one record in bytes.")
     if size % record_bytes:
         raise DataError(
             f"{uri} has {size} bytes, which is no multiple of recordBytes {record_bytes}",
-            "correct recordBytes, or make the file again if it is cut off",
+            "Correct recordBytes, or make the file again if it is cut off.",
         )
     return size // record_bytes
 
