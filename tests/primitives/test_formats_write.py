@@ -169,7 +169,7 @@ def test_a_kind_the_format_cannot_hold_is_refused(format: Format, kind: Kind, va
 
 
 def test_parquet_from_objects_without_columns_says_what_to_declare() -> None:
-    with pytest.raises(UsageError, match="declare names and types"):
+    with pytest.raises(UsageError, match="Declare names and types"):
         _encode("objects", [1], "parquet")
 
 

@@ -48,8 +48,8 @@ def write_part(uri: str, index: int, buffers: Iterable[Buffer], suffix: str) -> 
     if not folder.create(part.name, buffers) and folder.describe(part.name) != part:
         raise DataError(
             f"{folder.shown(part.name)} is already there with other bytes",
-            "the function is not deterministic, or something else wrote here: write to another uri, "
-            "or start a new run with `ifExists: replace`",
+            "The function is not deterministic, or something else wrote here: write to another uri, "
+            "or start a new run with `ifExists: replace`.",
         )
     return part
 
@@ -69,12 +69,12 @@ def claim_output(uri: str, run_id: str, if_exists: str = "fail") -> None:
         whose = f"run {owner}" if owner else "something else"
         raise UsageError(
             f"{uri} already holds the output of {whose} ({present[0]})",
-            "write to another uri, for example with ${{ run.id }} in it, or set `ifExists: replace`",
+            "Write to another uri, for example with ${{ run.id }} in it, or set `ifExists: replace`.",
         )
     for name in present:
         folder.remove(name)
     if not folder.create(OWNER, [_json({"run": run_id})]) and folder.owner() != run_id:
-        raise UsageError(f"run {folder.owner()} claimed {uri} at the same time", "write each run to a uri of its own")
+        raise UsageError(f"run {folder.owner()} claimed {uri} at the same time", "Write each run to a uri of its own.")
 
 
 def release_output(uri: str, run_id: str) -> None:
@@ -94,10 +94,10 @@ def write_manifest(uri: str, manifest: dict[str, Any]) -> None:
     folder = _Folder(uri)
     owner = folder.owner()
     if owner and "run" in manifest and owner != manifest["run"]:
-        raise UsageError(f"run {owner} has replaced the output {uri}", "its output is there now; write to another uri")
+        raise UsageError(f"run {owner} has replaced the output {uri}", "Its output is there now; write to another uri.")
     data = _json(manifest)
     if not folder.create(MANIFEST, [data]) and folder.get(MANIFEST) != data:
-        raise DataError(f"{folder.shown(MANIFEST)} is already there with other content", "write to another uri")
+        raise DataError(f"{folder.shown(MANIFEST)} is already there with other content", "Write to another uri.")
 
 
 def _json(value: dict[str, Any]) -> bytes:

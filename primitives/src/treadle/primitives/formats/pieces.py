@@ -66,6 +66,6 @@ def _checked_width(record: Any, position: int, width: int) -> int:
     if position and len(record) != width:
         raise DataError(
             f"record {position} is {len(record)} bytes; format fixed takes bytes, all of one length",
-            "mend the stage's function",
+            "Mend the stage's function.",
         )
     return len(record)

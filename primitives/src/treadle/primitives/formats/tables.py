@@ -60,7 +60,7 @@ def _pyarrow() -> Any:
     try:
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise UsageError("Parquet needs pyarrow, which is not installed", "install pyarrow where workers run") from None
+        raise UsageError("Parquet needs pyarrow, which is not installed", "Install it where workers run.") from None
     return pyarrow.parquet
 
 
@@ -83,7 +83,7 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
         read_range(info, 0, 0)
     except (pa.ArrowException, EOFError) as error:
         first = str(error).splitlines()[0]
-        raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "copy or make the file again") from None
+        raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "Copy or make the file again.") from None
 
 
 def row_group_sizes(info: FileInfo) -> list[int]:
@@ -122,7 +122,7 @@ def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[memory
     try:
         parquet.write_table(_in_one_chunk(_as_table(kind, value, options.columns)), sink)
     except pa.ArrowException as error:
-        raise DataError(f"Parquet cannot hold this partition: {error}", "convert the columns it names") from None
+        raise DataError(f"Parquet cannot hold this partition: {error}", "Convert the columns it names.") from None
     return [memoryview(sink.getvalue())]
 
 
@@ -136,7 +136,7 @@ def _as_table(kind: Kind, value: Any, columns: Sequence[tuple[str, str]]) -> pa.
         return _cast(_array_table(value, [name for name, _ in columns]), columns)
     if not columns:
         raise UsageError(
-            "Parquet from Python objects needs `columns`", "declare names and types, such as {word: string, n: int64}"
+            "Parquet from Python objects needs `columns`", "Declare names and types, such as {word: string, n: int64}."
         )
     return _object_table(tabulate(kind, value, [name for name, _ in columns]), columns)
 
@@ -145,7 +145,7 @@ def _array_table(array: Any, names: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
     if array.ndim not in (1, 2):
-        raise DataError(f"an array of shape {array.shape} has no columns", "return an array of 1 or 2 dimensions")
+        raise DataError(f"an array of shape {array.shape} has no columns", "Return an array of 1 or 2 dimensions.")
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     columns = [native] if array.ndim == 1 else list(native.T)
     return pa.table([pa.array(column) for column in columns], names=list(matching_names(len(columns), names)))
@@ -161,7 +161,7 @@ def _cast(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table:
     if sorted(names) != sorted(table.column_names):
         raise DataError(
             f"the table has the columns {', '.join(table.column_names)}; declared are {', '.join(names)}",
-            "make `columns` name the table's columns, or leave it out",
+            "Make `columns` name the table's columns, or leave it out.",
         )
     return table.select(names).cast(pa.schema([(name, _arrow_type(kind)) for name, kind in columns]))
 
