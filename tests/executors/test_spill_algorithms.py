@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from itertools import chain, islice
 from typing import Any
@@ -122,6 +123,39 @@ def test_groups_are_those_of_a_dict_in_order_of_first_occurrence(pairs: list[Any
             grouper.add(keys, values)
         found = [(key, list(chain.from_iterable(pieces))) for key, pieces in grouper.groups()]
     assert known(found) == known(group([key for key, _ in pairs], [value for _, value in pairs]))
+
+
+def grouped(pairs: list[tuple[Any, Any]], size: int, room: Room) -> list[tuple[Any, list[Any]]]:
+    grouper = Grouper(room)
+    for keys, values in columns(pairs, size):
+        grouper.add(keys, values)
+    return [(key, list(chain.from_iterable(pieces))) for key, pieces in grouper.groups()]
+
+
+HEAVY: dict[str, Callable[[int], Any]] = {
+    "one key": lambda place: "all",
+    "a few": lambda place: place % 3,
+    "a heavy one among many": lambda place: place if place % 4 == 0 else "heavy",
+    "a heavy one that comes late": lambda place: place if place < 500 or place % 4 == 0 else "heavy",
+    "in a few buckets": lambda place: place % 50,
+    "every one another": lambda place: place,
+}
+
+
+@pytest.mark.parametrize("key_of", HEAVY.values(), ids=HEAVY.keys())
+def test_groups_of_any_weight(key_of: Callable[[int], Any]) -> None:
+    pairs = [(key_of(place), f"{place:0100}") for place in range(1500)]
+    with closing(Room(8000)) as room:
+        assert grouped(pairs, 100, room) == group([key for key, _ in pairs], [value for _, value in pairs])
+        assert room.spilled > 150_000
+
+
+def test_a_heavy_key_is_written_once() -> None:
+    """It goes into a bucket of its own, and from there to the function."""
+    pairs = [("heavy" if place % 10 else place, "x" * 1000) for place in range(1000)]
+    with closing(Room(100_000)) as room:
+        grouped(pairs, 50, room)
+        assert room.spilled < 1.3 * 1_000_000
 
 
 @EXAMPLES

@@ -22,6 +22,8 @@ from .sizes import memory_of
 _ENTRY = 100
 """Bytes that a key takes in a dict, beside what it and its accumulator are."""
 _SAMPLE = 32
+_RECORDS = 4096
+"""Records between two looks at how large keys and accumulators are."""
 
 Binary = Callable[[Any, Any], Any]
 
@@ -36,15 +38,18 @@ class Folder:
         self._firsts: dict[Hashable, Key] = {}
         """Keys whose identity is something else."""
         self._others: Grouper | None = None
+        self._each = self._unseen = 0
+        """Bytes of a key with its accumulator when they were last looked at, and records before the next look."""
 
     def add(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
         """Records after all those before; the keys are canonical. Raises what `combine` does."""
         names = identities(keys)
-        if self._others is not None:
-            names, keys, values = self._held_ones(names, keys, values, self._others)
-        self._fold(names, keys, values)
-        if self._others is None and self._size(names) > self._room.size:
-            self._others = Grouper(self._room)
+        if self._others is None:
+            self._fold(names, keys, values)
+            if len(self._folded) * self._size_of_each(names) > self._room.size:
+                self._others = Grouper(self._room)
+        else:
+            self._fold_held(names, keys, values, self._others)
 
     def results(self) -> Iterator[tuple[Key, Any]]:
         """Called once, at the end. Raises what `combine` does."""
@@ -65,24 +70,27 @@ class Folder:
                 if name is not key:
                     self._firsts[name] = key
 
-    def _held_ones(
-        self, names: Sequence[Hashable], keys: Sequence[Key], values: Sequence[Any], others: Grouper
-    ) -> tuple[Sequence[Hashable], Sequence[Key], Sequence[Any]]:
-        """The records of keys that are held; the rest goes to the others."""
-        held: list[int] = []
-        left: list[int] = []
-        for place, name in enumerate(names):
-            (held if name in self._folded else left).append(place)
-        if left:
-            others.add([keys[place] for place in left], [values[place] for place in left])
-        columns = (names, keys, values)
-        return tuple([column[place] for place in held] for column in columns)  # type: ignore[return-value]
+    def _fold_held(
+        self, names: Iterable[Hashable], keys: Iterable[Key], values: Iterable[Any], others: Grouper
+    ) -> None:
+        """Fold the records of keys that are held; the rest goes to the others."""
+        folded, combine = self._folded, self._combine
+        left_keys: list[Key] = []
+        left: list[Any] = []
+        for name, key, value in zip(names, keys, values, strict=True):
+            if name in folded:
+                folded[name] = combine(folded[name], value)
+            else:
+                left_keys.append(key)
+                left.append(value)
+        others.add(left_keys, left)
 
-    def _size(self, names: Sequence[Hashable]) -> int:
-        if not names:
-            return 0
-        sample = [(name, self._folded[name]) for name in names[:: -(-len(names) // _SAMPLE)]]
-        return len(self._folded) * (memory_of("objects", sample) // len(sample) + _ENTRY)
+    def _size_of_each(self, names: Sequence[Hashable]) -> int:
+        self._unseen -= len(names)
+        if names and self._unseen < 0:
+            sample = [(name, self._folded[name]) for name in names[:: -(-len(names) // _SAMPLE)]]
+            self._each, self._unseen = memory_of("objects", sample) // len(sample) + _ENTRY, _RECORDS
+        return self._each
 
 
 def fold_groups(groups: Iterable[Group], combine: Binary) -> Iterator[tuple[Key, Any]]:

@@ -1,16 +1,17 @@
 """Groups of more records than memory holds, in the order of their keys' first occurrence.
 
-Records are cut by a digit of their key's hash into buckets that fit (Grace hash join: Kitsuregawa, Tanaka and Moto-oka,
-New Generation Computing 1, 1983), a bucket that does not is cut again by the next digit. In a bucket every key's first
-position is known, so it leaves a run of records in the order of their keys' first positions; merging the runs puts the
-records of every key next to each other, the keys in the order in which they occurred. A key is met as a stretch of
-records and never needs to fit, however many it has. Nothing but raw records is written.
+Records are grouped as they come. What no longer fits is cut by a digit of its keys' hashes into buckets (Grace hash
+join: Kitsuregawa, Tanaka and Moto-oka, New Generation Computing 1, 1983); a bucket that does not fit itself is cut
+again by the next digit. A bucket that fits knows the first position of each of its keys, and leaves a run of groups in
+that order; merging the runs puts what belongs to a key together, the keys in the order in which they occurred. A
+bucket of one key is such a run already. So a key is met as a stretch of pieces and never needs to fit, however many
+records it has. Nothing but raw records is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, starmap
 from operator import itemgetter
 from typing import Any
 
@@ -22,15 +23,20 @@ from .room import Extent, Room, SpillFile
 from .sizes import memory_of
 from .sorting import Block, Sorter
 
-_BITS = 4
-_BUCKETS = 1 << _BITS
-_LEVELS = 8
-"""Digits of the hash that are used, from its top: a shuffle takes its targets from the whole, mostly from its end."""
-_POSITION_BYTES = 48
+_DIGIT = 6
+"""Bits of the hash that make a digit, at most."""
+_BITS = 48
+"""Those that are used, from its top: a shuffle takes its targets from the whole, mostly from its end."""
+_HEAVY = 8
+"""A key that has one part in so many of the records that come first has a bucket of its own."""
+_GROUP_BYTES = 240
+"""Memory that a group takes beside its key and values: its list, its position, its place in a dict."""
 _NOTHING: Any = object()
 
 Group = tuple[Key, Iterator[list[Any]]]
 """(the first of its equal keys, its values a few at a time), to be used before the next group is asked for."""
+_Known = tuple[int, Key, list[Any]]
+"""(position of the key's first record, key, values)."""
 
 
 class Grouper:
@@ -39,145 +45,225 @@ class Grouper:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._next = 0
-        self._buckets = _Buckets(room, 0)
+        self._all = _Level(room, 0, _DIGIT)
 
     def add(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
         """Records after all those before; the keys are canonical. Raises DataError for what cannot be pickled."""
-        self._buckets.add(range(self._next, self._next + len(keys)), keys, values)
-        self._next += len(keys)
+        if keys:
+            self._all.add_records(self._next, keys, values)
+            self._next += len(keys)
 
     def groups(self) -> Iterator[Group]:
         """Called once, at the end."""
+        if not self._all.spilled:
+            for _, key, values in self._all.held.groups.values():
+                yield key, iter((values,))
+            return
         sorter = Sorter("objects", self._room)
-        self._buckets.move_to(sorter)
-        for pieces in stretches(sorter.blocks()):
-            first = next(pieces)
-            yield first[0][0], map(_values, chain([first], pieces))
+        self._all.move_to(sorter)
+        yield from _groups(chain.from_iterable(starmap(zip, sorter.blocks())))
 
 
 def sorted_groups(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[Group]:
     """The groups of records whose equal keys already stand together: (canonical keys, values) a block at a time."""
-    named = ((identities(keys), list(zip(keys, values, strict=True))) for keys, values in blocks)
-    for pieces in stretches(named):
-        first = next(pieces)
-        yield first[0][0], map(_values, chain([first], pieces))
+    return _groups(_stretches(blocks))
 
 
-def stretches(blocks: Iterable[tuple[Sequence[Hashable], Sequence[Any]]]) -> Iterator[Iterator[Sequence[Any]]]:
-    """The records of equal names that stand together, as pieces; what is left of a stretch is passed over."""
-    for _, pieces in groupby(_pieces(blocks), key=itemgetter(0)):
-        yield (records for _, records in pieces)
-
-
-def _pieces(blocks: Iterable[tuple[Sequence[Hashable], Sequence[Any]]]) -> Iterator[tuple[Hashable, Sequence[Any]]]:
-    for names, records in blocks:
+def _stretches(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[tuple[Hashable, Any]]:
+    """(identity of the key, (key, its values that stand together in a block))."""
+    for keys, values in blocks:
         start = 0
-        for name, same in groupby(names):
-            stop = start + sum(1 for _ in same)
-            yield name, records[start:stop]
+        for name, same in groupby(identities(keys)):
+            stop = start + len(list(same))
+            yield name, (keys[start], list(values[start:stop]))
             start = stop
 
 
-def _values(records: Sequence[tuple[Key, Any]]) -> list[Any]:
-    return [value for _, value in records]
+def _groups(pieces: Iterator[tuple[Hashable, tuple[Key, list[Any]]]]) -> Iterator[Group]:
+    """Pieces of the same name are a group's."""
+    for _, same in groupby(pieces, key=itemgetter(0)):
+        some = iter(same)
+        _, (key, values) = next(some)
+        yield key, chain((values,), (values for _, (_, values) in some))
+
+
+class _Held:
+    """Values by key, in the order of the keys' first occurrence, and how much memory they take, about."""
+
+    def __init__(self) -> None:
+        self.groups: dict[Hashable, _Known] = {}
+        self.count = 0
+        """Values."""
+        self.size = 0
+
+    def add(self, start: int, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        """Records, of which the first has the position `start`."""
+        groups, before = self.groups, len(self.groups)
+        names, positions = identities(keys), range(start, start + len(keys))
+        for name, position, key, value in zip(names, positions, keys, values, strict=True):
+            known = groups.get(name)
+            if known is None:
+                groups[name] = (position, key, [value])
+            else:
+                known[2].append(value)
+        self.count += len(keys)
+        self.size += memory_of("objects", values)
+        self.size += (len(groups) - before) * (memory_of("objects", keys) // len(keys) + _GROUP_BYTES)
+
+    def add_block(self, block: Block, size: int) -> None:
+        """Groups, or later parts of them, that take so much memory."""
+        firsts, entries = block
+        groups = self.groups
+        for name, first, (key, values) in zip(identities([key for key, _ in entries]), firsts, entries, strict=True):
+            known = groups.get(name)
+            if known is None:
+                groups[name] = (first, key, values)
+            else:
+                known[2].extend(values)
+            self.count += len(values)
+        self.size += size
 
 
 class _Bucket:
-    """Records whose keys' hashes share digits, in the order of their positions."""
+    """Groups, in parts, of keys whose hashes share digits: as blocks of a file."""
 
     def __init__(self) -> None:
-        self.extents: list[Extent] = []
+        self.extents: list[tuple[Extent, int]] = []
+        """With the memory that each takes."""
         self.size = 0
+        self.first = 0
+        """Position of its first record."""
         self._only: Hashable = _NOTHING
         self.mixed = False
         """It has more than one key."""
 
-    def add(self, extent: Extent, size: int, names: Sequence[Hashable]) -> None:
-        self.extents.append(extent)
-        self.size += size
+    def meet(self, groups: Sequence[tuple[Hashable, _Known]]) -> None:
+        """What is going to be in it, after all that is; every key is there once."""
         if self._only is _NOTHING:
-            self._only = names[0]
-        self.mixed = self.mixed or any(name != self._only for name in names)
+            self._only, (self.first, _, _) = groups[0]
+        self.mixed = self.mixed or len(groups) > 1 or groups[0][0] != self._only
+
+    def add(self, extent: Extent, size: int) -> None:
+        self.extents.append((extent, size))
+        self.size += size
 
 
-class _Buckets:
-    """Records at one level: in memory while they fit, then in buckets."""
+class _Level:
+    """Groups in memory while they fit, then in buckets by one digit of the hash."""
 
-    def __init__(self, room: Room, level: int) -> None:
+    def __init__(self, room: Room, used: int, bits: int) -> None:
+        """The digit is of so many bits, after the first `used` ones."""
         self._room = room
-        self._level = level
-        self._shift = 64 - _BITS * (level + 1)
-        self._held: list[tuple[Sequence[int], Sequence[Key], Sequence[Any]]] = []
-        self._size = 0
+        self._used = used + bits
+        self._bits = bits
+        self.held = _Held()
         self._file: SpillFile | None = None
-        self._buckets = [_Bucket() for _ in range(_BUCKETS)]
+        self._buckets = [_Bucket() for _ in range(1 << bits)]
+        self._heavy: dict[Hashable, int] = {}
+        """Number of the bucket of a key that has one of its own."""
 
-    def add(self, positions: Sequence[int], keys: Sequence[Key], values: Sequence[Any]) -> None:
-        self._held.append((positions, keys, values))
-        self._size += memory_of("objects", values) + memory_of("objects", keys) + _POSITION_BYTES * len(keys)
-        if self._size > self._room.size:
-            self._flush()
+    @property
+    def spilled(self) -> bool:
+        return self._file is not None
+
+    def add_records(self, start: int, keys: Sequence[Key], values: Sequence[Any]) -> None:
+        self.held.add(start, keys, values)
+        self._keep_within()
+
+    def add_block(self, block: Block, size: int) -> None:
+        self.held.add_block(block, size)
+        self._keep_within()
 
     def move_to(self, sorter: Sorter) -> None:
-        """Leave a run for each bucket."""
-        if self._file is None:
-            sorter.add_run([_by_first(self._held)])
-            return
+        """Leave a run for each bucket, or several."""
         self._flush()
         file = self._file
+        assert file is not None, "nothing to move"
+        streams = False
         for bucket in self._buckets:
-            chunks = (file.get(extent) for extent in bucket.extents)
-            if bucket.size <= self._room.size or self._level + 1 == _LEVELS:
-                sorter.add_run([_by_first(chunks)])
-            elif not bucket.mixed:
-                sorter.add_run(_of_one_key(chunks))
+            if bucket.size <= self._room.size or (bucket.mixed and self._used >= _BITS):
+                sorter.add_run(self._groups_of(bucket, file))
+            elif bucket.mixed:
+                self._cut_again(bucket, file).move_to(sorter)
             else:
-                deeper = _Buckets(self._room, self._level + 1)
-                for chunk in chunks:
-                    deeper.add(*chunk)
-                deeper.move_to(sorter)
-        file.close()
+                sorter.add_stream(_of_one_key(bucket, file))
+                streams = True
+        if not streams:
+            file.close()
+
+    def _groups_of(self, bucket: _Bucket, file: SpillFile) -> Iterator[Block]:
+        held = _Held()
+        for extent, size in bucket.extents:
+            held.add_block(file.get(extent), size)
+        return _blocks(held.groups.values(), _most(self._room, held))
+
+    def _cut_again(self, bucket: _Bucket, file: SpillFile) -> _Level:
+        bits = (2 * bucket.size // self._room.size).bit_length()
+        deeper = _Level(self._room, self._used, min(bits, _DIGIT))
+        for extent, size in bucket.extents:
+            deeper.add_block(file.get(extent), size)
+        return deeper
+
+    def _keep_within(self) -> None:
+        if self.held.size > self._room.size:
+            self._flush()
 
     def _flush(self) -> None:
-        if not self._held:
+        held, self.held = self.held, _Held()
+        if not held.count:
             return
-        positions, keys, values = ([one for some in column for one in some] for column in zip(*self._held, strict=True))
-        self._file = self._file or self._room.file()
-        size, count = self._size, len(keys)
-        self._held, self._size = [], 0
-        for bucket, places in zip(self._buckets, self._places(keys), strict=True):
-            if places:
-                theirs = [keys[place] for place in places]
-                chunk = [[positions[place] for place in places], theirs, [values[place] for place in places]]
-                bucket.add(self._file.put(chunk), size * len(places) // count, identities(theirs))
+        if self._file is None:
+            self._file = self._room.file()
+            self._give_heavy_ones_their_own(held)
+        each, most = held.size // held.count, _most(self._room, held)
+        for bucket, groups in zip(self._buckets, self._cut(held), strict=True):
+            if groups:
+                bucket.meet(groups)
+            for firsts, entries in _blocks((known for _, known in groups), most):
+                count = sum(len(values) for _, values in entries)
+                bucket.add(self._file.put([firsts, entries]), each * count)
 
-    def _places(self, keys: Sequence[Key]) -> list[list[int]]:
-        """For each bucket the indices of its keys."""
-        places: list[list[int]] = [[] for _ in range(_BUCKETS)]
-        found = hash_sequence(keys)
-        for index, value in enumerate(found if isinstance(found, list) else found.tolist()):
-            places[value >> self._shift & _BUCKETS - 1].append(index)
-        return places
+    def _give_heavy_ones_their_own(self, held: _Held) -> None:
+        """Nothing of them is anywhere else, since this is what comes first."""
+        for name, (_, _, values) in held.groups.items():
+            if len(values) * _HEAVY >= held.count:
+                self._heavy[name] = len(self._buckets)
+                self._buckets.append(_Bucket())
 
-
-def _by_first(chunks: Iterable[tuple[Sequence[int], Sequence[Key], Sequence[Any]]]) -> Block:
-    """(first position of each record's key, records) in that order; of a key's records only the first has the key."""
-    groups: dict[Hashable, tuple[int, list[tuple[Key, Any]]]] = {}
-    for positions, keys, values in chunks:
-        for name, position, key, value in zip(identities(keys), positions, keys, values, strict=True):
-            if name in groups:
-                groups[name][1].append((None, value))
-            else:
-                groups[name] = (position, [(key, value)])
-    firsts = [first for first, records in groups.values() for _ in records]
-    return firsts, [record for _, records in groups.values() for record in records]
+    def _cut(self, held: _Held) -> list[list[tuple[Hashable, _Known]]]:
+        """The groups for each bucket, with the identities of their keys."""
+        cut: list[list[tuple[Hashable, _Known]]] = [[] for _ in self._buckets]
+        found = hash_sequence([key for _, key, _ in held.groups.values()])
+        hashes = found if isinstance(found, list) else found.tolist()
+        shift, mask, heavy = 64 - self._used, (1 << self._bits) - 1, self._heavy
+        for value, group in zip(hashes, held.groups.items(), strict=True):
+            cut[heavy.get(group[0], value >> shift & mask) if heavy else value >> shift & mask].append(group)
+        return cut
 
 
-def _of_one_key(chunks: Iterable[tuple[Sequence[int], Sequence[Key], Sequence[Any]]]) -> Iterator[Block]:
-    """The same for records of one key, which need not fit."""
-    first: int | None = None
-    for positions, keys, values in chunks:
-        records: list[tuple[Key, Any]] = [(None, value) for value in values]
-        if first is None:
-            first, records[0] = positions[0], (keys[0], values[0])
-        yield [first] * len(records), records
+def _most(room: Room, held: _Held) -> int:
+    """How many values are read at once later."""
+    return max(1, held.count * room.chunk // max(held.size, 1))
+
+
+def _blocks(groups: Iterable[_Known], most: int) -> Iterator[Block]:
+    """Groups in pieces of at most so many values, no more of them in a block: (first positions, [(key, values)])."""
+    firsts: list[int] = []
+    entries: list[tuple[Key, list[Any]]] = []
+    count = 0
+    for first, key, values in groups:
+        for start in range(0, len(values), most):
+            piece = values[start : start + most]
+            if count + len(piece) > most:
+                yield firsts, entries
+                firsts, entries, count = [], [], 0
+            firsts.append(first)
+            entries.append((key, piece))
+            count += len(piece)
+    if entries:
+        yield firsts, entries
+
+
+def _of_one_key(bucket: _Bucket, file: SpillFile) -> Iterator[Block]:
+    blocks = (file.get(extent) for extent, _ in bucket.extents)
+    return (([bucket.first] * len(entries), entries) for _, entries in blocks)

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from treadle.primitives.references import Kind
 
-_SAMPLE = 32
+_LEAST, _SAMPLE, _EVERY = 4, 32, 32
+"""Records of a list that are looked at: one in so many, but some of a short list, and not more of a long one."""
 _FEW = 8
 """Items looked at in a container inside a record."""
 _DEPTH = 4
@@ -31,7 +32,8 @@ def memory_of(kind: Kind, value: Any) -> int:
     count = len(value)
     if not count:
         return 0
-    sample = value if count <= _SAMPLE else value[:: -(-count // _SAMPLE)]
+    wanted = min(max(count // _EVERY, _LEAST), _SAMPLE)
+    sample = value if count <= wanted else value[:: -(-count // wanted)]
     return (sum(_deep(record, _DEPTH) for record in sample) // len(sample) + _POINTER) * count
 
 

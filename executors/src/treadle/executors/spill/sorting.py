@@ -20,7 +20,7 @@ from .rows import compact, compact_keys, cut, join_keys, take, take_keys
 from .sizes import memory_of
 
 FAN_IN = 64
-"""Runs merged at once; more are merged in several passes. Each holds one chunk in memory."""
+"""Runs merged at once, of which each holds one chunk in memory."""
 _KEY_BYTES = 80
 """Memory that the key of an object takes while it is sorted: its place in lists of keys, ranks and positions."""
 
@@ -35,7 +35,7 @@ class Sorter:
         self._kind = kind
         self._room = room
         self._file: SpillFile | None = None
-        self._runs: list[list[Extent]] = []
+        self._runs: list[Iterator[Block]] = []
         self._held: list[Block] = []
         self._size = 0
 
@@ -49,12 +49,15 @@ class Sorter:
             self._flush()
 
     def add_run(self, blocks: Iterable[Block]) -> None:
-        """Records that are in order already; they come after all those before."""
+        """Records that are in order already, a chunk of the room in each block; they come after all those before."""
         self._flush()
-        self._file = self._file or self._room.file()
-        run = [extent for block in blocks for extent in self._written(self._file, *block)]
-        if run:
-            self._runs.append(run)
+        file = self._file = self._file or self._room.file()
+        self._runs.append(_read(file, [file.put(list(block)) for block in blocks]))
+
+    def add_stream(self, blocks: Iterator[Block]) -> None:
+        """As `add_run`, of what is asked for when it is merged."""
+        self._flush()
+        self._runs.append(blocks)
 
     def blocks(self) -> Iterator[Block]:
         """Everything in order, a stretch at a time. Called once, at the end."""
@@ -63,16 +66,15 @@ class Sorter:
                 yield self._sorted()
             return
         self._flush()
-        assert self._file is not None
-        file, runs = self._file, self._runs
-        while len(runs) > FAN_IN:
-            wider = self._room.file()
-            groups = [runs[start : start + FAN_IN] for start in range(0, len(runs), FAN_IN)]
-            runs = [self._rewritten(wider, file, group) for group in groups]
+        files, runs = [self._file] if self._file else [], self._runs
+        while (more := len(runs) - FAN_IN) > 0:  # as few as possible are merged before
+            first = min(more + -(-more // (FAN_IN - 1)), len(runs))
+            groups = [runs[start : min(start + FAN_IN, first)] for start in range(0, first, FAN_IN)]
+            files.append(self._room.file())
+            runs = [*(self._rewritten(files[-1], group) for group in groups), *runs[first:]]
+        yield from self._merged(runs)
+        for file in files:
             file.close()
-            file = wider
-        yield from self._merged(file, runs)
-        file.close()
 
     def _sorted(self) -> Block:
         keys = join_keys([keys for keys, _ in self._held])
@@ -84,7 +86,7 @@ class Sorter:
     def _flush(self) -> None:
         if self._held:
             self._file = self._file or self._room.file()
-            self._runs.append(self._written(self._file, *self._sorted()))
+            self._runs.append(_read(self._file, self._written(self._file, *self._sorted())))
 
     def _written(self, file: SpillFile, keys: Any, value: Any) -> list[Extent]:
         """A stretch in order, in pieces of a chunk each."""
@@ -96,11 +98,11 @@ class Sorter:
             for start, stop in stops
         ]
 
-    def _rewritten(self, target: SpillFile, file: SpillFile, runs: Sequence[list[Extent]]) -> list[Extent]:
-        return [extent for block in self._merged(file, runs) for extent in self._written(target, *block)]
+    def _rewritten(self, target: SpillFile, runs: Sequence[Iterator[Block]]) -> Iterator[Block]:
+        return _read(target, [extent for block in self._merged(runs) for extent in self._written(target, *block)])
 
-    def _merged(self, file: SpillFile, runs: Sequence[list[Extent]]) -> Iterator[Block]:
-        heads = [_Head(self._kind, file, run) for run in runs]
+    def _merged(self, runs: Sequence[Iterator[Block]]) -> Iterator[Block]:
+        heads = [head for head in (_Head(self._kind, run) for run in runs) if head.advance()]
         while heads:
             stretches = [block for block in _before_the_rest(heads) if len(block[0])]
             keys = join_keys([keys for keys, _ in stretches])
@@ -110,7 +112,12 @@ class Sorter:
                 keys, value = take_keys(keys, positions), take(self._kind, value, positions)
             del stretches
             yield keys, value
+            del keys, value
             heads = [head for head in heads if head.advance()]
+
+
+def _read(file: SpillFile, extents: Sequence[Extent]) -> Iterator[Block]:
+    return map(file.get, extents)
 
 
 def _before_the_rest(heads: Sequence[_Head]) -> list[Block]:
@@ -128,25 +135,23 @@ def _before_the_rest(heads: Sequence[_Head]) -> list[Block]:
 class _Head:
     """The block of a run that is in memory."""
 
-    def __init__(self, kind: Kind, file: SpillFile, run: Sequence[Extent]) -> None:
-        self._kind, self._file = kind, file
-        self._extents = iter(run)
+    def __init__(self, kind: Kind, run: Iterator[Block]) -> None:
+        self._kind, self._run = kind, run
         self._keys: Any = ()
         self._value: Any = None
         self._start = 0
         self.last: tuple[Any, ...] = ()
         """Order of the block's last key."""
-        self.advance()
 
     def advance(self) -> bool:
         """Have records, of the next block when this one is used up; False at the end of the run."""
         if self._start < len(self._keys):
             return True
-        extent = next(self._extents, None)
-        if extent is None:
-            return False
         self._keys, self._value = (), None
-        self._keys, self._value = self._file.get(extent)
+        block = next(self._run, None)
+        if block is None:
+            return False
+        self._keys, self._value = block
         self._start, self.last = 0, order(self._keys[-1])
         return True
 
