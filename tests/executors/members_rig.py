@@ -28,10 +28,10 @@ FUNCTIONS = """
 import os
 import time
 
-def pairs(index, *, seconds=0.0):
+def pairs(index, *, seconds=0.0, size=2000):
     time.sleep(seconds)
     for key in range(8):
-        yield key, bytes([index % 251]) * 2000
+        yield key, bytes([index % 251]) * size
 
 def weight(key, values, *, seconds=0.0, gate=""):
     time.sleep(seconds)
@@ -43,16 +43,18 @@ def weight(key, values, *, seconds=0.0, gate=""):
 """Blocks of 16 KB: too large to travel in a message."""
 
 
-def workflow(sources: int, *, making: float = 0.0, reading: float = 0.0, gate: str = "", **more: Any) -> Spec:
-    """So many tasks make what eight read, in so many seconds each, and once there is a file at `gate`. A spent attempt
-    would fail the run."""
+def workflow(
+    sources: int, *, making: float = 0.0, reading: float = 0.0, size: int = 2000, gate: str = "", **more: Any
+) -> Spec:
+    """So many tasks make what eight read, in so many seconds each, and once there is a file at `gate`; `size`: bytes of
+    a record. A spent attempt would fail the run."""
     stages = {
         "pairs": {
             "type": "map",
             "input": {"range": sources, "partitions": sources},
             "uses": f"{MODULE}:pairs",
             "flat": True,
-            "with": {"seconds": making},
+            "with": {"seconds": making, "size": size},
             **more,
         },
         "groups": {"type": "shuffle", "input": "pairs", "by": "key", "partitions": 8, **more},

@@ -49,9 +49,13 @@ class Members(Site):
         return self.harness.engine(store or self.store, all_, self.host_root)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=[True, False], ids=["dialled", "not dialled"])
 def members_site(
-    harness: Harness, host_folder: Path, numbers: Iterator[int], tmp_path_factory: pytest.TempPathFactory
+    harness: Harness,
+    host_folder: Path,
+    numbers: Iterator[int],
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Members]:
     key_file = str(harness.folder / "key")
     with (
@@ -62,7 +66,9 @@ def members_site(
             patch.setenv(name, value)
         place.deploy(key_file, environment={FAULTS: str(harness.folder / "faults")})
         calls = place.executor(key_file, slots=SLOTS)
-        staying = MemberExecutor(calls.means, Meeting("tcp://127.0.0.1:0"), key_file=key_file, slots=SLOTS)
+        staying = MemberExecutor(
+            calls.means, Meeting("tcp://127.0.0.1:0", inbound=request.param), key_file=key_file, slots=SLOTS
+        )
         host_root = host_folder / "beside-members"
         store = Store.open(f"file://{harness.folder}/store")
         local = harness.local(1, host_root)

@@ -1,0 +1,121 @@
+"""Functions that stay behind NATs, which let nobody in: two hosts, each behind its own, and the driver on a third."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import namespaces
+import pytest
+from executors.elsewhere import Elsewhere
+from executors.members_rig import MODULE, Rig, workflow
+from namespaces import Host, Nat, Nats, cut, two_nats
+
+from treadle.dsl.model import Spec
+from treadle.executors.members.hub import Meeting
+from treadle.executors.program import Outcome
+
+pytestmark = [
+    pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported()),
+    pytest.mark.timeout(240),
+]
+PROOF = 64 << 10
+"""Bytes that prove a path, each way."""
+LONG = 60.0
+
+
+def shuffle(gate: str = "") -> Spec:
+    """4 MB; readers wait at the gate once they have read."""
+    return workflow(12, making=0.1, size=40_000, gate=gate)
+
+
+@pytest.fixture
+def nats(request: pytest.FixtureRequest) -> Iterator[Nats]:
+    with two_nats(*getattr(request, "param", (Nat(), Nat()))) as nats:
+        for one, other in ((nats.left, nats.right), (nats.right, nats.left)):
+            one.run("iptables", "-I", "INPUT", "-s", other.public)  # counts, and nothing else
+        yield nats
+
+
+@pytest.fixture
+async def rig(nats: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    pytest.importorskip("cryptography", reason="TLS identities are made with the extra `tls`")
+    (tmp_path / "sandboxes").mkdir()
+    place = Elsewhere([nats.left, nats.right], tmp_path / "sandboxes")
+    made = Rig(place, tmp_path, meeting=Meeting(f"tls://{nats.public.address}:0", inbound=False))
+    monkeypatch.syspath_prepend(tmp_path / "project")
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    with nats.public.entered():
+        await made.members.start()
+    yield made
+    await made.stop()
+
+
+def direct(nats: Nats) -> int:
+    """Bytes of packets that came from one member to the other, as their hosts' kernels count them."""
+    return sum(_received(one, other) for one, other in ((nats.left, nats.right), (nats.right, nats.left)))
+
+
+def _received(host: Host, other: Host) -> int:
+    """The rule may stand behind one that cuts the link."""
+    lines = host.run("iptables", "-nvxL", "INPUT").splitlines()
+    counts = [int(line.split()[1]) for line in lines if other.public in line and "DROP" not in line]
+    return counts[0]
+
+
+async def opened(nats: Nats) -> None:
+    """A path has proved itself, and whoever waits at the gate has read what came before."""
+    async with asyncio.timeout(LONG):
+        while direct(nats) < 2 * PROOF:  # noqa: ASYNC110 (the kernel counts, and tells nobody)
+            await asyncio.sleep(0.05)
+
+
+async def finished(rig: Rig, nats: Nats, gate: Path, run: str, *, cut_off: bool = False) -> int:
+    """Run with readers that wait at the gate until a path is open; the bytes that went over it from then on."""
+    running = asyncio.create_task(rig.run(shuffle(gate=str(gate)), run))
+    await asyncio.wait({running, waiting := asyncio.create_task(opened(nats))}, return_when=asyncio.FIRST_COMPLETED)
+    assert waiting.done(), running.result()
+    await waiting
+    with ExitStack() as stack:
+        if cut_off:
+            stack.enter_context(cut(nats.left, nats.right))
+        before = direct(nats)
+        await asyncio.to_thread(gate.touch)
+        found = await running
+        after = direct(nats)
+    assert found.datasets["weights"] == (await rig.local(shuffle())).datasets["weights"]
+    assert set(rig.counted.outcomes.values()) == {1}, "nothing was made twice"
+    return after - before
+
+
+def pulled(rig: Rig, run: str) -> list[Outcome]:
+    """Of readers that pulled something."""
+    return [one for one in rig.outcomes(run, "weights") if one.read.get("peer")]
+
+
+async def test_members_behind_nats_shuffle_directly(rig: Rig, nats: Nats, tmp_path: Path) -> None:
+    """The first reader of each member asks while there is no path; what the others read comes over it."""
+    over = await finished(rig, nats, tmp_path / "gate", "direct")
+    later = sorted(one.read["peer"] for one in pulled(rig, "direct"))[:-2]
+    assert later
+    assert over > sum(later)
+    assert rig.read("direct", "weights")["store"] == 0
+
+
+async def test_a_path_cut_in_the_middle_costs_nothing_but_time(rig: Rig, nats: Nats, tmp_path: Path) -> None:
+    over = await finished(rig, nats, tmp_path / "gate", "cut", cut_off=True)
+    assert over < PROOF
+    assert pulled(rig, "cut")
+
+
+@pytest.mark.parametrize("nats", [(Nat("random"), Nat("random"))], indirect=True)
+async def test_members_that_cannot_be_connected_exchange_through_coordinator_and_store(rig: Rig, nats: Nats) -> None:
+    found = await rig.run(shuffle(), "apart")
+    assert found.datasets["weights"] == (await rig.local(shuffle())).datasets["weights"]
+    assert set(rig.counted.outcomes.values()) == {1}, "nothing was made twice"
+    assert rig.read("apart", "weights")["peer"] > 0
+    assert direct(nats) == 0
+    assert [info.name for info in rig.engine.site.store.list("runs/apart/blocks")] == []
