@@ -1,4 +1,4 @@
-"""Decoding by several threads at once.
+"""Decoding treadle's own objects, by several threads at once.
 
 msgspec fills in what it knows of a Struct when the type is first used, by Python code in which threads take turns; a
 second thread that finds it half filled ends the process (SIGSEGV, msgspec 0.22). So types are made known one at a time.
@@ -10,6 +10,9 @@ import threading
 from typing import Any, TypeVar
 
 import msgspec
+
+from .errors import CorruptError
+from .whole_files import Buffer
 
 T = TypeVar("T")
 _known: set[Any] = set()
@@ -23,3 +26,14 @@ def known(kind: type[T]) -> type[T]:
             msgspec.json.Decoder(kind)
             _known.add(kind)
     return kind
+
+
+def decoded(kind: type[T], name: str, data: Buffer) -> T:
+    """The authentic object `name`. Raises CorruptError for one that another version of treadle wrote."""
+    try:
+        return msgspec.msgpack.decode(data, type=known(kind))
+    except msgspec.MsgspecError as error:
+        raise CorruptError(
+            f"{name} is not what this version of treadle writes: {error}",
+            "Use one version of treadle for a run, its drivers and its commands; or start a new run.",
+        ) from error

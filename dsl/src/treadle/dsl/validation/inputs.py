@@ -120,6 +120,8 @@ def accept(declared: Input, value: JsonValue) -> JsonValue:
     if isinstance(value, (int, float)):
         if not math.isfinite(value):
             raise InputError("it must be a finite number")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise InputError("it has more than 64 bits", "give it as text, to an input of type string")
         if declared.minimum is not None and value < declared.minimum:
             raise InputError(f"it must be at least {declared.minimum:g}, not {value}")
         if declared.maximum is not None and value > declared.maximum:

@@ -72,7 +72,8 @@ def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption
         rows += [("header", f"{name}: {value}") for name, value in about["headers"]]
         shown = about["value"] if isinstance(about["value"], str) else json.dumps(about["value"], indent=2)
         lines = [f"{name:8} {value}" for name, value in rows if value not in (None, "")]
-        typer.echo("\n".join([*lines, "value", *(f"  {line}" for line in (shown or "none").splitlines())]))
+        lines += ["value", *(f"  {line}" for line in (shown or "none").splitlines())]
+        typer.echo("\n".join(map(words.printable, lines)))
 
 
 @dlq.command()

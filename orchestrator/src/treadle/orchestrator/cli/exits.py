@@ -13,6 +13,8 @@ import typer
 
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 
+from .words import printable
+
 
 class Exit(IntEnum):
     """docs/cli.md has the table."""
@@ -67,7 +69,7 @@ def code_of(error: TreadleError) -> Exit:
 
 def complain(text: str) -> None:
     """A line for people."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager

@@ -6,6 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """What events and errors say, without what a terminal would take for orders."""
+    return text.translate(_CONTROLS)
+
+
 def size(count: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
@@ -47,6 +55,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """The rows as lines, in columns as wide as they must be; columns without content are left out."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     used = [index for index in range(len(rows[0])) if any(row[index] for row in rows[1:])]
     widths = [max(len(row[index]) for row in rows) for index in used]
     return [

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
+from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.store import Store
 
@@ -122,7 +123,6 @@ class Fenced(TreadleError):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 def read(store: Store, prefix: str, key: bytes) -> list[Record]:
@@ -210,7 +210,7 @@ def _name(prefix: str, number: int) -> str:
 
 def _read_one(store: Store, prefix: str, key: bytes, number: int) -> Entry:
     name = _name(prefix, number)
-    return _decode(trust.unseal(key, name, store.get(name)))
+    return decoded(Entry, name, trust.unseal(key, name, store.get(name)))
 
 
 def _read_from(store: Store, prefix: str, key: bytes, first: int) -> list[Entry]:

@@ -178,7 +178,7 @@ class SegmentRun:
         finally:
             if self._copies and not self._complete():
                 self._copies.stop()
-            await self._flush_log()
+            await self._log.close()
         if self._error is not None:
             raise self._error
         if self._durable or self._core.problem():
@@ -386,10 +386,6 @@ class SegmentRun:
             self._record(record)
             self._committed |= {partition: copied(self._committed[partition]) for partition in record.partitions}
             await self._writer.synced()
-
-    async def _flush_log(self) -> None:
-        if self._log.dirty:
-            await asyncio.to_thread(self._log.flush)
 
     def _manifest(self) -> Manifest:
         outcomes = tuple(self._committed[partition] for partition in sorted(self._committed))

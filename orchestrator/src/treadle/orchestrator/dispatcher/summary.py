@@ -40,7 +40,12 @@ def _reads(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 
 def metrics_problem(summary: Summary, node: str) -> Problem | None:
-    """Metrics too large for the history."""
+    """Metrics too large for the history, or for a ledger."""
+    for stage, metrics in summary.metrics.items():
+        for name, value in metrics.items():
+            if isinstance(value, int) and not -(2**63) <= value < 2**64:
+                text = f"{stage}: the metric {name} has more than 64 bits; report floats"
+                return Problem(str(FailureClass.USER_ERROR), text, node)
     size = len(msgspec.json.encode(summary.metrics))
     if size <= METRICS_LIMIT:
         return None

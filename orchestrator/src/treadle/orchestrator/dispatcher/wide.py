@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from treadle.primitives.errors import DataError, FailureClass, StoreError, UsageError
+from treadle.primitives.errors import DataError, FailureClass, MissingError, StoreError, UsageError
 
 from ..groups import count_of, partition_of
 from ..plan import Segment
@@ -77,14 +77,18 @@ async def claim(run: Run, segment: Segment) -> None:
 
 
 async def publish(run: Run, segment: Segment, manifest: Manifest) -> None:
-    """Make the outputs of a whole committed set readable. Raises SegmentFailed."""
+    """Make the outputs of a whole committed set readable. Raises SegmentFailed; StoreError for one that may pass."""
     problem = metrics_problem(manifest.summary, segment.id)
     if problem is not None:
         raise SegmentFailed(problem)
     try:
         await asyncio.to_thread(outputs.publish, segment, manifest, run)
-    except (DataError, StoreError) as error:
-        raise SegmentFailed(Problem("unreachable", str(error), segment.id)) from error
+    except (UsageError, DataError) as error:
+        raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
+    except (MissingError, StoreError) as error:
+        if isinstance(error, StoreError) and error.retryable:
+            raise
+        raise SegmentFailed(Problem(FailureClass.UNREACHABLE, str(error), segment.id)) from error
 
 
 # -- parts

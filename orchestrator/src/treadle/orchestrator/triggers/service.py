@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.dsl.triggers import Trigger
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
+from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import MissingError, TreadleError
 from treadle.primitives.store import Store
 
@@ -172,7 +172,7 @@ def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
             data = trust.unseal(_key(key), info.name, store.get(info.name))
         except MissingError:
             continue
-        statuses = msgspec.msgpack.decode(data, type=known(list[TriggerStatus]))
+        statuses = decoded(list[TriggerStatus], info.name, data)
         if any(one.time > time.time() - STALE for one in statuses):
             found[info.name.rsplit("/", 1)[1]] = statuses
     return found

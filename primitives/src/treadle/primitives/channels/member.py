@@ -46,6 +46,7 @@ from .protocols.machine import Machine
 from .protocols.roster import Send, advance
 
 T = TypeVar("T")
+_LONGER = "Where it only is busy for longer, give the stage a `timeout`, or the call a `deadline`."
 _FAREWELL = 5.0
 """Seconds a member that leaves waits until others have what it sent."""
 
@@ -242,9 +243,10 @@ class Member:
             return DeadlinePassed(f"{name}: {what} took too long; no coordinator: {self._uplink.trouble}")
         found = self._count(subject) if forming else None
         if found is None:
-            return DeadlinePassed(f"{name}: {what} took too long", "Another member may be busy, or not use it alike.")
+            return DeadlinePassed(f"{name}: {what} took too long", f"Another member may not use it alike. {_LONGER}")
         who = f"{found.present} of {found.parties} members"
-        return DeadlinePassed(f"{name}: {what} took too long: {who} are there", "All members of a gang must use it.")
+        hint = f"All members of a gang must use it. {_LONGER}"
+        return DeadlinePassed(f"{name}: {what} took too long: {who} are there", hint)
 
     def _count(self, subject: str) -> Counted | None:
         """How many are there, if the coordinator answers at once."""

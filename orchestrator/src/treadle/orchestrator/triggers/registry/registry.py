@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
+from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
 from treadle.primitives.store import Store
 
@@ -176,7 +176,7 @@ class Registry:
         found: dict[str, Paused] = {}
         for info in self._store.list(f"{_WORKFLOWS}/{workflow}/paused/"):
             try:
-                found[info.name.rsplit("/", 1)[1]] = msgspec.msgpack.decode(self._read(info.name), type=known(Paused))
+                found[info.name.rsplit("/", 1)[1]] = decoded(Paused, info.name, self._read(info.name))
             except MissingError:
                 continue  # unpaused since it was listed
         return found
@@ -210,7 +210,7 @@ class Registry:
         name = _version_name(workflow, version)
         if name not in self._known:
             try:
-                found = msgspec.msgpack.decode(self._read(name), type=known(Deployment))
+                found = decoded(Deployment, name, self._read(name))
             except MissingError:
                 text = f"there is no version {version} of the workflow {workflow!r}"
                 raise NoSuchDeployment(text, f"See: treadle trigger show {workflow}") from None
@@ -221,11 +221,11 @@ class Registry:
         return self._known[name]
 
     def _begins(self, workflow: str, version: int) -> dict[str, tuple[Position, ...]] | None:
+        name = _begins_name(workflow, version)
         try:
-            read = self._read(_begins_name(workflow, version))
+            return decoded(dict[str, tuple[Position, ...]], name, self._read(name))
         except MissingError:
             return None
-        return msgspec.msgpack.decode(read, type=known(dict[str, tuple[Position, ...]]))
 
     def _versions(self, folder: str) -> Iterable[tuple[str, int]]:
         for info in self._store.list(f"{folder}/"):

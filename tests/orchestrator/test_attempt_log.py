@@ -1,0 +1,109 @@
+"""What attempts left is kept while their segment runs, and whatever the store does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from treadle.executors.program import Failure, Outcome
+from treadle.orchestrator.dispatcher import attempts
+from treadle.orchestrator.dispatcher.attempts import AttemptLog, AttemptRecord
+from treadle.primitives.errors import FailureClass, StoreError
+from treadle.primitives.store import FileStore
+
+PREFIX = "runs/r"
+
+
+class Moody(FileStore):
+    """Refuses so many puts."""
+
+    refusals = 0
+
+    def put(self, name: str, data: Any) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("not now", retryable=True)
+        super().put(name, data)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Moody:
+    return Moody(tmp_path)
+
+
+def failed(partition: int, size: int = 10) -> Failure:
+    return Failure(partition, 1, FailureClass.USER_ERROR, "exception ValueError", traceback="x" * size)
+
+
+def kept(store: Moody) -> list[int]:
+    """Partitions of the records in the store, in their order."""
+    lines = [line for info in store.list(f"{PREFIX}/attempts") for line in store.get(info.name).splitlines()]
+    return [msgspec.json.decode(line, type=AttemptRecord).partition for line in lines]
+
+
+async def until(store: Moody, partitions: list[int]) -> None:
+    async with asyncio.timeout(30):
+        while kept(store) != partitions:  # noqa: ASYNC110  only the store tells
+            await asyncio.sleep(0.005)
+
+
+async def test_errors_are_in_the_store_while_the_segment_runs(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WINDOW", 0.01)
+    log = AttemptLog(store, PREFIX, "s", "000001")
+    log.add(failed(0), "local-0")
+    await until(store, [0])
+    log.add(failed(1), "local-0")
+    log.add(failed(2), "local-1")
+    await until(store, [0, 1, 2])
+    await log.close()
+    assert kept(store) == [0, 1, 2]
+
+
+async def test_what_is_long_does_not_wait(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WINDOW", 3600.0)
+    log = AttemptLog(store, PREFIX, "s", "000001")
+    log.add(failed(0, attempts.FULL - 1), "local-0")
+    await asyncio.sleep(0)
+    log.add(failed(1), "local-0")
+    await until(store, [0, 1])
+    await log.close()
+
+
+async def test_a_short_segment_leaves_one_object(store: Moody) -> None:
+    log = AttemptLog(store, PREFIX, "s", "000001")
+    for partition in range(5):
+        log.add(failed(partition), "local-0")
+    await log.close()
+    assert len(list(store.list(f"{PREFIX}/attempts"))) == 1
+    assert kept(store) == [0, 1, 2, 3, 4]
+
+
+async def test_a_segment_of_which_nothing_is_to_be_told_leaves_none(store: Moody) -> None:
+    log = AttemptLog(store, PREFIX, "s", "000001")
+    log.add(Outcome(0, 1, "objects", 1), "local-0")
+    await log.close()
+    assert not list(store.list(""))
+
+
+async def test_a_store_that_refuses_for_a_while_loses_nothing(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "FIRST_WINDOW", 0.01)
+    monkeypatch.setattr(attempts, "LONGEST_WINDOW", 0.01)
+    store.refusals = 3
+    log = AttemptLog(store, PREFIX, "s", "000001")
+    for partition in range(5):
+        log.add(failed(partition), "local-0")
+        await asyncio.sleep(0.01)
+    await until(store, [0, 1, 2, 3, 4])
+    await log.close()
+
+
+async def test_a_store_that_refuses_to_the_end_is_told(store: Moody) -> None:
+    store.refusals = 100
+    log = AttemptLog(store, PREFIX, "s", "000001")
+    log.add(failed(0), "local-0")
+    with pytest.raises(StoreError, match="not now"):
+        await log.close()

@@ -1,0 +1,26 @@
+"""What events and errors say gives no orders to the terminal that shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.orchestrator.cli import words
+from treadle.orchestrator.cli.exits import complain
+
+CLEAR = "\x1b[2J\x1b]0;owned\x07\x9b31m"
+
+
+def test_controls_are_shown_as_what_they_are() -> None:
+    assert words.printable(f"a{CLEAR}b") == r"a\x1b[2J\x1b]0;owned\x07\x9b31mb"
+    assert words.printable("a\r\x00\x7f") == r"a\x0d\x00\x7f"
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "a\ttab", "ünïcödé 漢字 🧵 → ·"])
+def test_everything_else_stays(text: str) -> None:
+    assert words.printable(text) == text
+
+
+def test_lines_for_people_and_tables_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
+    complain(f"reason: {CLEAR}")
+    assert "\x1b" not in capsys.readouterr().err
+    assert "\x1b" not in "".join(words.columns([["letter", "reason"], ["1", CLEAR]]))
