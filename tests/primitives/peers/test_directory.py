@@ -63,6 +63,8 @@ def test_a_member_is_reached_directly_or_by_the_gateway_of_this_host(store: Stor
     announce(store, RUN, KEY, "here", "", "us", gateway)
     assert here.resolve(HOST) == ("tls://10.0.0.5:2", f"{gateway}/left")
     assert here.resolve("behind") == (f"{gateway}/right",)
+    announce(store, RUN, KEY, "taken over", "", "us", gateway)
+    assert here.resolve("taken over") == (gateway,)
     assert [behind(address) for address in here.resolve(HOST) or ()] == ["", "left"]
     assert Directory(store, RUN, KEY).resolve("behind") == ()
 

@@ -94,7 +94,11 @@ class Directory:
 
 def _addresses(entry: Entry, here: Entry | None) -> tuple[str, ...]:
     direct = (entry.address,) if entry.address else ()
-    return (*direct, through(here.gateway, entry.member)) if here and here.gateway and entry.member else direct
+    if not (here and here.gateway and entry.member):
+        return direct
+    if here.member == entry.member:  # blocks that it took over from another one
+        return (here.gateway,)
+    return (*direct, through(here.gateway, entry.member))
 
 
 def _name(run: str, host_id: str) -> str:
