@@ -20,6 +20,7 @@ from harness.settings import SHARED_MEMORY
 from harness.work import Array
 
 from rivals.interface import GangRival
+from treadle.executors.runtime.process import prepare_process
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang
 from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
@@ -47,6 +48,7 @@ class Member:
     """Channels are made at their first use and stay, as in a function that iterates."""
 
     def __init__(self, setup: Setup, seat: int, members: int) -> None:
+        prepare_process()  # as a worker is, in which a gang's members run
         self._seat = seat
         gang = Gang(setup.address, RUN, "gang", seat, members, DEADLINE, one_host=True)
         blocks = Blocks(Store.open(setup.store), RUN, HostFolder(setup.host))

@@ -97,6 +97,17 @@ def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
     assert _names(folder) == []
 
 
+def test_no_more_files_are_kept_than_are_quickly_looked_through(
+    folder: HostFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spares, "_MOST", 2)
+    for run in ("r1", "r2"):
+        for name in "abc":
+            folder.put(f"{run}/s/{name}", [bytes(LEAST)])
+        folder.delete_run(run)
+        assert len(_names(folder)) == 2
+
+
 def test_spares_are_no_run(folder: HostFolder) -> None:
     folder.put("r1/s/a", [bytes(LEAST)])
     folder.delete_run("r1")

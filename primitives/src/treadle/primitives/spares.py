@@ -12,10 +12,10 @@ from pathlib import Path
 
 from .whole_files import make_folders
 
-LEAST = 1 << 20
+LEAST = 512 << 10
 """Bytes of a file that is worth keeping."""
-_SHARE = 8
-"""At most one byte in so many of the file system is kept."""
+_SHARE, _MOST = 8, 256
+"""At most one byte in so many of the file system is kept, and so many files."""
 _TRIED = 8
 """Spares looked at for one file, should others still read them."""
 
@@ -28,18 +28,19 @@ class Spares:
 
     def keep(self, folder: Path) -> None:
         """Take the large files below a folder that is being removed, as far as there is room. Raises OSError."""
-        room = -1
-        for path, size in _files(folder):
-            if size < LEAST:
-                continue
-            room = self._room() if room < 0 else room
-            if size <= room and self._take_in(path, size):
-                room -= size
-
-    def _room(self) -> int:
+        large = [(path, size) for path, size in _files(folder) if size >= LEAST]
+        if not large:
+            return
         make_folders(self._folder)
-        system = os.statvfs(self._folder)
-        return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, self._names()))
+        room, places = self._room()
+        for path, size in large:
+            if size <= room and places and self._take_in(path, size):
+                room, places = room - size, places - 1
+
+    def _room(self) -> tuple[int, int]:
+        """(bytes, files)."""
+        system, names = os.statvfs(self._folder), self._names()
+        return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, names)), max(0, _MOST - len(names))
 
     def _take_in(self, path: Path, size: int) -> bool:
         spare = self._folder / f"{size:016x}-{os.urandom(8).hex()}"
