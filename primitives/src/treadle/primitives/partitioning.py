@@ -42,6 +42,12 @@ SAMPLE_SIZE = 1024
 size of a target varies by about 1/sqrt(1024) = 3 %; the default maximum of 256 partitions gives 262,144 keys."""
 
 
+DEFAULT_PARTITIONS = 256
+"""Most partitions of items, ranges and shuffles when nobody says."""
+DEFAULT_FAN_IN = 16
+"""Partial results that one step of a `per: all` reduce folds when nobody says."""
+
+
 def split_evenly(count: int, parts: int) -> list[tuple[int, int]]:
     """`parts` consecutive [start, stop) over range(count); sizes differ by at most 1, the larger come first."""
     if parts < 1 or count < 0:

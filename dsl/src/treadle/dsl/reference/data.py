@@ -26,8 +26,6 @@ class Partition:
 @dataclass(frozen=True)
 class Dataset:
     partitions: list[Partition]
-    single: bool = False
-    """It is the one record of a `per: all` reduce: its broadcast is that record, not a list of it."""
 
 
 def kind_of(value: Any) -> Kind | None:

@@ -9,12 +9,10 @@ from typing import Any
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import FileInfo, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions
-from treadle.primitives.partitioning import split_evenly
+from treadle.primitives.partitioning import DEFAULT_PARTITIONS, split_evenly
 
 from ..model import EventRange, Items, Range, Source
 from .data import Partition
-
-DEFAULT_PARTITIONS = 256
 
 
 def read_source(

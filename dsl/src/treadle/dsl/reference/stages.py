@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from treadle.primitives import codec
 from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.functions import describe
+from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 
 from ..expressions import Path
 from ..graph.graph import InputTarget, Node, StageTarget, StateTarget
@@ -18,7 +17,6 @@ from ..graph.kinds import grouped_by
 from ..model import (
     BarrierStage,
     BroadcastStage,
-    DatasetValue,
     EventRange,
     Items,
     MapStage,
@@ -30,20 +28,19 @@ from ..model import (
     Source,
 )
 from ..templates import render, whole
+from ..validation.inputs import source_of
 from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted, attempted_together
 from .data import Dataset, Partition, count, gather
 from .maps import Mapped, Mapper, is_tolerated, recut
 from .reduces import Grouping, Reducer
 from .scopes import Done, Frame
 from .shuffles import as_one, keys_by, sampled_boundaries, shuffle
-from .sources import DEFAULT_PARTITIONS, read_source, read_texts
+from .sources import read_source, read_texts
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
 
 T = TypeVar("T")
-DEFAULT_FAN_IN = 16
-_source: TypeAdapter[Source | Items | Range | EventRange] = TypeAdapter(DatasetValue)
 
 
 def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
@@ -66,8 +63,7 @@ def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
 
 def source_input(run: Interpreter, name: str) -> Source | Items | Range | EventRange:
     """A workflow input of type dataset or list as a source."""
-    value = run.fixed_env["inputs"][name]
-    return _source.validate_python({"items": value} if isinstance(value, list) else value)
+    return source_of(run.fixed_env["inputs"][name])
 
 
 class Work:

@@ -26,10 +26,10 @@ from treadle.executors.program import (
     connection_secret,
 )
 from treadle.primitives.errors import UsageError
+from treadle.primitives.partitioning import DEFAULT_PARTITIONS
 from treadle.primitives.references import Slice
 
 from ..plan import EventsFeed, Segment
-from ..planner.sources import DEFAULT_PARTITIONS
 from ..planner.transport import INLINE_LIMIT
 
 FindBroadcast = Callable[[str], Slice]

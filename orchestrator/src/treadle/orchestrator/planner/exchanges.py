@@ -10,18 +10,16 @@ import msgspec
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, By, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.primitives.errors import UsageError
+from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 
 from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .flow import Dataset, Flow
 from .maps import call
 from .references import all_stages, broadcast_paths, dependencies, is_reference
-from .sources import DEFAULT_PARTITIONS
 from .widths import Levels, levels_of
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
-
-DEFAULT_FAN_IN = 16
 
 
 def by_of(stage: ShuffleStage) -> By:

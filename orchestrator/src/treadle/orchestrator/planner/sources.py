@@ -14,13 +14,10 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.events import offsets
 from treadle.primitives.files import FileInfo, absolute_uri, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
-from treadle.primitives.partitioning import split_evenly
+from treadle.primitives.partitioning import DEFAULT_PARTITIONS, split_evenly
 
 from ..dispatcher.scope import cut_runs
 from ..plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
-
-DEFAULT_PARTITIONS = 256
-"""Most partitions of items, ranges and shuffles when nobody says."""
 
 EVENTS_EACH = 5_000
 EVENT_BYTES_EACH = 8 * 2**20
