@@ -15,9 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from primitives.channels import functions
 
+from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels.io.segments import Segments
+from treadle.primitives.channels.io.values import Values
 from treadle.primitives.errors import StoreError
 from treadle.primitives.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.store import Store
 
 SIZE = 100_000
 _context = multiprocessing.get_context("forkserver")
@@ -66,6 +69,19 @@ def test_memory_is_written_again_when_the_last_view_of_it_has_ended(
     del array
     put(writer, "c", 3)
     assert inode(host, "c") == first
+
+
+@pytest.mark.parametrize("run", ["nightly", "nightly/load"])
+def test_values_of_every_run_go_into_memory_that_is_there(run: str, host: HostFolder) -> None:
+    """Those of a run that another one started too, whose folder is called otherwise than the run."""
+    values = Values(Blocks(Store.open("memory://segments"), run, host), "channels/m", lambda: False)
+    first = values.encode(np.zeros(SIZE, np.uint8))
+    values.take_back(first)
+    second = values.encode(np.ones(SIZE, np.uint8))
+    assert first.slice is not None
+    assert values.decode(second).all()
+    assert len([path for path in host.root.rglob("*") if path.is_file()]) == 1
+    values.close()
 
 
 def test_a_name_means_the_same_bytes_for_ever(host: HostFolder, writer: Segments, reader: Segments) -> None:

@@ -155,7 +155,7 @@ class Blocks:
         return found.union(*(self._peers.gone(host, list(names)) for host, names in far.items()))
 
     def _is_gone(self, name: str) -> bool:
-        return self.host is None or not self.host.path(f"{self._folder}/{name}").exists()
+        return self.host is None or not self.host.path(self.on_host(name)).exists()
 
     def copy_to_store(self, ref: BlockRef) -> None:
         """Give a block that was put with a durability a second location.
@@ -167,7 +167,7 @@ class Blocks:
     def _whole(self, ref: BlockRef) -> list[Buffer]:
         """The bytes of a block. Its readers check them; what comes from a peer is checked here too."""
         if self.host is not None and f"host:{self.host.host_id}" in ref.locations:
-            return [self.host.map(f"{self._folder}/{ref.name}")]
+            return [self.host.map(self.on_host(ref.name))]
         parts = [ref.slice(index) for index in range(len(ref.parts))]
         return [self._read(part, location, shared=False) for part in parts for location in [*self._locations(part)][:1]]
 
@@ -210,6 +210,10 @@ class Blocks:
         assert self._open_peers is not None
         return self._open_peers()
 
+    def on_host(self, name: str) -> str:
+        """The block's name in the host folder."""
+        return f"{self._folder}/{name}"
+
     def _object(self, name: str) -> str:
         return f"runs/{self._folder}/blocks/{name}"
 
@@ -218,7 +222,7 @@ class Blocks:
         if self.host is None:
             return ""
         try:
-            put(self.host, f"{self._folder}/{name}")
+            put(self.host, self.on_host(name))
         except StoreError as error:
             if error.retryable:
                 return ""

@@ -103,12 +103,12 @@ class Values:
         host = self._blocks.host
         if self._segments is None or host is None or f"host:{host.host_id}" not in slice.locations:
             return None
-        return self._segments.read(f"{self._blocks.run}/{slice.name}", slice.part.offset, slice.part.length)
+        return self._segments.read(self._blocks.on_host(slice.name), slice.part.offset, slice.part.length)
 
     def take_back(self, payload: Payload) -> None:
         """Everybody has it: its shared memory may be used again."""
         if self._segments is not None and payload.slice is not None:
-            self._segments.take_back(f"{self._blocks.run}/{payload.slice.name}")
+            self._segments.take_back(self._blocks.on_host(payload.slice.name))
 
     def close(self) -> None:
         """Give back the shared memory that is kept. Values that others have still to get stay."""
