@@ -1,10 +1,11 @@
-"""The members of a channel in one view, and their tree: seat i is the child of seat (i - 1) // fan-out."""
+"""The members of a channel in one view, and who sits where in their tree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ...coordinator import tree
 from ...coordinator.messages import Seat, View
 from ...errors import InternalError
 from ..messages import Message
@@ -33,14 +34,13 @@ class Roster(NamedTuple):
     def parent(self, member: str) -> str | None:
         """None for the root, and for who is not in the view."""
         place = self._place(member)
-        return self.seats[(place - 1) // self.fan_out].member if place > 0 else None
+        above = tree.parent(place, self.fan_out) if place >= 0 else None
+        return None if above is None else self.seats[above].member
 
     def children(self, member: str) -> tuple[str, ...]:
         place = self._place(member)
-        if place < 0:
-            return ()
-        first = place * self.fan_out + 1
-        return tuple(seat.member for seat in self.seats[first : first + self.fan_out])
+        below = tree.children(place, self.fan_out, len(self.seats)) if place >= 0 else ()
+        return tuple(self.seats[seat].member for seat in below)
 
     def neighbours(self, member: str) -> tuple[str, ...]:
         """Children, and the parent last."""
