@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from treadle.primitives.errors import MissingError, TreadleError
+from treadle.primitives.errors import MissingError
 from treadle.primitives.store import Store
 
 from .calls import Call, CallsUnderWay, Names, open_calls, seal_calls
@@ -58,7 +58,7 @@ class CallBook:
             name = self._names.batch(next(self._batches))
             try:
                 await asyncio.to_thread(self.store.put, name, seal_calls(name, batch.calls, self.key))
-            except TreadleError as error:
+            except Exception as error:  # noqa: BLE001  it is for those who wait
                 batch.written.set_exception(error)
             else:
                 batch.written.set_result(None)
