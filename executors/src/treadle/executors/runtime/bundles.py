@@ -11,7 +11,7 @@ user function, and cannot put a record elsewhere than the first level decided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import accumulate, chain
 from pickle import PickleBuffer
 from typing import Any
@@ -52,13 +52,17 @@ def merge(bundles: Sequence[Bundle]) -> tuple[Kind, list[Any]]:
 
 def kind_of(bundles: Sequence[Bundle]) -> Kind:
     """The kind of those that are not empty. Raises UsageError when they differ."""
-    kinds = {kind for kind, counts, _ in bundles if any(counts)} or {bundles[0][0]}
+    return one_kind({kind for kind, counts, _ in bundles if any(counts)} or {bundles[0][0]})
+
+
+def one_kind(kinds: Set[Kind]) -> Kind:
+    """What partitions that meet have in common; of none it is `objects`. Raises UsageError when they differ."""
     if len(kinds) > 1:
         raise UsageError(
             f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
             "Return the same kind (records, table or array) from every partition of the stage before.",
         )
-    return kinds.pop()
+    return next(iter(kinds), "objects")
 
 
 def _merge_objects(sources: Sequence[tuple[list[int], list[Any]]]) -> list[list[Any]]:

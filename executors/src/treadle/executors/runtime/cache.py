@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from treadle.primitives import formats
-from treadle.primitives.errors import DataError, MissingError, UsageError
+from treadle.primitives.errors import DataError, MissingError
 from treadle.primitives.formats import FileSplit
 from treadle.primitives.frozen import is_frozen
 from treadle.primitives.references import Kind, Slice
@@ -16,6 +16,7 @@ from treadle.primitives.references import Kind, Slice
 from ..operations.attempt import Attempt
 from ..operations.flow import EXPANSION, Flow, objects
 from ..program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
+from .bundles import one_kind
 
 _RANGE_CHUNK = 1 << 16
 _Entry = tuple[Any, int, Literal["shared", "list"]]
@@ -123,13 +124,7 @@ def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
     attempt.bytes_in += sum(one.part.length for one in slices)
     full = tuple(one for one in slices if one.part.rows) or slices[:1]
     attempt.services.blocks.expect(full)
-    kinds = {one.kind for one in full}
-    if len(kinds) > 1:
-        raise UsageError(
-            f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
-            "Return the same kind (records, table or array) from every partition of the stage before.",
-        )
-    kind = kinds.pop() if kinds else "objects"
+    kind = one_kind({one.kind for one in full})
     slices = tuple(one for one in slices if one.kind == kind)
     sizes = [one.part.length for one in slices]
 
