@@ -20,8 +20,9 @@ ENTRY_POINTS = "treadle.executors"
 T = TypeVar("T")
 
 
-def _no_secret(name: str) -> str:
-    raise UsageError(f"there is no secret {name!r}", "This place was made without secrets.")
+def no_secret(name: str) -> str:
+    """For who was made without secrets."""
+    raise UsageError(f"there is no secret {name!r}", "This executor was made without secrets.")
 
 
 class Place(Struct, frozen=True):
@@ -33,7 +34,7 @@ class Place(Struct, frozen=True):
     """The deployment key, mode 0600."""
     host_root: str
     """The folder of host blocks; empty: there is none."""
-    secret: Callable[[str], str] = _no_secret
+    secret: Callable[[str], str] = no_secret
     """A secret by its name; raises UsageError where there is none."""
 
     def run_key(self, run: str) -> bytes:

@@ -11,6 +11,7 @@ from treadle.primitives.errors import InternalError, UsageError
 
 from .. import limits
 from ..interface import Capabilities
+from ..place import no_secret
 from ..program import Report, Task
 from ..spill.room import room_of
 from ..worker.environment import worker_environment
@@ -22,10 +23,6 @@ from .process import WorkerProcess
 STOPPED = "the executor was stopped"
 CANCELLED = "the attempt was cancelled"
 OTHER_BUNDLE = "another bundle was needed"
-
-
-def _no_secret(name: str) -> str:
-    raise UsageError(f"there is no secret {name!r}", "This executor was made without secrets.")
 
 
 class LocalExecutor:
@@ -46,7 +43,7 @@ class LocalExecutor:
         room: int | None = None,
         host_root: str | None = None,
         cache_bytes: int = 256 << 20,
-        secrets: Callable[[str], str] = _no_secret,
+        secrets: Callable[[str], str] = no_secret,
         path: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
