@@ -82,19 +82,10 @@ class RunEnd(Struct, frozen=True):
 
 
 async def view_of(description: WorkflowExecutionDescription, paused: bool) -> RunView:
-    memo = await description.memo()
-    state = STATES[description.status or WorkflowExecutionStatus.RUNNING]
-    return RunView(
-        description.id,
-        memo.get("workflow", ""),
-        "paused" if paused else state,
-        description.start_time,
-        description.close_time,
-        memo.get("resumption", 1),
-        tuple([await _node(description, pending) for pending in description.raw_description.pending_activities]),
-        description.history_length,
-        _due(description),
-    )
+    """With what is under way."""
+    known = await listed(description)
+    nodes = [await _node(description, pending) for pending in description.raw_description.pending_activities]
+    return msgspec.structs.replace(known, state="paused" if paused else known.state, nodes=tuple(nodes))
 
 
 async def listed(execution: WorkflowExecution) -> RunView:
