@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from .expressions import Expr, ExpressionError, evaluate, paths
 from .expressions.evaluator import type_name
 from .expressions.parser import parse_embedded
 
 OPEN = "${{"
+
+
+def is_reference(value: object) -> TypeGuard[str]:
+    """Whether a value of `state` or `next` is a bare text, which names data; templates are scalars."""
+    return isinstance(value, str) and OPEN not in value
 
 
 def parse_template(text: str) -> tuple[str | Expr, ...]:
@@ -28,7 +33,7 @@ def parse_template(text: str) -> tuple[str | Expr, ...]:
 
 
 def whole(text: str) -> Expr | None:
-    """The expression of a text that is nothing but one `${{ }}`."""
+    """The expression of a text that is nothing but one `${{ }}`. Raises ExpressionError."""
     pieces = parse_template(text)
     only = pieces[0] if len(pieces) == 1 else None
     return None if isinstance(only, str) else only
@@ -51,6 +56,14 @@ def expressions_in(value: Any) -> Iterator[tuple[tuple[str | int, ...], Expr]]:
 def template_paths(value: Any) -> set[tuple[str, ...]]:
     """Every path the templates in a JSON value mention."""
     return {path for _, expr in expressions_in(value) for path in paths(expr)}
+
+
+def mentioned(value: Any) -> set[tuple[str, ...]]:
+    """As `template_paths`, of a value that may not be well-formed: then nothing, since somebody else says so."""
+    try:
+        return template_paths(value)
+    except ExpressionError:
+        return set()
 
 
 def render(value: Any, env: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +13,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import CAPTURED, capture, reference
 
 from ..expressions import parse, unparse
+from ..templates import is_reference
 from .formats import Files, LiteralData
 from .handles import DataValue, StageHandle, Value
 
@@ -66,15 +67,15 @@ def data(value: Any) -> Any:
 
 def state(value: Any) -> Any:
     """A value of a loop's `state` or `next`: a reference to data, or a scalar."""
-    if isinstance(value, StageHandle) or (isinstance(value, DataValue) and value.is_data):
+    if is_data(value):
         return value.reference
-    if isinstance(value, str) and "${{" not in value:
+    if is_reference(value):
         hint = "A bare text would be read as the name of a dataset: pass the handle, or expr(\"{'text'}\") for a text."
         raise UsageError(f"{value!r} is no state", hint)
     return template(value)
 
 
-def is_data(value: Any) -> bool:
+def is_data(value: Any) -> TypeGuard[StageHandle | DataValue]:
     return isinstance(value, StageHandle) or (isinstance(value, DataValue) and value.is_data)
 
 

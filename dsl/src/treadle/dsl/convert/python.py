@@ -10,7 +10,7 @@ from ..expressions import parse as parse_expression
 from ..expressions import paths
 from ..graph.graph import bare, next_references, references_of
 from ..model import LoopStage, Spec, Stage, WorkflowStage
-from ..templates import template_paths
+from ..templates import is_reference, template_paths
 from .naming import Naming
 from .source import Source, literal
 
@@ -187,8 +187,7 @@ class _Module:
             self._call(depth, f"{handle}.until", [("", self._source.condition(declared["until"]))])
 
     def _state(self, value: Any) -> str:
-        is_data = isinstance(value, str) and "${{" not in value
-        return self._source.reference(value) if is_data else self._source.value(value)
+        return self._source.reference(value) if is_reference(value) else self._source.value(value)
 
     # -- parts
 

@@ -27,6 +27,7 @@ from ..model import (
     Stage,
     WorkflowStage,
 )
+from ..templates import is_reference
 
 RESERVED = frozenset({"inputs", "stages", "state", "run", "secrets", "trigger", "event"})
 """First words of references and expressions; no stage may be called so."""
@@ -163,6 +164,13 @@ class Graph:
         hint = "write a stage's id, `inputs.x`, `state.x` or `LOOP.state.x`"
         raise ReferenceProblem("T101", f"`{reference}` is not a reference to data", hint)
 
+    def find(self, reference: object, loops: tuple[str, ...]) -> Target | None:
+        """As `resolve`; None for what is no reference, or leads nowhere."""
+        try:
+            return self.resolve(reference, loops) if isinstance(reference, str) else None
+        except ReferenceProblem:
+            return None
+
     def node_of(self, target: Target) -> Node | None:
         """The stage that must be over before the target can be read; None for inputs and state inside its loop."""
         match target:
@@ -228,7 +236,7 @@ def next_references(loop: LoopStage) -> Iterator[tuple[Path, str]]:
 
 def bare(values: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     """The bare references among the values of `state` or `next`: every text without `${{ }}`."""
-    yield from ((name, value) for name, value in values.items() if isinstance(value, str) and "${{" not in value)
+    yield from ((name, value) for name, value in values.items() if is_reference(value))
 
 
 def is_broadcast(target: Target) -> bool:

@@ -14,7 +14,7 @@ from ..model import (
     Source,
     WorkflowStage,
 )
-from .graph import Graph, InputTarget, Node, ReferenceProblem, StageTarget, inputs_of
+from .graph import Graph, InputTarget, Node, StageTarget, inputs_of
 
 Kind = Literal["objects", "table", "array"]
 KIND_WORDS: dict[Kind, str] = {"objects": "Python objects", "table": "tables", "array": "arrays"}
@@ -55,10 +55,7 @@ def _one(graph: Graph, node: Node, item: object, seen: frozenset[str]) -> Kind |
         return source_kind(item)
     if not isinstance(item, str):
         return "objects"
-    try:
-        target = graph.resolve(item, node.loops)
-    except ReferenceProblem:
-        return None
+    target = graph.find(item, node.loops)
     if isinstance(target, InputTarget):
         return "objects" if target.input.type == "list" else None
     if isinstance(target, StageTarget) and target.node.id not in seen:
@@ -71,12 +68,7 @@ def grouped_by(graph: Graph, node: Node) -> ShuffleStage | None:
     seen: set[str] = set()
     while node.id not in seen and not isinstance(node.stage, (LoopStage, ShuffleStage, WorkflowStage)):
         seen.add(node.id)
-        if not isinstance(node.stage.input, str):
-            return None
-        try:
-            target = graph.resolve(node.stage.input, node.loops)
-        except ReferenceProblem:
-            return None
+        target = graph.find(node.stage.input, node.loops)
         if not isinstance(target, StageTarget):
             return None
         node = target.node

@@ -14,7 +14,7 @@ from ..expressions import Path as Name
 from ..expressions.nodes import walk
 from ..graph.graph import Graph, Node, ReferenceProblem, StageTarget, is_broadcast
 from ..model import LoopStage, MapStage, ReduceStage, Stage, WorkflowStage
-from ..templates import OPEN, parse_template
+from ..templates import OPEN, is_reference, parse_template
 from .report import Report
 
 RUN: Mapping[str, Type] = {"id": Type.STRING, "startTime": Type.STRING}
@@ -326,7 +326,7 @@ def _output(node: Node) -> Type:
 def _scalar_state(loop: Node, name: str) -> Type:
     assert isinstance(loop.stage, LoopStage)
     initial = loop.stage.state[name]
-    if isinstance(initial, str) and OPEN not in initial:
+    if is_reference(initial):
         hint = f"as data it is read with `input: state.{name}`, as a value through a broadcast"
         raise ReferenceProblem("T106", f"the state '{name}' is a dataset, not a value", hint)
     if isinstance(initial, bool):

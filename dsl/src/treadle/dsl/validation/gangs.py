@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..graph.graph import Graph, Node, ReferenceProblem, StageTarget, inputs_of
+from treadle.primitives.partitioning import DEFAULT_PARTITIONS
+
+from ..graph.graph import Graph, Node, StageTarget, inputs_of
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -17,9 +19,6 @@ from ..model import (
     WorkflowStage,
 )
 from .report import Report
-
-_MOST = 256
-"""Partitions of items, ranges and shuffles when nobody says."""
 
 
 def check_gang(graph: Graph, report: Report, node: Node, stage: MapStage) -> None:
@@ -80,7 +79,7 @@ def _width(graph: Graph, node: Node, seen: frozenset[str]) -> int | None:
         case ShuffleStage(partitions=None):
             widths = [_input_width(graph, node, item, seen) for _, item in inputs_of(stage)]
             known = [width for width in widths if width is not None]
-            return min(sum(known), _MOST) if len(known) == len(widths) else None
+            return min(sum(known), DEFAULT_PARTITIONS) if len(known) == len(widths) else None
         case MapStage() | ShuffleStage() | LoopStage() | WorkflowStage():
             return None
 
@@ -90,15 +89,12 @@ def _input_width(graph: Graph, node: Node, item: StageInput, seen: frozenset[str
         case Source():
             return None
         case Items(partitions=None):
-            return max(1, min(len(item.items), _MOST))
+            return max(1, min(len(item.items), DEFAULT_PARTITIONS))
         case Range(partitions=None):
-            return max(1, min(item.range, _MOST)) if isinstance(item.range, int) else None
+            return max(1, min(item.range, DEFAULT_PARTITIONS)) if isinstance(item.range, int) else None
         case Items() | Range():
             return item.partitions if isinstance(item.partitions, int) else None
-    try:
-        target = graph.resolve(item, node.loops)
-    except ReferenceProblem:
-        return None
+    target = graph.find(item, node.loops)
     if isinstance(target, StageTarget) and target.node.id not in seen:
         return _width(graph, target.node, seen)
     return None

@@ -85,14 +85,12 @@ def _check_default(report: Report, path: Path, declared: Input) -> None:
         report.add("T303", (*path, "default"), "a default is a plain value", hint)
         return
     try:
-        accept(declared, declared.default)
+        default = accept(declared, declared.default)
     except InputError as error:
         report.add("T218", (*path, "default"), f"the default does not fit: {error}", error.hint)
-    else:
-        if declared.type == "dataset":
-            source = source_of(accept(declared, declared.default))
-            if isinstance(source, Source):
-                check_source(report, (*path, "default"), source)
+        return
+    if declared.type == "dataset" and isinstance(source := source_of(default), Source):
+        check_source(report, (*path, "default"), source)
 
 
 _PYTHON: Mapping[str, tuple[type, ...]] = {

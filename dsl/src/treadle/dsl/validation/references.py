@@ -21,7 +21,7 @@ from ..graph.graph import (
     references_of,
 )
 from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage, WorkflowStage
-from ..templates import OPEN, template_paths
+from ..templates import is_reference, mentioned
 from .report import Report
 
 
@@ -83,13 +83,9 @@ def _not_data(target: Target) -> tuple[str, str] | None:
             hint = f'for files write `input: {{uri: "${{{{ inputs.{name} }}}}", format: ...}}`'
             named = declared.type in ("uri", "string")
             return f"the input '{name}' is {a(declared.type)}, not a dataset", hint if named else ""
-        case StateTarget(Node(_, LoopStage(state=state)), name) if not _is_dataset(state[name]):
+        case StateTarget(Node(_, LoopStage(state=state)), name) if not is_reference(state[name]):
             return f"the state '{name}' is a value, not a dataset", f"write `${{{{ state.{name} }}}}` inside `with`"
     return None
-
-
-def _is_dataset(initial: object) -> bool:
-    return isinstance(initial, str) and OPEN not in initial
 
 
 def _check_boundaries(report: Report, path: Path, reference: str, target: Target) -> None:
@@ -125,8 +121,8 @@ def check_loops(graph: Graph, report: Report) -> None:
             if name not in node.stage.state:
                 hint = did_you_mean(name, node.stage.state) or f"declare it: `state: {{{name}: ...}}`"
                 report.add("T107", path, f"the loop '{node.id}' has no state '{name}'", hint, key=True)
-            elif _is_dataset(value) != _is_dataset(node.stage.state[name]):
-                was, now = ("dataset", "value") if _is_dataset(node.stage.state[name]) else ("value", "dataset")
+            elif is_reference(value) != is_reference(node.stage.state[name]):
+                was, now = ("dataset", "value") if is_reference(node.stage.state[name]) else ("value", "dataset")
                 hint = "name a stage" if was == "dataset" else "write `${{ stages.X.metrics.NAME }}`"
                 report.add("T107", path, f"the state '{name}' begins as a {was} and cannot become a {now}", hint)
 
@@ -153,20 +149,18 @@ def _sources(graph: Graph, node: Node) -> Iterator[tuple[EdgeKind, Path, Node]]:
         for below, reference in next_references(stage):
             yield from _target(graph, "data", (*node.path, *below), reference, inner)
         yield from _values(graph, (*node.path, "until"), _condition(stage.until), inner)
-        yield from _values(graph, (*node.path, "next"), _template(stage.next), inner)
-        yield from _values(graph, (*node.path, "state"), _template(stage.state), node.loops)
+        yield from _values(graph, (*node.path, "next"), mentioned(stage.next), inner)
+        yield from _values(graph, (*node.path, "state"), mentioned(stage.state), node.loops)
     elif isinstance(stage, (MapStage, ReduceStage, WorkflowStage)):
-        yield from _values(graph, (*node.path, "with"), _template(stage.with_), node.loops)
+        yield from _values(graph, (*node.path, "with"), mentioned(stage.with_), node.loops)
     yield from _values(graph, (*node.path, "when"), _condition(stage.when), node.loops)
 
 
 def _target(
     graph: Graph, kind: EdgeKind, path: Path, reference: str, loops: tuple[str, ...]
 ) -> Iterator[tuple[EdgeKind, Path, Node]]:
-    try:
-        node = graph.node_of(graph.resolve(reference, loops))
-    except ReferenceProblem:
-        return
+    target = graph.find(reference, loops)
+    node = graph.node_of(target) if target is not None else None
     if node is not None:
         yield kind, path, node
 
@@ -182,13 +176,6 @@ def _values(
 def _condition(text: str | None) -> set[tuple[str, ...]]:
     try:
         return paths(parse(text)) if text else set()
-    except ExpressionError:
-        return set()
-
-
-def _template(value: object) -> set[tuple[str, ...]]:
-    try:
-        return template_paths(value)
     except ExpressionError:
         return set()
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pydantic import JsonValue
 
 from ..diagnostics.diagnostics import one_of
-from ..graph.graph import Graph, InputTarget, Node, ReferenceProblem, StageTarget, inputs_of
+from ..graph.graph import Graph, InputTarget, Node, StageTarget, inputs_of
 from ..graph.kinds import grouped_by, input_kind
 from ..model import (
     BarrierStage,
@@ -129,10 +129,9 @@ def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> N
 
 
 def _is_dataset_input(graph: Graph, node: Node, item: object) -> bool:
-    try:
-        target = graph.resolve(item, node.loops) if isinstance(item, str) else None
-    except ReferenceProblem:
-        return True
+    target = graph.find(item, node.loops)
+    if target is None:
+        return isinstance(item, str)
     return isinstance(target, InputTarget) and target.input.type != "list"
 
 
@@ -258,7 +257,7 @@ def _check_grouped(graph: Graph, report: Report, node: Node, stage: ReduceStage)
     shuffle = grouped_by(graph, node)
     path = (*node.path, "input")
     if shuffle is None:
-        if not isinstance(stage.input, str) or _resolves(graph, node, stage.input):
+        if not isinstance(stage.input, str) or graph.find(stage.input, node.loops):
             hint = "put a shuffle before it, or use `per: partition` or `per: all`"
             report.add("T204", path, "`per: key` needs an input that a shuffle has grouped by key", hint)
         return
@@ -269,14 +268,6 @@ def _check_grouped(graph: Graph, report: Report, node: Node, stage: ReduceStage)
     if len(inputs) > 1 and stage.combine is not None:
         hint = "use `uses`: it gets `{input: values}`"
         report.add("T204", path, "`combine` cannot tell the shuffle's inputs apart", hint)
-
-
-def _resolves(graph: Graph, node: Node, reference: str) -> bool:
-    try:
-        graph.resolve(reference, node.loops)
-    except ReferenceProblem:
-        return False
-    return True
 
 
 def _check_metrics(report: Report, node: Node, stage: ReduceStage) -> None:
@@ -307,9 +298,8 @@ def _check_broadcast(report: Report, node: Node, stage: BroadcastStage) -> None:
 
 def _check_barrier(graph: Graph, report: Report, node: Node, stage: BarrierStage) -> None:
     path = (*node.path, "input")
-    try:
-        target = graph.resolve(stage.input, node.loops)
-    except ReferenceProblem:
+    target = graph.find(stage.input, node.loops)
+    if target is None:
         return
     if not isinstance(target, StageTarget):
         report.add("T106", path, f"there is nothing to wait for in '{stage.input}'", "a barrier waits for a stage")
@@ -325,18 +315,10 @@ def _check_barrier(graph: Graph, report: Report, node: Node, stage: BarrierStage
 def _check_sole(graph: Graph, report: Report, barrier: Node, source: Node) -> None:
     for other in graph.nodes.values():
         for _, item in inputs_of(other.stage):
-            if other.id != barrier.id and isinstance(item, str) and _same(graph, other, item, source):
+            if other.id != barrier.id and graph.find(item, other.loops) == StageTarget(source):
                 message = f"'{other.id}' reads all of '{source.id}', so the quorum cannot let any of it go"
                 hint = f"let '{other.id}' read '{barrier.id}', or remove `quorum`"
                 report.add("T215", (*barrier.path, "quorum"), message, hint, key=True)
-
-
-def _same(graph: Graph, reader: Node, reference: str, source: Node) -> bool:
-    try:
-        target = graph.resolve(reference, reader.loops)
-    except ReferenceProblem:
-        return False
-    return isinstance(target, StageTarget) and target.node.id == source.id
 
 
 def _check_loop(report: Report, node: Node, stage: LoopStage) -> None:
@@ -345,12 +327,8 @@ def _check_loop(report: Report, node: Node, stage: LoopStage) -> None:
     if stage.until is None and "on_exhausted" in stage.model_fields_set:
         hint = "add `until`, or remove it: a loop without `until` always ends after `maxIterations`"
         report.add("T217", (*node.path, "onExhausted"), "without `until` a loop is never exhausted", hint, key=True)
-    for name, value in stage.state.items():
-        if isinstance(value, (list, dict)) or value is None:
-            hint = "for data, name a stage"
-            report.add("T013", (*node.path, "state", name), "a state is a dataset or a scalar value", hint)
-    for name, value in stage.next.items():
-        if isinstance(value, (list, dict)):
-            report.add(
-                "T013", (*node.path, "next", name), "a state is a dataset or a scalar value", "for data, name a stage"
-            )
+    for key, values in (("state", stage.state), ("next", stage.next)):
+        for name, value in values.items():
+            if isinstance(value, (list, dict)) or (value is None and key == "state"):
+                path = (*node.path, key, name)
+                report.add("T013", path, "a state is a dataset or a scalar value", "for data, name a stage")

@@ -11,8 +11,8 @@ from ..expressions import ExpressionError, Type
 from ..expressions import Path as Name
 from ..graph.graph import Node
 from ..model import Input, Spec, WorkflowStage
-from ..templates import OPEN, template_paths, whole
-from .expressions import RUN_ROOTS, Expressions, Site
+from ..templates import OPEN, mentioned, whole
+from .expressions import OUTPUT_ROOTS, Expressions, Site
 from .inputs import WORDS, InputError, InvalidInputs, accept
 
 _NUMBER = {Type.INT, Type.FLOAT}
@@ -42,7 +42,7 @@ def check_subworkflow(expressions: Expressions, node: Node, stage: WorkflowStage
             hint = did_you_mean(name, declared) or (f"it has {one_of(declared)}" if declared else "it has none")
             report.add("T501", path, f"the workflow has no input '{name}'", hint, key=True)
         elif not _names_secret(expressions, path, value):
-            _check_value(expressions, Site(path, RUN_ROOTS - {"state"}, "while the run goes on"), declared, value)
+            _check_value(expressions, Site(path, OUTPUT_ROOTS, "while the run goes on"), declared, value)
     for name, known in (declared or {}).items():
         if known.required and stage.with_.get(name) is None:
             hint = f"write `with: {{{name}: ...}}`"
@@ -50,10 +50,7 @@ def check_subworkflow(expressions: Expressions, node: Node, stage: WorkflowStage
 
 
 def _names_secret(expressions: Expressions, path: Path, value: JsonValue) -> bool:
-    try:
-        found = any(name[0] == "secrets" for name in template_paths(value))
-    except ExpressionError:
-        return False
+    found = any(name[0] == "secrets" for name in mentioned(value))
     if found:
         hint = "declare it in the other workflow, whose stages then read it in their own `with`"
         expressions.report.add("T109", path, "a secret cannot be handed to a workflow", hint)

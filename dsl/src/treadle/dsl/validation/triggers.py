@@ -15,7 +15,7 @@ from ..expressions import Path as Name
 from ..model import Input, Spec
 from ..moments import MOMENT
 from ..quantities import format_duration, format_size
-from ..templates import OPEN, parse_template, template_paths
+from ..templates import OPEN, mentioned, parse_template, whole
 from ..triggers import (
     INLINE_LIMIT,
     EventTrigger,
@@ -261,7 +261,7 @@ def _check_with(spec: Spec, expressions: Expressions, report: Report, path: Path
 def _check_value(
     expressions: Expressions, report: Report, path: Path, trigger: Trigger, declared: Input, value: JsonValue
 ) -> None:
-    if _EVENTS.names in _paths(value):
+    if _EVENTS.names in mentioned(value):
         _check_events_input(report, path, trigger, declared, value)
         return
     site = Site(path, frozenset(), "when the run is started", scope=_with_scope(trigger))
@@ -314,21 +314,10 @@ def _uses_events(trigger: KafkaTrigger) -> bool:
 
 def _only_expression(value: JsonValue) -> Expr | None:
     """The expression of a value that is nothing else."""
-    if not isinstance(value, str) or OPEN not in value:
-        return None
     try:
-        pieces = parse_template(value)
+        return whole(value) if isinstance(value, str) else None
     except ExpressionError:
         return None
-    only = pieces[0] if len(pieces) == 1 else None
-    return None if isinstance(only, str) else only
-
-
-def _paths(value: JsonValue) -> set[tuple[str, ...]]:
-    try:
-        return template_paths(value)
-    except ExpressionError:
-        return set()
 
 
 def _sample(value: JsonValue) -> JsonValue:

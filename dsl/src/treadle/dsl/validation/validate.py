@@ -20,8 +20,9 @@ from ..model import (
     Spec,
     WorkflowStage,
 )
+from ..templates import OPEN
 from .caching import check_caching
-from .expressions import PLAN_ROOTS, RUN_ROOTS, Expressions, Site
+from .expressions import OUTPUT_ROOTS, PLAN_ROOTS, RUN_ROOTS, Expressions, Site
 from .formats import check_files, check_places
 from .inputs import check_inputs
 from .references import check_cycles, check_ids, check_loops, check_references, edges
@@ -74,10 +75,7 @@ def _check_expressions(graph: Graph, expressions: Expressions) -> None:
         _stage(expressions, node)
     expressions.count(_plan("defaults", "maxConcurrency"), spec.defaults.max_concurrency)
     for name, value in spec.outputs.items():
-        expressions.value(Site(("outputs", name), _OUTPUT_ROOTS, "after the run"), value)
-
-
-_OUTPUT_ROOTS = RUN_ROOTS - {"state"}
+        expressions.value(Site(("outputs", name), OUTPUT_ROOTS, "after the run"), value)
 
 
 def _plan(*path: str | int) -> Site:
@@ -131,9 +129,9 @@ def _work(expressions: Expressions, node: Node, stage: MapStage | ShuffleStage |
         expressions.count(plan.below("fanIn"), stage.fan_in)
         expressions.literal((*node.path, "initial"), stage.initial, "give values to `finish` through `with`")
     if isinstance(stage, (MapStage, ReduceStage)):
-        site = Site((*node.path, "with"), RUN_ROOTS, "while the run goes on", node.loops)
+        site = Site((*node.path, "with"), RUN_ROOTS, "while the run goes on", node.loops, whole_values=True)
         for name, value in stage.with_.items():
-            expressions.value(Site((*site.path, name), site.roots, site.when, site.loops, whole_values=True), value)
+            expressions.value(site.below(name), value)
 
 
 def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
@@ -144,7 +142,7 @@ def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
         expressions.condition(inner.below("until"), stage.until)
     for site, key, values in ((outer, "state", stage.state), (inner, "next", stage.next)):
         for name, value in values.items():
-            if isinstance(value, str) and "${{" in value:
+            if isinstance(value, str) and OPEN in value:
                 expressions.value(site.below(key, name), value)
 
 

@@ -15,6 +15,7 @@ from treadle.dsl.model import (
     Stage,
     WorkflowStage,
 )
+from treadle.dsl.templates import is_reference as is_reference
 from treadle.dsl.templates import template_paths
 
 StageMap = Mapping[str, Stage]
@@ -23,16 +24,11 @@ StageMap = Mapping[str, Stage]
 def input_references(stage: Stage) -> list[str]:
     """The bare references a stage reads data from, in order."""
     if isinstance(stage, LoopStage):
-        return [str(value) for value in stage.state.values() if is_reference(value)]
+        return [value for value in stage.state.values() if is_reference(value)]
     if isinstance(stage, WorkflowStage):
         return []
     values = stage.input if isinstance(stage.input, list) else [stage.input]
     return [value for value in values if isinstance(value, str)]
-
-
-def is_reference(value: Any) -> bool:
-    """A bare string in `state` or `next`; templates are scalars."""
-    return isinstance(value, str) and "${{" not in value
 
 
 def stage_name(reference: str) -> str | None:
