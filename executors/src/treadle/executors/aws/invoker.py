@@ -74,7 +74,7 @@ class LambdaInvoker:
                 f"Lambda has functions of {SMALLEST} to {LARGEST} MB, not {', '.join(map(str, sizes)) or 'none'}",
                 "Give the sizes that `treadle deploy lambda` made.",
             )
-        self._function, self._sizes = function, sorted(sizes)
+        self._function = function
         self._asynchronous = asynchronous
         self._concurrency = concurrency
         self._region, self._endpoint = region, endpoint
@@ -82,7 +82,7 @@ class LambdaInvoker:
             request=asynchronous_limit if asynchronous else REQUEST,
             response=RESPONSE,
             seconds=min(seconds, SECONDS),
-            memory=tuple(size << 20 for size in self._sizes),
+            memory=tuple(size << 20 for size in sorted(sizes)),
             temporary=TEMPORARY << 20,
             queued_seconds=_QUEUED if asynchronous else 0.0,
             repeats=asynchronous,
@@ -93,9 +93,9 @@ class LambdaInvoker:
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         """See `Invoker.invoke`."""
-        size = next((size for size in self._sizes if size << 20 >= memory), self._sizes[-1])
         open_ = await self._opened()
-        call = functools.partial(self._invoke, open_.client, function_name(self._function, size), request)
+        function = function_name(self._function, self.limits.size(memory) >> 20)
+        call = functools.partial(self._invoke, open_.client, function, request)
         try:
             async with asyncio.timeout(seconds + _ANSWER_SECONDS):
                 return await open_.threads.run(call)

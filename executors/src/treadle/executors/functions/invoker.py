@@ -24,6 +24,10 @@ class Limits(Struct, frozen=True):
     repeats: bool = False
     """The provider may run one call more than once."""
 
+    def size(self, memory: int) -> int:
+        """Bytes of the smallest function with so much memory, else of the largest."""
+        return next((size for size in self.memory if size >= memory), self.memory[-1])
+
 
 class Answer(Struct, frozen=True):
     """How a call ended. Bytes of `response` are trusted only once their seal was checked."""

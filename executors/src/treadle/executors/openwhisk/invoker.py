@@ -46,7 +46,7 @@ class OpenWhiskInvoker:
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         """See `Invoker.invoke`. `request` is a JSON object: it is the parameters of the call."""
-        action = self._action(memory)
+        action = self._actions[self.limits.size(memory)]
         reply = await self._client.request(
             "POST",
             f"actions/{action}",
@@ -64,11 +64,6 @@ class OpenWhiskInvoker:
 
     async def close(self) -> None:
         await self._client.close()
-
-    def _action(self, memory: int) -> str:
-        """The smallest that is large enough, else the largest."""
-        sizes = [size for size in self._actions if size >= memory]
-        return self._actions[sizes[0] if sizes else max(self._actions)]
 
     async def _record(self, activation: str, seconds: float) -> Activation:
         """Wait for the record of a call that outlives the blocking wait. Raises StoreError when it does not come."""

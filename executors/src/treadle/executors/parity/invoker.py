@@ -51,7 +51,7 @@ class ParityInvoker:
         """See `Invoker.invoke`."""
         if len(request) > self.limits.request:
             raise UsageError(f"a request has {len(request)} bytes; {self.limits.request} are allowed")
-        size = next((size for size in self.limits.memory if size >= memory), self.limits.memory[-1])
+        size = self.limits.size(memory)
         seconds = min(seconds or self.limits.seconds, self.limits.seconds)
         self._calls += 1
         if self._emulation.repeated and self._calls % self._emulation.repeated == 0:
