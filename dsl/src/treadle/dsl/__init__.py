@@ -9,8 +9,9 @@ General layout: `model` (what a document may contain), `document` (YAML with pos
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from treadle.primitives.late import late
 
 if TYPE_CHECKING:
     from treadle.primitives.result import Result as Result
@@ -43,16 +44,16 @@ _FORMATS = ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text"
 _TRIGGERS = ("batch", "event", "kafka", "objects", "schedule", "trigger", "webhook")
 _HOMES = {
     "Result": "treadle.primitives.result",
-    "Workflow": "treadle.dsl.builder.workflow",
-    "Loop": "treadle.dsl.builder.workflow",
-    **dict.fromkeys(_FORMATS, "treadle.dsl.builder.formats"),
-    **dict.fromkeys(_TRIGGERS, "treadle.dsl.builder.triggers"),
-    "expr": "treadle.dsl.builder.parts",
-    "has": "treadle.dsl.builder.handles",
-    "run": "treadle.dsl.builder.handles",
-    "size": "treadle.dsl.builder.handles",
-    "Spec": "treadle.dsl.model",
-    "task": "treadle.dsl.builder.decorator",
+    "Workflow": ".builder.workflow",
+    "Loop": ".builder.workflow",
+    **dict.fromkeys(_FORMATS, ".builder.formats"),
+    **dict.fromkeys(_TRIGGERS, ".builder.triggers"),
+    "expr": ".builder.parts",
+    "has": ".builder.handles",
+    "run": ".builder.handles",
+    "size": ".builder.handles",
+    "Spec": ".model",
+    "task": ".builder.decorator",
 }
 
 __all__ = [
@@ -82,10 +83,5 @@ __all__ = [
     "webhook",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for only then: a module of user functions pays for `task` alone, not for the builder."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
+# A module of user functions pays for `task` alone, not for the builder.
+__getattr__ = late(__name__, _HOMES)

@@ -5,21 +5,14 @@ What user code imports from here (`functions`, `script`) needs neither pytest no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from treadle.primitives.late import late
 
 if TYPE_CHECKING:
     from .suite import ExecutorTests as ExecutorTests
     from .workbench import Place as Place
     from .workbench import Workbench as Workbench
 
-_WHERE = {"ExecutorTests": "suite", "Place": "workbench", "Workbench": "workbench"}
 __all__ = ["ExecutorTests", "Place", "Workbench"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import on first use (PEP 562)."""
-    if name not in _WHERE:
-        raise AttributeError(name)
-    from importlib import import_module
-
-    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+__getattr__ = late(__name__, {"ExecutorTests": ".suite", "Place": ".workbench", "Workbench": ".workbench"})

@@ -7,8 +7,9 @@ with BroadcastChannel("weights") as channel:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..late import late
 from .errors import DeadlinePassed, MemberLost, ReduceFailed
 from .gang import Gang, current_gang, current_member, taking_part
 
@@ -16,23 +17,9 @@ if TYPE_CHECKING:
     from .collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
     from .member import Member
 
-_LATE = {
-    "Barrier": "collectives",
-    "BroadcastChannel": "collectives",
-    "ReduceChannel": "collectives",
-    "ShuffleChannel": "collectives",
-    "Member": "member",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Sockets and threads are loaded by functions that use channels, not by every worker."""
-    if name in _LATE:
-        from importlib import import_module
-
-        return getattr(import_module(f".{_LATE[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+_CHANNELS = ("Barrier", "BroadcastChannel", "ReduceChannel", "ShuffleChannel")
+# Sockets and threads are loaded by functions that use channels, not by every worker.
+__getattr__ = late(__name__, {"Member": ".member", **dict.fromkeys(_CHANNELS, ".collectives")})
 
 __all__ = [
     "Barrier",

@@ -5,8 +5,9 @@
 formats that need them.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..late import late
 from .options import FileSplit, Format, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
@@ -16,18 +17,18 @@ if TYPE_CHECKING:
     from .read import read_split, read_text
     from .splits import plan_splits
 
-_LATE = {
-    "encode_part": "encode",
-    "encode_pieces": "pieces",
-    "suffix": "encode",
-    "PartInfo": "output",
-    "claim_output": "output",
-    "release_output": "output",
-    "write_manifest": "output",
-    "write_part": "output",
-    "read_split": "read",
-    "read_text": "read",
-    "plan_splits": "splits",
+_HOMES = {
+    "encode_part": ".encode",
+    "encode_pieces": ".pieces",
+    "suffix": ".encode",
+    "PartInfo": ".output",
+    "claim_output": ".output",
+    "release_output": ".output",
+    "write_manifest": ".output",
+    "write_part": ".output",
+    "read_split": ".read",
+    "read_text": ".read",
+    "plan_splits": ".splits",
 }
 
 __all__ = [
@@ -48,11 +49,5 @@ __all__ = [
     "write_part",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import on first use (PEP 562): a worker whose tasks touch no file is ready without any of it."""
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_LATE[name]}", __name__), name)
+# A worker whose tasks touch no file is ready without any of it.
+__getattr__ = late(__name__, _HOMES)

@@ -7,8 +7,9 @@ of `time.monotonic()`. ssl is imported only by what needs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..late import late
 from .addresses import Address, is_loopback, parse
 from .blocking import Connection
 from .dialling import accept, address_of, connect, dialled, incoming, listen, welcome
@@ -19,19 +20,7 @@ from .handshake import Handshake, KeyOf
 if TYPE_CHECKING:
     from .tls import Identity, tls_identity
 
-_LATE = {
-    "Identity": "tls",
-    "tls_identity": "tls",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        from importlib import import_module
-
-        return getattr(import_module(f".{_LATE[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+__getattr__ = late(__name__, {"Identity": ".tls", "tls_identity": ".tls"})
 
 __all__ = [
     "Address",
