@@ -6,6 +6,7 @@ barrier (a point in the graph). Node ids are stage ids, or `stage.role` where on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -265,6 +266,13 @@ class Graph(Struct, frozen=True):
 
     def node(self, node_id: str) -> Node:
         return next(node for node in self.nodes if node.id == node_id)
+
+    def walk(self) -> Iterator[Node]:
+        """Nodes at every depth, a loop before those inside of it. What is inside of a child is a graph of its own."""
+        for node in self.nodes:
+            yield node
+            if isinstance(node, Loop):
+                yield from node.body.walk()
 
     def nodes_of(self, stage: str) -> tuple[Node, ...]:
         """The nodes that must be over for the stage to be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -13,17 +13,17 @@ from msgspec import Struct
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
 
-from ..plan import Graph, Loop, Segment
+from ..plan import Graph, Segment
 from ..runfiles import Manifest
 from ..scheduler import Problem, Summary
 from .gang_segment import GangRun
 from .group_segment import GroupRun
-from .history import SegmentHistory, replay
+from .history import SegmentHistory, lost_partitions, replay
 from .ledger import Ledger, Lost
 from .run import Run
 from .scope import Scope
 from .segment import Progress, SegmentFailed, SegmentRun
-from .wide import Unclosed, claim, is_wide, lost_partitions, publish, put_together
+from .wide import Unclosed, claim, is_wide, publish, put_together
 from .writer import LedgerWriter
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
     name = run.scope.segment(segment.id)
     generation = await asyncio.to_thread(run.files.generation, name)
     closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
-    lost = lost_partitions(closed, orders.repair) if closed else ()
+    lost = lost_partitions(closed.outcomes, orders.repair) if closed else ()
     if closed and not lost:
         run.know(closed)
         return closed.summary
@@ -89,7 +89,7 @@ async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk
     name = run.scope.segment(segment.id)
     generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
     closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
-    lost = lost_partitions(closed, orders.repair) if closed else ()
+    lost = lost_partitions(closed.outcomes, orders.repair) if closed else ()
     if closed and not lost:
         return
     await asyncio.to_thread(run.catch_up, segment.data)
@@ -148,7 +148,7 @@ async def prepare(
         kind = GangRun if segment.policy.gang else SegmentRun
         return kind(*about, durable=scope is None, pace=pace)
     except UsageError as error:
-        raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
+        raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
 
 
 @contextlib.asynccontextmanager
@@ -180,7 +180,8 @@ def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -
 
     Raises SegmentFailed for `done` where the records of those attempts would be missed: nobody has them any more.
     """
-    if what == "done" and history.cut_off and (segment.output is not None or _is_read(segment.id, graph)):
+    missed = segment.output is not None or any(segment.id in node.data for node in graph.walk())
+    if what == "done" and history.cut_off and missed:
         who = f"{segment.stages[-1]}: {len(history.cut_off)} attempts took effect, but what they returned is lost"
         text = f"{who}, and the workflow goes on with it; use --assume retry, or start a new run"
         raise SegmentFailed(Problem(FailureClass.UNKNOWN_OUTCOME, text, segment.id))
@@ -191,19 +192,8 @@ def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -
             history.committed[partition] = Outcome(partition, attempt, "objects", 0)
 
 
-def _is_read(node: str, graph: Graph) -> bool:
-    inner = [one.body for one in graph.nodes if isinstance(one, Loop)]
-    return any(node in one.data for one in graph.nodes) or any(_is_read(node, body) for body in inner)
-
-
 async def _close(run: Run, segment: Segment, manifest: Manifest, generation: int) -> Summary:
     await publish(run, segment, manifest)
     counts = await asyncio.to_thread(run.files.create_manifest, manifest, generation)
     run.know(counts)
     return counts.summary
-
-
-def lost_in(committed: Mapping[int, Outcome], blocks: Iterable[str]) -> tuple[int, ...]:
-    """The same for commits still in a ledger."""
-    wanted = set(blocks)
-    return tuple(p for p, outcome in committed.items() if outcome.block is not None and outcome.block.name in wanted)

@@ -90,6 +90,12 @@ def copied(outcome: Outcome) -> Outcome:
     return msgspec.structs.replace(outcome, block=both)
 
 
+def lost_partitions(outcomes: Iterable[Outcome], blocks: Iterable[str]) -> tuple[int, ...]:
+    """Partitions whose committed block is among `blocks`; one already made again is not."""
+    wanted = set(blocks)
+    return tuple(one.partition for one in outcomes if one.block is not None and one.block.name in wanted)
+
+
 def replay(records: Iterable[Record], segment: str) -> SegmentHistory:
     """The history of one segment, out of a chain that may hold several."""
     history = SegmentHistory()

@@ -37,8 +37,8 @@ from ..scheduler import (
     Summary,
 )
 from ..scheduler import Run as RunNode
-from .execute import Desk, Orders, assume, lost_in, prepare, take_back, writing
-from .history import SegmentHistory
+from .execute import Desk, Orders, assume, prepare, take_back, writing
+from .history import SegmentHistory, lost_partitions
 from .ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
 from .run import Run
 from .scope import Scope
@@ -274,7 +274,7 @@ class _LoopRunner:
     def _take_back(self, blocks: tuple[str, ...]) -> None:
         """Commits whose blocks are gone no longer count; iterations from there on are gone through again."""
         for name, history in self._histories.items() if blocks else ():
-            lost = lost_in(history.committed, blocks)
+            lost = lost_partitions(history.committed.values(), blocks)
             take_back(history, self._writer, name, lost)
             if lost:
                 self._run.forget(name)

@@ -21,6 +21,7 @@ from ..plan import Segment
 from ..runfiles import Manifest
 from ..scheduler import Problem, Summary, segment_of
 from . import outputs
+from .history import lost_partitions
 from .run import Run
 from .scope import feed_inputs
 from .segment import SegmentFailed
@@ -60,20 +61,12 @@ async def put_together(run: Run, segment: Segment, repair: Iterable[str], genera
     return counts.summary
 
 
-def lost_partitions(manifest: Manifest, blocks: Iterable[str]) -> tuple[int, ...]:
-    """Partitions whose committed block is among `blocks`; one already made again is not."""
-    wanted = {block for block in blocks if segment_of(block) == manifest.segment}
-    return tuple(
-        outcome.partition for outcome in manifest.outcomes if outcome.block is not None and outcome.block.name in wanted
-    )
-
-
 async def claim(run: Run, segment: Segment) -> None:
     """Make sure that no other run writes where this segment will. Raises SegmentFailed."""
     try:
         await asyncio.to_thread(outputs.claim, segment, run.id)
     except (UsageError, DataError) as error:
-        raise SegmentFailed(Problem("user error", str(error), segment.id)) from error
+        raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
 
 
 async def publish(run: Run, segment: Segment, manifest: Manifest) -> None:
@@ -105,7 +98,7 @@ def _unclosed(run: Run, segment: Segment, known: Mapping[int, int], repair: Iter
     def is_closed(group: int) -> bool:
         if group not in known or group not in touched:
             return group in known
-        return not lost_partitions(run.files.group(segment.id, group, known[group]), wanted)
+        return not lost_partitions(run.files.group(segment.id, group, known[group]).outcomes, wanted)
 
     count = count_of(_partitions(run, segment), segment.group)
     return tuple(group for group in range(count) if not is_closed(group))

@@ -95,7 +95,7 @@ class LedgerWriter:
                 await asyncio.to_thread(self.ledger.flush)
                 return None
             except StoreError as error:
-                if attempt == TRIES or not getattr(error, "retryable", False):
+                if attempt == TRIES or not error.retryable:
                     return error
                 await asyncio.sleep(0.1 * 2**attempt)
             except Exception as error:  # noqa: BLE001  # Fenced, or a defect: the owner must hear of it

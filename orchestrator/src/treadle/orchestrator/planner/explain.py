@@ -85,15 +85,6 @@ def as_json(plan: Plan) -> dict[str, Any]:
     return {"nodes": msgspec.to_builtins(explain(plan)), "inexact": list(plan.inexact), "outputs": plan.outputs}
 
 
-def segments(graph: Graph) -> Iterator[Segment]:
-    """Every segment at every depth."""
-    for node in graph.nodes:
-        if isinstance(node, Segment):
-            yield node
-        elif isinstance(node, Loop):
-            yield from segments(node.body)
-
-
 def mermaid(plan: Plan) -> str:
     """A flowchart in Mermaid's language."""
     lines = ["flowchart TD"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 
-from ..plan import Barrier, Graph, Loop, Plan
+from ..plan import Barrier, Plan
 from ..runfiles import Submission
 from .components import Components, components_of
 
@@ -25,15 +24,8 @@ class Difference(Struct, frozen=True, rename="camel"):
 def compare(plan: Plan, submission: Submission, other: Plan, others: Submission) -> list[Difference]:
     """Every node of `plan` beside the one of that name in `other`."""
     ours, theirs = components_of(plan, submission), components_of(other, others)
-    return [_compare(name, stages, ours[name], theirs.get(name)) for name, stages in _nodes(plan.graph)]
-
-
-def _nodes(graph: Graph) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for node in graph.nodes:
-        if not isinstance(node, Barrier):
-            yield node.id, node.stages
-        if isinstance(node, Loop):
-            yield from _nodes(node.body)
+    nodes = [node for node in plan.graph.walk() if not isinstance(node, Barrier)]
+    return [_compare(node.id, node.stages, ours[node.id], theirs.get(node.id)) for node in nodes]
 
 
 def _compare(node: str, stages: tuple[str, ...], ours: Components, theirs: Components | None) -> Difference:
