@@ -33,21 +33,33 @@ def count(here: Project, log: str, event: str = "start") -> Counter[str]:
 
 
 def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -> None:
-    here.submit("paused", gated(here.root / "paused.log", maxConcurrency=1))
-    wait_until(lambda: len(count(here, "paused.log")) == 5)
+    """The order reaches the stage with a heartbeat: about a second, several on a busy machine."""
+    stages = gated(here.root / "paused.log", maxConcurrency=1)
+    stages["work"] |= {
+        "input": {"range": 400},
+        "uses": "functions:paced",
+        "with": {"log": str(here.root / "paused.log")},
+    }
+    here.submit("paused", stages)
+    wait_until(lambda: len(count(here, "paused.log")) >= 5)
     assert here.treadle("pause", "paused").returncode == 0
-    time.sleep(6)  # the order reaches the stage with a heartbeat: about a second, several on a busy machine
-    open_gate(here, "paused.log")
-    wait_until(lambda: here.show("paused")["state"] == "paused")
+    wait_until(lambda: at_rest(here, "paused"))
     before = count(here, "paused.log")
     assert before == count(here, "paused.log", "end")
-    assert len(before) < 12
+    assert len(before) < 400
+    (here.root / "paused.log.fast").touch()
     time.sleep(0.5)
     assert count(here, "paused.log") == before
     assert here.treadle("unpause", "paused").returncode == 0
     assert here.treadle("watch", "paused").returncode == 0
     assert set(count(here, "paused.log").values()) == {1}
-    assert here.records("paused", "work") == list(range(12))
+    assert here.records("paused", "work") == list(range(400))
+
+
+def at_rest(here: Project, run: str) -> bool:
+    """Paused, and nothing of it under way any more."""
+    found = here.show(run)
+    return found["state"] == "paused" and all(stage["state"] != "running" for stage in found["stages"])
 
 
 @pytest.mark.parametrize("verb", ["cancel", "terminate"])
@@ -78,9 +90,22 @@ def test_no_more_tasks_run_at_once_than_max_concurrency_and_limit_changes_it(her
 
 
 def test_a_deadline_ends_the_run(here: Project) -> None:
-    done = here.run("late", gated(here.root / "late.log", deadline="1500ms"))
+    done = here.run("late", gated(here.root / "late.log", deadline="6s"))
     assert done.returncode == 1
-    assert "deadline of 1.5 s is over" in done.stderr
+    assert "deadline of 6 s is over" in done.stderr
     open_gate(here, "late.log")
     again = here.treadle("resume", "late")
     assert again.returncode == 0, again.stderr
+
+
+def test_a_run_that_is_being_paused_when_its_driver_dies_is_paused_then(here: Project) -> None:
+    here.submit("orphan", gated(here.root / "orphan.log", maxConcurrency=1))
+    wait_until(lambda: len(count(here, "orphan.log")) == 5)
+    assert here.treadle("pause", "orphan").returncode == 0
+    here.kill_driver()
+    open_gate(here, "orphan.log")
+    assert here.treadle("resume", "orphan", "--detach").returncode == 0
+    wait_until(lambda: at_rest(here, "orphan"))
+    assert here.treadle("unpause", "orphan").returncode == 0
+    assert here.treadle("watch", "orphan").returncode == 0
+    assert here.records("orphan", "work") == list(range(12))

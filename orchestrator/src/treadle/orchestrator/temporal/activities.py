@@ -112,10 +112,11 @@ class Activities:
     async def end_run(self, ending: Ending) -> None:
         """Keep how a child run ended, for its parent's resumptions; tell that the run is over."""
         with self._busy():
-            if parent_run(ending.run) and ending.state == "completed":
-                files = self._site.files(ending.run)
-                await asyncio.to_thread(files.create, "result", RunResult(ending.outputs))
-            await self._telling.run_ended(ending)
+            async with _heartbeats(tuple):
+                if parent_run(ending.run) and ending.state == "completed":
+                    files = self._site.files(ending.run)
+                    await asyncio.to_thread(files.create, "result", RunResult(ending.outputs))
+                await self._telling.run_ended(ending)
 
     # -- open
 

@@ -33,6 +33,7 @@ from ..triggers.schedules.flow import TickWorkflow
 from . import seats
 from .activities import Activities
 from .messages import GROUPS
+from .succession import IDENTITY, bury
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -80,9 +81,18 @@ class Driver:
     """Serves one task queue until told to stop."""
 
     def __init__(
-        self, client: Client, site: Site, profile: Profile, queue: str | None = None, announcer: Announcer | None = None
+        self,
+        client: Client,
+        site: Site,
+        profile: Profile,
+        queue: str | None = None,
+        announcer: Announcer | None = None,
+        identity: str | None = None,
     ) -> None:
-        """`queue`: another one than the profile's. `announcer`: takes lifecycle events; closed with the driver."""
+        """`queue`: another one than the profile's. `announcer`: takes lifecycle events; closed with the driver.
+
+        `identity`: by which the server knows it, if not by process and host.
+        """
         self.activities = Activities(site, client, Telling(site, announcer))
         self._announcer = announcer
         ticks = TickDesk(client, site.store, site.key, profile.allow)
@@ -90,6 +100,7 @@ class Driver:
         self._sweeping: asyncio.Task[None] | None = None
         name = queue or profile.queue
         beats: dict[str, Any] = {
+            "identity": identity,
             "default_heartbeat_throttle_interval": timedelta(seconds=1),
             "max_heartbeat_throttle_interval": timedelta(seconds=1),
             "graceful_shutdown_timeout": timedelta(seconds=1),
@@ -149,10 +160,18 @@ async def serve_embedded(home: Home) -> None:
     with lease:
         profile = load_profile(home)
         announcer = open_announcer(home, profile)
-        client, site = await asyncio.gather(connect(profile, home), open_site(home, profile))
-        async with Driver(client, site, profile, announcer=announcer) as driver:
+        client, site = await asyncio.gather(_succeed(home, profile), open_site(home, profile))
+        async with Driver(client, site, profile, announcer=announcer, identity=IDENTITY) as driver:
             lease.ready()
             await lease.until_end(driver.idle_seconds)
+
+
+async def _succeed(home: Home, profile: Profile) -> Client:
+    """Connect; whatever other embedded drivers were at is over."""
+    client = await connect(profile, home)
+    if profile.embedded:
+        await bury(client)
+    return client
 
 
 async def serve(home: Home, profile: Profile, queue: str | None = None, slots: int | None = None) -> None:

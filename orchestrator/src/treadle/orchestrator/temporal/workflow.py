@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, RetryState, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     import msgspec
@@ -60,7 +60,8 @@ _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=
 _TELLING = timedelta(minutes=5)
 """A run that is over waits at most twice as long for a driver that tells so."""
 _OPEN_HEARTBEAT = timedelta(seconds=10)
-"""Opening again costs more than waiting: whoever plans a large run may be slow to say that it is alive."""
+"""Opening again costs more than waiting: whoever plans a large run may be slow to say that it is alive.
+So may whoever tells how it ended."""
 _OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 
 
@@ -207,6 +208,7 @@ class RunWorkflow:
                 ending,
                 start_to_close_timeout=_TELLING,
                 schedule_to_close_timeout=2 * _TELLING,
+                heartbeat_timeout=_OPEN_HEARTBEAT,
                 retry_policy=_RETRY,
                 cancellation_type=workflow.ActivityCancellationType.ABANDON,
             )
@@ -302,7 +304,8 @@ class RunWorkflow:
         except asyncio.CancelledError:
             report = NodeReport(stopped=True)
         except ActivityError as error:
-            stopped = is_cancelled_exception(error)
+            # Told to stop, and its driver died before it had: then the server does not try again.
+            stopped = is_cancelled_exception(error) or error.retry_state is RetryState.CANCEL_REQUESTED
             report = (
                 NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(_unexpected(node, error)))
             )

@@ -1,0 +1,67 @@
+"""A new embedded driver tells the server that its predecessor is dead; by itself the server waits for heartbeats.
+
+A home has one driver at a time (`embedded.lease`), so what an earlier one was at when a new one begins is lost, beyond
+doubt. Drivers of a cluster know no such thing of each other: there a silent one is found by its heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client, WorkflowExecution
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from treadle.primitives.errors import FailureClass
+
+IDENTITY = "embedded driver"
+"""By which the server knows every embedded driver of a home."""
+_PATIENCE = 3.0
+"""Seconds: what would take longer than the heartbeat timeout need not be done."""
+_AT_ONCE = timedelta(milliseconds=1)
+"""Zero would mean: when the retry policy says."""
+_BEGUN = (
+    PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+    PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
+)
+_log = logging.getLogger(__name__)
+
+
+async def bury(client: Client) -> None:
+    """Before an embedded driver asks for work: end the activity attempts that earlier ones were at.
+
+    The next attempts can begin at once. What the server refuses, or does not do in time, is left to the heartbeat.
+    """
+    try:
+        await asyncio.wait_for(_bury_all(client), _PATIENCE)
+    except (RPCError, TimeoutError) as error:
+        _log.warning("attempts of a dead driver wait for their heartbeat: %s", error)
+
+
+async def _bury_all(client: Client) -> None:
+    async for run in client.list_workflows("ExecutionStatus = 'Running'"):
+        try:
+            await _bury_of(client, run)
+        except RPCError as error:
+            if error.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
+                raise
+
+
+async def _bury_of(client: Client, run: WorkflowExecution) -> None:
+    about = await client.get_workflow_handle(run.id, run_id=run.run_id).describe()
+    for attempt in about.raw_description.pending_activities:
+        if attempt.state in _BEGUN and attempt.last_worker_identity == IDENTITY:
+            await _end(client, run, attempt)
+
+
+async def _end(client: Client, run: WorkflowExecution, attempt: PendingActivityInfo) -> None:
+    handle = client.get_async_activity_handle(workflow_id=run.id, run_id=run.run_id, activity_id=attempt.activity_id)
+    if attempt.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED:
+        await handle.report_cancellation()
+    else:
+        kind = str(FailureClass.WORKER_LOST)
+        await handle.fail(ApplicationError("its driver is dead", type=kind, next_retry_delay=_AT_ONCE))

@@ -1,0 +1,147 @@
+"""What a driver that dies has in hand: it is taken up at once, and stops where it was told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from orchestrator.record_histories import ITEMS, TESTS, mapped, spec
+from temporalio import workflow
+from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest, PollActivityTaskQueueResponse
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import CancelledError
+from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.temporal import activities, messages
+from treadle.orchestrator.temporal.succession import IDENTITY, bury
+from treadle.orchestrator.testing.service import Service, service
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+QUEUE = "of-the-dead"
+HOUR = timedelta(hours=1)
+
+
+@workflow.defn
+class Patient:
+    """Waits for one activity, whose driver it would give an hour."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.execute_activity(
+            "work",
+            task_queue=QUEUE,
+            start_to_close_timeout=HOUR,
+            heartbeat_timeout=HOUR,
+            retry_policy=RetryPolicy(initial_interval=HOUR),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def patient(here: Service) -> AsyncIterator[WorkflowHandle[Patient, None]]:
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(here.client, task_queue="living", workflows=[Patient], workflow_runner=runner):
+        handle = await here.client.start_workflow(Patient.run, id=f"patient-{time.time_ns()}", task_queue="living")
+        yield handle
+        with contextlib.suppress(RPCError):  # it is over
+            await handle.terminate()
+
+
+async def begin(client: Client, identity: str) -> PollActivityTaskQueueResponse:
+    """Take the activity, as a driver of that name would, and say nothing more."""
+    request = PollActivityTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=QUEUE), identity=identity
+    )
+    taken = await client.workflow_service.poll_activity_task_queue(request, timeout=timedelta(seconds=60))
+    assert taken.task_token
+    return taken
+
+
+async def pending(handle: WorkflowHandle[Patient, None]) -> PendingActivityInfo:
+    (found,) = (await handle.describe()).raw_description.pending_activities
+    return found
+
+
+async def until(what: Callable[[], object]) -> None:
+    end = time.monotonic() + 90
+    while not await what():  # type: ignore[misc]
+        assert time.monotonic() < end, "it did not come about"
+        await asyncio.sleep(0.05)
+
+
+async def test_what_a_dead_embedded_driver_was_at_begins_again_at_once(
+    here: Service, patient: WorkflowHandle[Patient, None]
+) -> None:
+    assert (await begin(here.client, IDENTITY)).attempt == 1
+    await bury(here.client)
+    assert (await begin(here.client, IDENTITY)).attempt == 2
+    assert (await pending(patient)).last_failure.application_failure_info.type == "worker lost"
+
+
+async def test_what_other_drivers_are_at_is_left_alone(here: Service, patient: WorkflowHandle[Patient, None]) -> None:
+    await begin(here.client, "another host's driver")
+    await bury(here.client)
+    found = await pending(patient)
+    assert (found.state, found.attempt) == (PendingActivityState.PENDING_ACTIVITY_STATE_STARTED, 1)
+
+
+async def test_what_a_dead_driver_was_told_to_stop_has_stopped(
+    here: Service, patient: WorkflowHandle[Patient, None]
+) -> None:
+    await begin(here.client, IDENTITY)
+    await patient.cancel()
+
+    async def told() -> bool:
+        return (await pending(patient)).state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
+
+    await until(told)
+    await bury(here.client)
+    with pytest.raises(WorkflowFailureError) as caught:
+        await patient.result()
+    assert isinstance(caught.value.cause, CancelledError)
+
+
+async def test_a_pause_outlives_the_driver_that_did_not_hear_of_it(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster's driver falls silent with the order to stop under way: the server gives its segment to nobody then."""
+    monkeypatch.setattr(activities, "HEARTBEAT_SECONDS", 3600)
+    flag = tmp_path / "go"
+    await here.submit(spec(only=mapped(ITEMS, "slowly", **{"with": {"flag": str(flag)}})), "silent", tmp_path, TESTS)
+
+    async def begun() -> bool:
+        return any(node.node == "only" for node in (await here.runs.view("silent")).nodes)
+
+    await until(begun)
+    await here.client.get_workflow_handle("silent").execute_update(messages.PAUSE)
+
+    async def at_rest() -> bool:
+        view = await here.runs.view("silent")
+        assert view.open, "the silence of its driver has failed the run"
+        return view.state == "paused" and not view.nodes
+
+    await until(at_rest)
+    events = (await here.history("silent")).events
+    assert any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT for event in events)
+    monkeypatch.undo()
+    flag.touch()
+    await here.client.get_workflow_handle("silent").execute_update(messages.UNPAUSE)
+    assert (await here.runs.end("silent")).failure is None
