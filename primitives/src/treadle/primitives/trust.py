@@ -11,9 +11,13 @@ import os
 import secrets
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import CorruptError, UsageError
-from .whole_files import Buffer, make_folders
+from .whole_files import Buffer, create_file
+
+if TYPE_CHECKING:
+    from .store import Store
 
 KEY_BYTES = 32
 _MAGIC = b"treadle\x01"
@@ -31,25 +35,8 @@ def load_or_create_key(path: str | os.PathLike[str]) -> bytes:
     try:
         return _load_key(path)
     except FileNotFoundError:
-        _create_key(path)
+        create_file(path, [secrets.token_bytes(KEY_BYTES)])  # of two creators one wins, and both read its key
         return _load_key(path)
-
-
-def _create_key(path: Path) -> None:
-    """Link a complete temporary file into place, so that of two creators one wins and both read its key."""
-    make_folders(path.parent)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(temporary, path)
-    except FileExistsError:
-        pass
-    finally:
-        os.unlink(temporary)
 
 
 def _load_key(path: Path) -> bytes:
@@ -78,7 +65,12 @@ def _load_key(path: Path) -> bytes:
 
 def run_key(deployment_key: bytes, run_id: str) -> bytes:
     """The key of one run: HKDF-SHA256 (RFC 5869) of the deployment key, with the run's id as the context."""
-    return hkdf(deployment_key, salt=_SALT, info=b"treadle run\x00" + run_id.encode())
+    return purpose_key(deployment_key, b"treadle run\x00" + run_id.encode())
+
+
+def purpose_key(deployment_key: bytes, purpose: bytes) -> bytes:
+    """A key for one purpose, derived likewise: nobody who has it can make those of another."""
+    return hkdf(deployment_key, salt=_SALT, info=purpose)
 
 
 def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:
@@ -115,6 +107,25 @@ def unseal(key: bytes, name: str, data: Buffer) -> memoryview:
             "somebody else can write to the store: its contents are not to be trusted.",
         )
     return view[start:]
+
+
+class SealedStore:
+    """The objects of a store that are sealed under one key, each for its name."""
+
+    def __init__(self, store: Store, key: bytes) -> None:
+        self._store, self._key = store, key
+
+    def get(self, name: str) -> memoryview:
+        """The payload. Raises MissingError, StoreError, and CorruptError for what no holder of the key wrote there."""
+        return unseal(self._key, name, self._store.get(name))
+
+    def put(self, name: str, payload: Buffer) -> None:
+        """As `Store.put`."""
+        self._store.put(name, seal(self._key, name, payload))
+
+    def create(self, name: str, payload: Buffer) -> bool:
+        """As `Store.create`."""
+        return self._store.create(name, seal(self._key, name, payload))
 
 
 def _mac(key: bytes, name: str, payload: Buffer) -> bytes:

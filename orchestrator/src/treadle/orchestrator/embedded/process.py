@@ -21,6 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from treadle.primitives.errors import TreadleError
+from treadle.primitives.whole_files import write_file
 
 T = TypeVar("T")
 POLL = 0.01
@@ -153,10 +154,7 @@ def wait_free(lock: Path, timeout: float) -> bool:
 
 def write_state(path: Path, state: msgspec.Struct) -> None:
     """Replace a state file, so that no reader sees a half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.touch(mode=0o600)
-    temporary.write_bytes(msgspec.json.encode(state))
-    temporary.replace(path)
+    write_file(path, [msgspec.json.encode(state)], durable=False)
 
 
 def read_state(path: Path, kind: type[T]) -> T | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
-import secrets
 import ssl
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import UsageError
-from ..whole_files import Buffer, make_folders
+from ..whole_files import Buffer, create_file
 from .transports import WANT_READ, WANT_WRITE
 
 _RECORDS = 256 << 10
@@ -44,7 +42,7 @@ def tls_identity(folder: str | os.PathLike[str]) -> Identity:
     """
     path = Path(folder) / "tls.pem"
     if not path.exists():
-        _create(path)
+        create_file(path, [_new_pem()])  # of two creators one wins, and both use its file
     return Identity(path, hashlib.sha256(_certificate_der(path)).digest())
 
 
@@ -114,21 +112,6 @@ class Encrypted:
 def _certificate_der(path: Path) -> bytes:
     text = path.read_text("ascii")
     return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE-----") :])
-
-
-def _create(path: Path) -> None:
-    """Link a complete file into place, so that of two creators one wins and both use its file."""
-    pem = _new_pem()
-    make_folders(path.parent)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(pem)
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        os.unlink(temporary)
 
 
 def _new_pem() -> bytes:
