@@ -20,8 +20,9 @@ from .triggering import found
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from ..triggers.kafka.batch import EventsOf
     from ..triggers.registry.deployment import Deployment
-    from ..triggers.replaying import EventsOf, Letter
+    from ..triggers.replaying import Letter
 
 dlq = typer.Typer(
     cls=Verbs,

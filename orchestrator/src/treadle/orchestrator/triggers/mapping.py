@@ -54,10 +54,13 @@ class Rules:
             env["event"] = event_env(event)
         return _guarded("with", lambda: render(dict(self.trigger.with_), env))
 
-    def value(self, expression: str, event: Event, when: datetime) -> Any:
-        """What an expression over the event is worth (`dedupe`). Raises Unfit."""
+    def dedupe(self, expression: str, event: Event, when: datetime) -> str | int:
+        """What tells events apart, by an expression. Raises Unfit, also for what is neither text nor a whole number."""
         env = {"event": event_env(event), "trigger": self._about(when)}
-        return _guarded("dedupe", lambda: evaluate(parse(expression), env))
+        value = _guarded("dedupe", lambda: evaluate(parse(expression), env))
+        if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
+            raise Unfit(f"dedupe: it is {value!r}"[:200] + ", neither text nor a whole number")
+        return value
 
     def _about(self, when: datetime) -> dict[str, Any]:
         return {"name": self.name, "time": moment(when)}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import UsageError
 
 from .events import event_time
 from .identity import event_run, label, replay_run
-from .kafka.batch import Batch
+from .kafka.batch import EventsOf
 from .kafka.deadletters import DeadLetter
 from .kafka.judge import lineage
 from .kafka.replay import replay_orders
@@ -24,8 +20,6 @@ from .starting import Started, Starter, StartOrder
 
 MOST = 1000
 """Replays of one letter."""
-EventsOf = Callable[[Batch, KafkaTrigger], Any]
-"""What `trigger.events` is worth for a batch."""
 
 
 class Letter(Struct, frozen=True):

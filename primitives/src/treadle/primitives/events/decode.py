@@ -42,7 +42,7 @@ def decode(record: Record, format: Format, connection: str) -> Event:
         return _cloudevent(record)
     if record.value is None:
         raise Undecodable("the record has no value (a tombstone)")
-    return _wrapped(record, connection, _json(record.value) if format == "json" else record.value)
+    return _wrapped(record, connection, parse_json(record.value) if format == "json" else record.value)
 
 
 def event_time(event: Event, record: Record | None = None) -> datetime:
@@ -54,7 +54,7 @@ def event_time(event: Event, record: Record | None = None) -> datetime:
 
 def structured(document: bytes) -> Event:
     """A CloudEvent in the JSON format. Raises Undecodable."""
-    found = _json(document)
+    found = parse_json(document)
     if not isinstance(found, dict):
         raise Undecodable("a CloudEvent in JSON is an object")
     attributes = {name: value for name, value in found.items() if name not in ("data", "data_base64")}
@@ -115,7 +115,7 @@ def _wrapped(record: Record, connection: str, data: Any) -> Event:
         f"kafka://{connection}/{record.topic}",
         RECORD_TYPE,
         subject=record.key.decode("utf-8", "backslashreplace") if record.key else None,
-        time=_rfc3339(record.time) if record.time else None,
+        time=rfc3339(record.time) if record.time else None,
         data=data,
     )
 
@@ -126,7 +126,7 @@ def _data(content_type: str | None, body: bytes | None) -> Any:
         return None
     kind = (content_type or "application/json").partition(";")[0].strip().lower()
     if _JSON.fullmatch(kind):
-        return _json(body)
+        return parse_json(body)
     if kind.startswith("text/"):
         try:
             return body.decode()
@@ -135,7 +135,8 @@ def _data(content_type: str | None, body: bytes | None) -> Any:
     return body
 
 
-def _json(text: bytes) -> Any:
+def parse_json(text: bytes) -> Any:
+    """What JSON says. Raises Undecodable."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -183,5 +184,6 @@ def _moment(text: str) -> datetime:
         raise Undecodable(f"the CloudEvent's time {text!r} is not RFC 3339") from None
 
 
-def _rfc3339(seconds: float) -> str:
+def rfc3339(seconds: float) -> str:
+    """A time (seconds since the epoch) as events have it: UTC, in milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

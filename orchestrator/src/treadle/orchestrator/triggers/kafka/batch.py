@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from treadle.dsl.triggers import KafkaTrigger
+
 from ..events import Event, Record
 
 
@@ -39,7 +41,7 @@ class Batch(Struct, frozen=True):
         return sum(len(one.record.value or b"") for one in self.matched)
 
 
-EventsOf: TypeAlias = Callable[[Batch], Any]
+EventsOf: TypeAlias = Callable[[Batch, KafkaTrigger], Any]
 """What `trigger.events` is worth for a batch: a value for an input of type `dataset`. May write to the store first.
 
 Called from any thread. Raises StoreError (try again), and UsageError for a batch that can never be handed over."""

@@ -40,8 +40,8 @@ _QUIET = 10.0
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 
-class Letter(Struct, frozen=True):
-    """What goes into one dead letter beside the record."""
+class Cause(Struct, frozen=True):
+    """What a dead letter says beside the record: who refused it, and why."""
 
     label: str
     """`<workflow>.<trigger>`"""
@@ -50,7 +50,7 @@ class Letter(Struct, frozen=True):
     reason: str
 
 
-def headers(record: Record, letter: Letter, *, omitted: bool = False) -> Headers:
+def headers(record: Record, cause: Cause, *, omitted: bool = False) -> Headers:
     """Of a dead letter: the record's own, and where it comes from and why."""
     kept: Headers = [(name, value) for name, value in record.headers if not name.startswith(_OURS)]
     ours: dict[str, bytes] = {
@@ -58,11 +58,11 @@ def headers(record: Record, letter: Letter, *, omitted: bool = False) -> Headers
         "kafka_dlt-original-partition": record.partition.to_bytes(4, "big"),
         "kafka_dlt-original-offset": record.offset.to_bytes(8, "big"),
         "kafka_dlt-original-timestamp": int(record.time * 1000).to_bytes(8, "big"),
-        "kafka_dlt-original-consumer-group": letter.group.encode(),
-        "kafka_dlt-exception-message": letter.reason[:_REASON].encode(errors="replace"),
-        "treadle-trigger": letter.label.encode(),
-        "treadle-version": str(letter.version).encode(),
-        "treadle-reason": letter.reason[:_REASON].encode(errors="replace"),
+        "kafka_dlt-original-consumer-group": cause.group.encode(),
+        "kafka_dlt-exception-message": cause.reason[:_REASON].encode(errors="replace"),
+        "treadle-trigger": cause.label.encode(),
+        "treadle-version": str(cause.version).encode(),
+        "treadle-reason": cause.reason[:_REASON].encode(errors="replace"),
         "treadle-topic-id": record.topic_id.encode(),
     }
     if omitted:
@@ -84,9 +84,9 @@ class Graveyard:
         self._producer = Producer({**settings, **about}, logger=_log)
         self._topics, self.topic, self._answer = Topics(settings), topic, answer
 
-    def bury(self, ticket: int, record: Record, letter: Letter) -> None:
+    def bury(self, ticket: int, record: Record, cause: Cause) -> None:
         """Write it; the answer comes when the topic's replicas have it."""
-        self._produce(ticket, record, letter, omitted=False)
+        self._produce(ticket, record, cause, omitted=False)
 
     def poll(self) -> None:
         """Let answers come."""
@@ -96,12 +96,12 @@ class Graveyard:
         """Wait for letters under way."""
         self._producer.flush(seconds)
 
-    def _produce(self, ticket: int, record: Record, letter: Letter, omitted: bool) -> None:
+    def _produce(self, ticket: int, record: Record, cause: Cause, omitted: bool) -> None:
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
                 self._answer(Buried(ticket))
             elif error.code() in _TOO_LARGE and not omitted:
-                self._produce(ticket, record, letter, omitted=True)
+                self._produce(ticket, record, cause, omitted=True)
             else:
                 self._failed(ticket, error)
 
@@ -110,7 +110,7 @@ class Graveyard:
                 self.topic,
                 place_of(record) if omitted else record.value,
                 record.key,
-                headers=headers(record, letter, omitted=omitted),
+                headers=headers(record, cause, omitted=omitted),
                 on_delivery=delivered,
             )
         except BufferError:

@@ -7,12 +7,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import TreadleError, UsageError
 
 from ..starting import Starter
-from .batch import Batch
-from .deadletters import Graveyard, Letter
+from .batch import EventsOf
+from .deadletters import Cause, Graveyard
 from .happenings import Bury, Happening, RunEnded, Start, StartDone, StartFailed, StartRefused
 from .judge import Lineage
 from .orders import order_for
@@ -29,14 +28,14 @@ class ThreadHands:
         self,
         loop: asyncio.AbstractEventLoop,
         starter: Starter,
-        events: Callable[[Batch, KafkaTrigger], Any],
+        events: EventsOf,
         lineage: Callable[[], Lineage],
         tell: Callable[[Happening], None],
         graveyard: Graveyard,
-        letter: Callable[[int, str], Letter],
+        cause: Callable[[int, str], Cause],
     ) -> None:
         self._loop, self._starter, self._events, self._lineage = loop, starter, events, lineage
-        self._tell, self._graveyard, self._letter = tell, graveyard, letter
+        self._tell, self._graveyard, self._cause = tell, graveyard, cause
         self._watching: set[asyncio.Task[None]] = set()
 
     def start(self, order: Start) -> None:
@@ -49,7 +48,7 @@ class ThreadHands:
 
     def bury(self, order: Bury) -> None:
         """See Hands."""
-        self._graveyard.bury(order.ticket, order.record, self._letter(order.version, order.reason))
+        self._graveyard.bury(order.ticket, order.record, self._cause(order.version, order.reason))
 
     def breathe(self) -> None:
         """See Hands."""

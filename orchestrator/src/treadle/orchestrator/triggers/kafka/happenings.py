@@ -219,16 +219,10 @@ class Reading(Struct, frozen=True):
     wanted: bool
 
 
-class Release(Struct, frozen=True):
-    """A revoked partition has no more to wait for; give it back."""
-
-    partition: Partition
-
-
 class Note(Struct, frozen=True):
     """Something a person should know."""
 
     text: str
 
 
-Instruction: TypeAlias = Start | Bury | Watch | Commit | Seek | Reading | Release | Note
+Instruction: TypeAlias = Start | Bury | Watch | Commit | Seek | Reading | Note

@@ -111,9 +111,7 @@ class Lineage(Struct, frozen=True):
             case "event":
                 return event_run(self.workflow, self.name, event)
             case expression:
-                value = version.rules.value(expression, event, event_time(event, record))
-                if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
-                    raise Unfit(f"dedupe: it is {value!r}"[:200] + ", neither text nor a whole number")
+                value = version.rules.dedupe(expression, event, event_time(event, record))
                 return hashed_run(self.workflow, self.name, value)
 
 

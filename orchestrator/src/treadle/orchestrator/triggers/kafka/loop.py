@@ -27,7 +27,6 @@ from .happenings import (
     OutOfRange,
     Partition,
     Reading,
-    Release,
     Rest,
     Revoked,
     Seek,
@@ -192,8 +191,6 @@ class TriggerLoop:
                     self._todo.append(one)
                 case Note(text):
                     _log.warning("%s", text)
-                case Release():
-                    pass  # `revoked` looks for it in the machine
         if commits:
             self._commit(commits)
 

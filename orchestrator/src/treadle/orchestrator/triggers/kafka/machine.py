@@ -55,7 +55,6 @@ from .happenings import (
     OutOfRange,
     Partition,
     Reading,
-    Release,
     Rest,
     Revoked,
     RunEnded,
@@ -228,8 +227,6 @@ class Machine:
             if partition in self._logs:
                 self._logs[partition].drop_ready()
                 self._leaving[partition] = self._now + HANDOVER
-            else:
-                self._out.append(Release(partition))
 
     def _release(self) -> None:
         for partition, deadline in list(self._leaving.items()):
@@ -238,7 +235,6 @@ class Machine:
                 continue
             self._commit(log)
             del self._logs[partition], self._leaving[partition]
-            self._out.append(Release(partition))
 
     def _out_of_range(self, partition: Partition, low: int, high: int) -> None:
         log = self._logs.get(partition)

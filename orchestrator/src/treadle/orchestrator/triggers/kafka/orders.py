@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from treadle.dsl.templates import template_paths
@@ -11,13 +10,13 @@ from treadle.primitives.events.records import as_item
 
 from ..events import event_time
 from ..starting import StartOrder
-from .batch import Batch
+from .batch import Batch, EventsOf
 from .judge import Version
 
 EVENTS = ("trigger", "events")
 
 
-def order_for(batch: Batch, version: Version, events: Callable[[Batch, KafkaTrigger], Any]) -> StartOrder:
+def order_for(batch: Batch, version: Version, events: EventsOf) -> StartOrder:
     """Inputs as `with` says; `events` is asked only when `with` mentions `trigger.events`.
 
     The batch's time is that of its first event, and its end travels in the memo, for owners who cut otherwise. Raises
@@ -33,7 +32,7 @@ def order_for(batch: Batch, version: Version, events: Callable[[Batch, KafkaTrig
     return StartOrder(batch.run, batch.workflow, batch.version, batch.trigger, inputs, memo)
 
 
-def _events(batch: Batch, version: Version, events: Callable[[Batch, KafkaTrigger], Any]) -> Any:
+def _events(batch: Batch, version: Version, events: EventsOf) -> Any:
     if isinstance(version.trigger, KafkaTrigger):
         return events(batch, version.trigger)
     return [as_item(one.event, False) for one in batch.matched]  # objects are small: what they are, not what they hold

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import UsageError
 
-from ..events import Event, Record, Undecodable
+from ..events import Undecodable
 from ..identity import replay_run
 from ..mapping import Unfit
 from ..starting import StartOrder
-from .batch import Batch, Matched
+from .batch import Batch, EventsOf, Matched
 from .deadletters import DeadLetter
 from .happenings import Match
 from .judge import Lineage, events_of
 from .orders import order_for
 
 
-def replay_orders(
-    letter: DeadLetter, at: Lineage, events: Callable[[Batch, KafkaTrigger], Any], number: int = 1
-) -> list[StartOrder]:
+def replay_orders(letter: DeadLetter, at: Lineage, events: EventsOf, number: int = 1) -> list[StartOrder]:
     """The starts that the letter's record asks for now; none: the newest version passes it over.
 
     Replay `number` of a letter has one run, however often it is asked for. Records of a batch are replayed one by one.
@@ -32,19 +27,14 @@ def replay_orders(
         where = f"{letter.record.topic}, partition {letter.record.partition}, offset {letter.record.offset}"
         raise UsageError(f"{letter.id} does not hold the value, which was too large", f"It may still be at {where}.")
     try:
-        found = [match for event in events_of(at.newest, letter.record) for match in _matches(at, event, letter.record)]
-        return [_order(at, letter, match, number, events) for match in found]
+        found = events_of(at.newest, letter.record)
+        matches = [match for event in found for match in at.matches(at.newest, event, letter.record)]
+        return [_order(at, letter, match, number, events) for match in matches]
     except (Undecodable, Unfit) as error:
         raise UsageError(f"{letter.id} is a dead letter still: {error.message}", error.hint) from None
 
 
-def _matches(at: Lineage, event: Event, record: Record) -> list[Match]:
-    return at.matches(at.newest, event, record)
-
-
-def _order(
-    at: Lineage, letter: DeadLetter, match: Match, number: int, events: Callable[[Batch, KafkaTrigger], Any]
-) -> StartOrder:
+def _order(at: Lineage, letter: DeadLetter, match: Match, number: int, events: EventsOf) -> StartOrder:
     run, one = replay_run(match.run, number), (Matched(letter.record, match.event),)
     batch = Batch(run, at.workflow, at.newest.number, at.name, one, letter.record.offset + 1)
     return order_for(batch, at.newest, lambda batch, trigger: events(batch, _copying(trigger)))

@@ -17,7 +17,7 @@ from ..payloads import Payloads, ask_topic
 from ..registry.deployment import Deployment, Position
 from ..running import State, TriggerSite, TriggerStatus
 from .cluster import ClusterSource
-from .deadletters import Graveyard, Letter
+from .deadletters import Cause, Graveyard
 from .hands import ThreadHands
 from .happenings import Counted, Limit
 from .judge import Lineage, Unsettled, lineage
@@ -156,7 +156,7 @@ class KafkaRunner:
             self._at,
             lambda happening: answers[0].tell(happening),
             graveyard,
-            lambda version, reason: Letter(whose, version, group, reason),
+            lambda version, reason: Cause(whose, version, group, reason),
         )
         loop = TriggerLoop(machine, source, self._look, hands, StoredMarks(self._site.store, self._site.key, group))
         answers.append(loop)

@@ -7,14 +7,13 @@ consumers drop repeats (https://github.com/cloudevents/spec/blob/v1.0.2/cloudeve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from ...scheduler import Problem, Summary
-from ..events import Event
+from ..events import Event, rfc3339
 
 RunNews = Literal["started", "completed", "failed", "cancelled"]
 StageNews = Literal["started", "completed", "failed"]
@@ -82,7 +81,7 @@ def _event(about: About, what: str, place: str, now: float, more: Mapping[str, A
         source=f"/treadle/{about.workflow}",
         type=f"dev.treadle.{what}.v1",
         subject=about.run,
-        time=datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        time=rfc3339(now),
         datacontenttype="application/json",
         data={name: value for name, value in known.items() if value is not None},
     )

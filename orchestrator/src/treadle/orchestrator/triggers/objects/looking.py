@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from treadle.primitives.store import ObjectInfo
 
-from ..events import Event
+from ..events import Event, rfc3339
 from .notifications import object_event
 
 TYPE = "dev.treadle.object.created.v1"
@@ -83,7 +82,7 @@ def event_of(uri: str, found: ObjectInfo) -> Event:
     parts = urlsplit(uri)
     folder = parts.path.strip("/")
     key = f"{folder}/{found.name}" if folder else found.name
-    when = datetime.fromtimestamp(found.modified, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    when = rfc3339(found.modified)
     about = {"size": found.size, "eTag": found.version.strip('"'), "versionId": None}
     if parts.scheme == "file":
         key = f"/{key}"

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote_plus
 
 import msgspec
 
-from ..events import Event, Undecodable
+from ..events import Event, Undecodable, parse_json
 
 TYPE = "com.amazonaws.s3."
 _NO_NEW_OBJECT = ("PutTagging", "DeleteTagging", "PutRetention", "PutLegalHold", "PutAcl")
@@ -34,13 +34,7 @@ def decode_notification(value: bytes | None) -> list[Event]:
     """The new objects that a message tells of; none for deletions and a store's test message. Raises Undecodable."""
     if value is None:
         raise Undecodable("the message has no value (a tombstone)")
-    try:
-        document = msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"it is no JSON: {error}") from None
-    except RecursionError:
-        raise Undecodable("the JSON is nested too deeply") from None
-    return new_objects(document)
+    return new_objects(parse_json(value))
 
 
 def new_objects(document: Any) -> list[Event]:

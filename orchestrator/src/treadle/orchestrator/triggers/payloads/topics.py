@@ -7,8 +7,6 @@ from typing import Any
 
 from .choice import Topic
 
-_TIMEOUT = 10.0
-
 
 def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
     """What the topic's settings say; None when the broker refuses or does not answer in ten seconds.
@@ -16,18 +14,13 @@ def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
     `settings` are librdkafka's, of the connection.
     """
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._config import ConfigResource
-    from confluent_kafka.admin._resource import ResourceType
 
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    admin = AdminClient(dict(settings))  # forgets what it was asked when it is forgotten itself
+    from ..kafka.topics import Topics
+
     try:
-        asked = admin.describe_configs([resource], request_timeout=_TIMEOUT)
-        found = {name: entry.value for name, entry in asked[resource].result(_TIMEOUT).items()}
-    except (KafkaException, TimeoutError):
+        return topic_of(Topics(settings).policy(topic))
+    except KafkaException:
         return None
-    return topic_of(found)
 
 
 def topic_of(settings: Mapping[str, str]) -> Topic | None:

@@ -1,5 +1,5 @@
 """HTTP requests that start runs.
 
-General layout: `signatures` (who sent it), `requests` (what it says), `answers` (what is said back), `app` and
-`server` (HTTP).
+General layout: `signatures` (who sent it), `requests` (what it says), `app` (what is said back), `server` (HTTP) and
+`runner` (one hook in this process).
 """

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
 from msgspec import Struct
 
 from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
 from treadle.primitives.errors import TreadleError
 
-from ..events import Event, Undecodable, binary, event_time, structured
+from ..events import Event, Undecodable, binary, event_time, parse_json, rfc3339, structured
 from ..identity import event_run, hashed_run
 from ..mapping import Rules, Unfit
 from ..objects.notifications import new_objects
@@ -101,11 +100,11 @@ def _events(hook: Hook, headers: Mapping[str, str], body: bytes, signed: Signed 
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if isinstance(hook.trigger, ObjectTrigger):
         _need_json(kind)
-        return new_objects(_json(body))
+        return new_objects(parse_json(body))
     if hook.trigger.format == "cloudevents":
         return [_cloudevent(kind, headers, body, signed)]
     _need_json(kind)
-    return [_plain(hook, _json(body), body, signed, now)]
+    return [_plain(hook, parse_json(body), body, signed, now)]
 
 
 def _cloudevent(kind: str, headers: Mapping[str, str], body: bytes, signed: Signed | None) -> Event:
@@ -126,12 +125,11 @@ def _plain(hook: Hook, data: Any, body: bytes, signed: Signed | None, now: float
     kind = data.get("type") if isinstance(data, Mapping) else None
     assert isinstance(hook.trigger, WebhookTrigger)
     github = hook.trigger.secret is not None and hook.trigger.scheme == "github"
-    when = datetime.fromtimestamp(signed.time if signed and signed.time else now, UTC)
     return Event(
         (signed.id if signed and signed.id else body_id(body)),
         f"/hooks/{hook.workflow}/{hook.name}",
         GITHUB if github else kind if isinstance(kind, str) and kind else TYPE,
-        time=when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        time=rfc3339(signed.time if signed and signed.time else now),
         datacontenttype="application/json",
         data=data,
     )
@@ -140,15 +138,6 @@ def _plain(hook: Hook, data: Any, body: bytes, signed: Signed | None, now: float
 def _need_json(kind: str) -> None:
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise Problem(415, f"the content-type is {kind or 'missing'}", "Send application/json.")
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"it is no JSON: {error}") from None
-    except RecursionError:
-        raise Undecodable("the JSON is nested too deeply") from None
 
 
 # -- the run that it is ------------------------------------------------------------------------------------------
@@ -174,10 +163,7 @@ def _run(
         case "id":
             return _run_by_id(hook, hook.trigger, event, body, signed, headers)
         case expression:
-            value = hook.rules.value(expression, event, when)
-            if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-                raise Unfit(f"dedupe: it is {value!r}"[:200] + ", neither text nor a whole number")
-            return hashed_run(hook.workflow, hook.name, "value", value)
+            return hashed_run(hook.workflow, hook.name, "value", hook.rules.dedupe(expression, event, when))
 
 
 def _run_by_id(
