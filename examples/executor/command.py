@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE, SECRET_PREFIX, Handler
+from treadle.executors.functions.handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Request
 from treadle.executors.interface import Executor
 from treadle.executors.place import Place, convert_table
+from treadle.executors.worker.environment import secret_variable
 from treadle.primitives import trust
 
 
@@ -70,7 +71,7 @@ def settings(table: Mapping[str, Any]) -> Settings:
 
 def open(settings: Settings, place: Place) -> Executor:
     key = trust.load_or_create_key(place.key_file)
-    secrets = {SECRET_PREFIX + name.upper(): place.secret(name) for name in settings.secrets}
+    secrets = {secret_variable(name): place.secret(name) for name in settings.secrets}
     invoker = CommandInvoker(settings, {KEY_VARIABLE: base64.b64encode(key).decode(), **secrets})
     return FunctionExecutor("command", invoker, key_file=place.key_file, slots=settings.slots)
 

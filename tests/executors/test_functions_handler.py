@@ -16,7 +16,7 @@ import pytest
 
 from treadle.executors.functions import handler as handlers
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE, SECRET_PREFIX, Handler
+from treadle.executors.functions.handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import (
     Order,
@@ -72,7 +72,7 @@ def place(tmp_path: Path) -> Place:
 def sandbox(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a sandbox has a temporary folder of its own
     key = base64.b64encode(trust.load_or_create_key(place.key_file)).decode()
-    environment = {**os.environ, KEY_VARIABLE: key, f"{SECRET_PREFIX}TOKEN": "correct horse", "TREADLE_OTHER": "x"}
+    environment = {**os.environ, KEY_VARIABLE: key, "TREADLE_SECRET_TOKEN": "correct horse", "TREADLE_OTHER": "x"}
     sandbox = Sandbox(environment)
     yield sandbox
     sandbox.end()

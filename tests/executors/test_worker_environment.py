@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors.worker.environment import Surroundings, worker_environment
+from treadle.executors.isolated.settings import secrets_of
+from treadle.executors.program import Job, Keep, Program, Task
+from treadle.executors.worker.environment import Surroundings, secret_variable, worker_environment
 
 _EMPTY = worker_environment({})
 
@@ -23,6 +25,14 @@ def test_credentials_of_the_driver_are_withheld(name: str) -> None:
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "PATH", "LD_LIBRARY_PATH", "MY_SETTING"])
 def test_what_stores_and_user_code_need_stays(name: str) -> None:
     assert worker_environment({name: "x"})[name] == "x"
+
+
+def test_an_isolated_worker_finds_the_secrets_that_its_driver_gives_it() -> None:
+    names = ("token", "db-password", "kafka.orders")
+    task = Task("t", Job("r", "w", "", 0, "", ""), Program("a", (), Keep(), secrets=names), ())
+    given = {secret_variable(name): name for name in names}
+    assert given.keys() == {"TREADLE_SECRET_TOKEN", "TREADLE_SECRET_DB_PASSWORD", "TREADLE_SECRET_KAFKA_ORDERS"}
+    assert secrets_of(task, given) == {name: name for name in names}
 
 
 def test_what_fixes_results_cannot_be_overridden() -> None:

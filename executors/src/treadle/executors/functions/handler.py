@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import functools
 import os
-import re
 import secrets
 import shutil
 import sys
@@ -32,10 +31,10 @@ from treadle.primitives.store import Store
 
 from ..local.executor import LocalExecutor, LocalSlot
 from ..program import Failure, Report, Task
+from ..worker.environment import secret_variable
 from .calls import ALIVE_AFTER, ALIVE_EVERY, usable
 from .endings import failure_of
 from .missing import explained
-from .payload import SECRET_PREFIX as SECRET_PREFIX
 from .payload import (
     VERSION,
     Adopt,
@@ -77,10 +76,9 @@ class Handler:
 
         `fetch_key` brings the deployment key from a place outside; whatever it raises is written to the log.
         """
-        settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
-        self._secrets = {name.removeprefix(SECRET_PREFIX): value for name, value in settings.items()}
-        self._key = _decoded_key(settings.get(KEY_VARIABLE, ""))
-        self._key_from, self._fetch_key = settings.get(KEY_FROM_VARIABLE, ""), fetch_key
+        self._settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
+        self._key = _decoded_key(self._settings.get(KEY_VARIABLE, ""))
+        self._key_from, self._fetch_key = self._settings.get(KEY_FROM_VARIABLE, ""), fetch_key
         self._find_key()
         self._folder = Path(tempfile.mkdtemp(prefix="treadle-function-"))
         self._environment = {
@@ -234,11 +232,10 @@ class Handler:
         (self._folder / "tmp").mkdir(exist_ok=True)
 
     def _secret(self, name: str) -> str:
-        suffix = re.sub("[-.]", "_", name).upper()
         try:
-            return self._secrets[suffix]
+            return self._settings[secret_variable(name)]
         except KeyError:
-            hint = f"Deploy it with {SECRET_PREFIX}{suffix} set."
+            hint = f"Deploy it with {secret_variable(name)} set."
             raise UsageError(f"the function has no secret {name!r}", hint) from None
 
 

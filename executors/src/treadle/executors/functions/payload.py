@@ -22,9 +22,6 @@ from ..program import Failure, Outcome, Report, Task
 VERSION = "0.1.0"
 """Of the package: the function and its driver must have the same."""
 
-SECRET_PREFIX = "TREADLE_SECRET_"
-"""Before the upper-case name of a secret, in the environment of whoever runs tasks for others."""
-
 
 class Order(Struct, frozen=True, tag="order"):
     """One call's work."""
@@ -118,7 +115,7 @@ def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
     if not limit or len(request) <= limit:
         return request
     stored = Stored(order.task.job.store, f"{order.reports}.order")
-    Store.open(stored.store).put(stored.name, trust.seal(key, stored.name, msgspec.msgpack.encode(order)))
+    trust.SealedStore(Store.open(stored.store), key).put(stored.name, msgspec.msgpack.encode(order))
     return encode_content(run, stored, key)
 
 
@@ -136,7 +133,7 @@ def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
         raise CorruptError("the order is not Base64", "See what else calls the function.") from error
     content: Content = _content.decode(trust.unseal(key, _ORDER, sealed))
     if isinstance(content, Stored):
-        content = _content.decode(trust.unseal(key, content.name, Store.open(content.store).get(content.name)))
+        content = _content.decode(trust.SealedStore(Store.open(content.store), key).get(content.name))
     if isinstance(content, Stored):
         raise CorruptError("an order in the store leads to another one", "See what else writes to the store.")
     return content

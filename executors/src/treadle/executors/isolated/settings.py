@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..functions.payload import SECRET_PREFIX
 from ..program import Task
+from ..worker.environment import secret_variable
 
 KEY_VARIABLE = "TREADLE_KEY_FILE"
 """Names the file with the deployment key, mode 0600."""
@@ -15,5 +15,5 @@ MEMORY_VARIABLE = "TREADLE_MEMORY"
 
 def secrets_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
     """Secrets of the task by name; what the environment lacks is left out."""
-    variables = {name: SECRET_PREFIX + name.upper() for name in task.program.secrets}
+    variables = {name: secret_variable(name) for name in task.program.secrets}
     return {name: environment[variable] for name, variable in variables.items() if variable in environment}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 
@@ -44,6 +45,11 @@ def _folder() -> str:
         return os.getcwd()
     except FileNotFoundError:  # user code removed it
         return ""
+
+
+def secret_variable(name: str) -> str:
+    """The variable that holds the secret `name`, of drivers and of whoever runs tasks for them."""
+    return "TREADLE_SECRET_" + re.sub(r"[-.]", "_", name).upper()
 
 
 def worker_environment(driver: Mapping[str, str]) -> dict[str, str]:

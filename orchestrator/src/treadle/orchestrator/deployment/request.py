@@ -15,10 +15,10 @@ from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.image import dockerfile
 from treadle.executors.package.own import version
 from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
+from treadle.executors.worker.environment import secret_variable
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
-from ..environment.home import secret_variable
 from .settings import DeploySettings, LambdaDeploySettings
 
 Provider = Literal["lambda", "openwhisk"]

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from treadle.executors.worker.environment import secret_variable
 from treadle.primitives.errors import UsageError
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -82,11 +83,6 @@ class Home:
 
     def __repr__(self) -> str:
         return f"Home({str(self.path)!r})"
-
-
-def secret_variable(name: str) -> str:
-    """The environment variable that may hold the secret `name`."""
-    return "TREADLE_SECRET_" + re.sub(r"[-.]", "_", name).upper()
 
 
 def _private_folder(path: Path) -> None:

@@ -13,12 +13,12 @@ from pydantic import Field, ValidationError, model_validator
 from treadle.dsl.quantities import Duration, Size
 from treadle.executors.interface import Executor
 from treadle.executors.place import Place
+from treadle.executors.worker.environment import secret_variable, worker_environment
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
 from ..deployment.settings import LambdaDeploySettings, OpenWhiskDeploySettings
-from ..environment.home import secret_variable
 from ..environment.profile import Settings, reasons
 
 if TYPE_CHECKING:
@@ -146,7 +146,6 @@ def open_local(settings: LocalSettings, place: Place) -> Executor:
 
 def open_isolated(settings: IsolatedSettings, place: Place) -> Executor:
     from treadle.executors.isolated.executor import IsolatedExecutor
-    from treadle.executors.worker.environment import worker_environment
 
     return IsolatedExecutor(
         key_file=place.key_file,
