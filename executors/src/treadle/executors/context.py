@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
     from treadle.primitives.store import Store
+    from treadle.primitives.trust import SealedStore
 
 _PROGRESS_INTERVAL = 1.0
 """Seconds between two lines of progress in the log."""
@@ -29,24 +30,19 @@ class Checkpoint:
     The last `save` wins. A function that uses it must give the same result from every checkpoint it saves.
     """
 
-    def __init__(self, store: Store, key: bytes, name: str) -> None:
-        self._store, self._key, self._name = store, key, name
+    def __init__(self, objects: SealedStore, name: str) -> None:
+        self._objects, self._name = objects, name
 
     def load(self) -> bytes | None:
         """What was saved last, or None. Raises CorruptError when it is not what `save` wrote, or StoreError."""
         try:
-            data = self._store.get(self._name)
+            return bytes(self._objects.get(self._name))
         except MissingError:
             return None
-        from treadle.primitives import trust
-
-        return bytes(trust.unseal(self._key, self._name, data))
 
     def save(self, data: bytes) -> None:
         """Keep `data` durably, instead of what was saved before. Raises StoreError."""
-        from treadle.primitives import trust
-
-        self._store.put(self._name, trust.seal(self._key, self._name, data))
+        self._objects.put(self._name, data)
 
 
 class Context:
@@ -96,8 +92,10 @@ class Context:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
+        from treadle.primitives.trust import SealedStore
+
         name = f"runs/{run_folder(self.run)}/checkpoints/{self.stage}/{self.partition}"
-        return Checkpoint(self._store, self._key, name)
+        return Checkpoint(SealedStore(self._store, self._key), name)
 
     def close(self) -> None:
         """Remove the temporary folder, if there is one."""

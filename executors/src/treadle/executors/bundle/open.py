@@ -46,7 +46,7 @@ def prepare(store: Store, run: str, digest: str, key: bytes) -> dict[str, bytes]
         path = root / digest
         if not _hold(path) or not _is_whole(path):
             name = f"runs/{run_folder(run)}/bundle"
-            path = open_bundle(bytes(trust.unseal(key, name, store.get(name))), digest, root)
+            path = open_bundle(bytes(trust.SealedStore(store, key).get(name)), digest, root)
             _hold(path)
     return activate(path)
 

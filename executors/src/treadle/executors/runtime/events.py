@@ -56,7 +56,7 @@ class EventReader:
     def _copied(self, split: EventSplit) -> Iterator[Record]:
         name = f"runs/{self._run}/{split.copied}"
         try:
-            known = unpack(trust.unseal(self._key, name, self._store.get(name)))
+            known = unpack(trust.SealedStore(self._store, self._key).get(name))
         except MissingError as error:
             raise _gone(split, "the copy of them in the store was removed") from error
         for offset in _wanted(split):

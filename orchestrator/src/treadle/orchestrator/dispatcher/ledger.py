@@ -141,6 +141,7 @@ class Ledger:
 
     def __init__(self, store: Store, prefix: str, key: bytes, resumption: int = 1) -> None:
         self._store, self._prefix, self._key = store, prefix, key
+        self._objects = trust.SealedStore(store, key)
         self._writer = secrets.token_hex(8)
         self._number = 0
         self._pending: list[Record] = []
@@ -200,8 +201,7 @@ class Ledger:
         return len(winner.records)
 
     def _create(self, entry: Entry) -> bool:
-        name = _name(self._prefix, self._number)
-        return self._store.create(name, trust.seal(self._key, name, _encode(entry)))
+        return self._objects.create(_name(self._prefix, self._number), _encode(entry))
 
 
 def _name(prefix: str, number: int) -> str:
@@ -210,7 +210,7 @@ def _name(prefix: str, number: int) -> str:
 
 def _read_one(store: Store, prefix: str, key: bytes, number: int) -> Entry:
     name = _name(prefix, number)
-    return decoded(Entry, name, trust.unseal(key, name, store.get(name)))
+    return decoded(Entry, name, trust.SealedStore(store, key).get(name))
 
 
 def _read_from(store: Store, prefix: str, key: bytes, first: int) -> list[Entry]:

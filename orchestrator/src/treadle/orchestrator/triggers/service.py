@@ -38,7 +38,6 @@ TELL_EVERY = 5.0
 STALE = 30.0
 """Seconds after which a report says that its service is gone."""
 _STATUS = "deployments/status"
-_INFO = b"treadle trigger status"
 KINDS = {
     "kafka": "treadle.orchestrator.triggers.kafka.runner:KafkaRunner",
     "object": "treadle.orchestrator.triggers.objects.runner:ObjectRunner",
@@ -160,8 +159,7 @@ def _make(kind: str, site: TriggerSite, workflow: str, trigger: str) -> TriggerR
 
 def write_statuses(store: Store, key: bytes, instance: str, statuses: list[TriggerStatus]) -> None:
     """For `trigger list` and `trigger show`, wherever they run."""
-    name = f"{_STATUS}/{instance}"
-    store.put(name, trust.seal(_key(key), name, msgspec.msgpack.encode(statuses)))
+    _sealed(store, key).put(f"{_STATUS}/{instance}", msgspec.msgpack.encode(statuses))
 
 
 def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
@@ -169,7 +167,7 @@ def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
     found: dict[str, list[TriggerStatus]] = {}
     for info in store.list(f"{_STATUS}/"):
         try:
-            data = trust.unseal(_key(key), info.name, store.get(info.name))
+            data = _sealed(store, key).get(info.name)
         except MissingError:
             continue
         statuses = decoded(list[TriggerStatus], info.name, data)
@@ -178,5 +176,5 @@ def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
     return found
 
 
-def _key(key: bytes) -> bytes:
-    return trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+def _sealed(store: Store, key: bytes) -> trust.SealedStore:
+    return trust.SealedStore(store, trust.purpose_key(key, b"treadle trigger status"))

@@ -23,13 +23,12 @@ from .happenings import Partition
 from .judge import Lineage
 from .reading import Reading, reading_of
 
-_INFO = b"treadle trigger marks"
 SAVE_EVERY = 30.0
 """Seconds."""
 
 
 class KafkaPositions:
-    """The Positions of an environment, which knows its clusters. Asks them, and changes nothing there."""
+    """Where triggers stand in the topics of an environment's clusters."""
 
     def __init__(self, home: Home, profile: Profile) -> None:
         self._home, self._profile = home, profile
@@ -41,13 +40,18 @@ class KafkaPositions:
     def begins(
         self, workflow: str, name: str, trigger: Trigger, before: Deployment | None
     ) -> tuple[Position, ...] | None:
-        """See Positions.begins. Raises UsageError for topics that are not there, and for batches of compacted ones."""
+        """From which offsets on a new version of the trigger decides; None: it reads no Kafka topic.
+
+        For a trigger that `before` does not have, `startFrom` says it. Else it is where the older version's part ends,
+        which must be an offset that no run was decided for yet. Raises BrokerUnreachable, and UsageError for topics
+        that are not there, and for batches of compacted ones.
+        """
         reading = reading_of(trigger)
         if reading is None:
             return None
         older = reading_of(before.spec.triggers.get(name)) if before else None
         known = older.topics if older and older.connection == reading.connection else ()
-        return tuple(self._begins(f"{workflow}.{name}", reading, known))
+        return tuple(self._begins(label(workflow, name), reading, known))
 
     def seek(
         self, at: Lineage, group: str, marks: StoredMarks, to: int | datetime | Literal["earliest", "latest"]
@@ -121,26 +125,23 @@ class StoredMarks:
     """
 
     def __init__(self, store: Store, key: bytes, group: str) -> None:
-        self._store, self._group = store, group
-        self._key = trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+        self._objects = trust.SealedStore(store, trust.purpose_key(key, b"treadle trigger marks"))
+        self._group = group
         self._saved: dict[Partition, float] = {}
 
     def load(self, partition: Partition) -> int | None:
         """Raises StoreError."""
-        name = self._name(partition)
         try:
-            data = trust.unseal(self._key, name, self._store.get(name))
+            return msgspec.msgpack.decode(self._objects.get(self._name(partition)), type=int)
         except MissingError:
             return None
-        return msgspec.msgpack.decode(data, type=int)
 
     def save(self, partition: Partition, offset: int, *, now: bool = False) -> None:
         """Every half minute, or `now`. Raises StoreError."""
         clock = time.monotonic()
         if not now and clock < self._saved.get(partition, 0.0) + SAVE_EVERY:
             return
-        name = self._name(partition)
-        self._store.put(name, trust.seal(self._key, name, msgspec.msgpack.encode(offset)))
+        self._objects.put(self._name(partition), msgspec.msgpack.encode(offset))
         self._saved[partition] = clock
 
     def _name(self, partition: Partition) -> str:

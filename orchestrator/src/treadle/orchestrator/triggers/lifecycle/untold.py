@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.primitives import trust
 from treadle.primitives.decoding import known
 
 from ...runfiles import RunFiles
@@ -17,8 +16,8 @@ from .announcer import Untold
 
 def untold_of(files: RunFiles) -> list[Untold]:
     """Oldest first. Raises StoreError, CorruptError."""
-    names = [f"{_folder(files)}{info.name.rsplit('/', 1)[1]}" for info in files.store.list(_folder(files))]
-    found = [_decode(files, name) for name in names]
+    names = [f"untold/{info.name.rsplit('/', 1)[1]}" for info in files.store.list(_folder(files))]
+    found = [msgspec.json.decode(files.load_bytes(name), type=known(Untold)) for name in names]
     return sorted(found, key=lambda one: one.event.time or "")
 
 
@@ -28,10 +27,6 @@ def settle(files: RunFiles, untold: Sequence[Untold], kept: Sequence[Event]) -> 
     for one in untold:
         files.create_bytes(f"untold/{_name(one.event)}", msgspec.json.encode(one))
     files.store.delete(f"{_folder(files)}{_name(event)}" for event in kept if event.id not in lost)
-
-
-def _decode(files: RunFiles, name: str) -> Untold:
-    return msgspec.json.decode(trust.unseal(files.key, name, files.store.get(name)), type=known(Untold))
 
 
 def _folder(files: RunFiles) -> str:

@@ -24,8 +24,6 @@ from ..events import Event
 from ..registry.deployment import Deployment
 from .looking import Seen
 
-_INFO = b"treadle object triggers"
-
 
 class Refused(Struct, frozen=True):
     """An object that can start no run: the dead letter of a trigger that has no topic for such."""
@@ -44,44 +42,36 @@ class ObjectRecords:
 
     def __init__(self, store: Store, key: bytes, workflow: str, trigger: str) -> None:
         self._store = store
-        self._key = trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+        self._objects = trust.SealedStore(store, trust.purpose_key(key, b"treadle object triggers"))
         self._folder = f"deployments/objects/{workflow}/{trigger}"
 
     def load(self, born: int) -> Seen | None:
         """None: it never looked. Raises CorruptError for marks that this deployment did not write."""
         name = self._seen(born)
         try:
-            data = self._read(name)
+            return Seen.unpack(bytes(self._objects.get(name)))
         except MissingError:
             return None
-        try:
-            return Seen.unpack(data)
         except ValueError as error:
             raise CorruptError(f"{name}: {error}", "Remove it: what is there then counts by its date.") from None
 
     def save(self, born: int, seen: Seen) -> None:
         """Another service may save what it has seen at the same time; whichever stays, what it lacks is only asked
         for again."""
-        self._write(self._seen(born), seen.pack())
+        self._objects.put(self._seen(born), seen.pack())
         seen.changed = False
 
     def refuse(self, refused: Refused) -> None:
-        self._write(f"{self._folder}/refused/{refused.event.id}", msgspec.json.encode(refused))
+        self._objects.put(f"{self._folder}/refused/{refused.event.id}", msgspec.json.encode(refused))
 
     def refused(self) -> list[Refused]:
         """Oldest first."""
         names = [info.name for info in self._store.list(f"{self._folder}/refused/")]
-        found = [msgspec.json.decode(self._read(name), type=known(Refused)) for name in names]
+        found = [msgspec.json.decode(self._objects.get(name), type=known(Refused)) for name in names]
         return sorted(found, key=lambda one: one.time)
 
     def _seen(self, born: int) -> str:
         return f"{self._folder}/seen/{born}"
-
-    def _read(self, name: str) -> bytes:
-        return bytes(trust.unseal(self._key, name, self._store.get(name)))
-
-    def _write(self, name: str, payload: bytes) -> None:
-        self._store.put(name, trust.seal(self._key, name, payload))
 
 
 def born(history: Sequence[Deployment], trigger: str) -> Deployment:

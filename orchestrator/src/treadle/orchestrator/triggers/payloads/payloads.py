@@ -68,8 +68,7 @@ class Payloads:
         """
         packed = pack(one.record for one in batch.matched)
         name = f"events/{hashlib.sha256(packed).hexdigest()[:16]}"
-        path = f"runs/{batch.run}/{name}"
-        self._store.create(path, trust.seal(trust.run_key(self._key, batch.run), path, packed))
+        trust.SealedStore(self._store, trust.run_key(self._key, batch.run)).create(f"runs/{batch.run}/{name}", packed)
         return name
 
     def _topic(self, topic: str) -> Topic | None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise, read_normalised, without_triggers
-from treadle.dsl.triggers import Trigger
 from treadle.dsl.validation.inputs import resolve_inputs
 
 from ...runfiles import Submission
@@ -24,20 +23,6 @@ class Position(Struct, frozen=True):
     """The topic's UUID: a topic deleted and made again is another one."""
     partition: int
     offset: int
-
-
-class Positions(Protocol):
-    """Knows where triggers stand in their topics."""
-
-    def begins(
-        self, workflow: str, name: str, trigger: Trigger, before: Deployment | None
-    ) -> tuple[Position, ...] | None:
-        """From which offsets on a new version of the trigger decides; None: it reads no Kafka topic.
-
-        For a trigger that `before` does not have, `startFrom` says it. Else it is where the older version's part ends,
-        which must be an offset that no run was decided for yet. Raises Unreachable.
-        """
-        ...
 
 
 class Paused(Struct, frozen=True):

@@ -29,7 +29,6 @@ from .deployment import Deployment, Paused, Position
 
 _ROOT = "deployments"
 _WORKFLOWS = f"{_ROOT}/workflows"
-_INFO = b"treadle registry"
 _SAME = ("document", "functions", "bundle", "base", "executor")
 """What makes two versions the same."""
 
@@ -65,7 +64,7 @@ class Registry:
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
-        self._key = trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+        self._objects = trust.SealedStore(store, trust.purpose_key(key, b"treadle registry"))
         self._known: dict[str, Deployment] = {}
 
     # -- versions
@@ -90,7 +89,7 @@ class Registry:
                 return Deployed(before, before, False)
             begins(before)
             if candidate.code:
-                self._create(f"{_ROOT}/bundles/{candidate.bundle}", candidate.code)
+                self._objects.create(f"{_ROOT}/bundles/{candidate.bundle}", candidate.code)
             if self._add(made):
                 return Deployed(self.settle(made, begins(before)), before, True)
 
@@ -101,7 +100,7 @@ class Registry:
         then, sees the version. That is why no record is ever judged by the version before.
         """
         name = _begins_name(deployment.workflow, deployment.version)
-        self._create(name, msgspec.msgpack.encode(begins))
+        self._objects.create(name, msgspec.msgpack.encode(begins))
         return self._version(deployment.workflow, deployment.version)
 
     def undeploy(self, workflow: str) -> Deployment:
@@ -155,14 +154,14 @@ class Registry:
 
     def bundle(self, deployment: Deployment) -> bytes:
         """The user's code of a version; empty when it has none. Raises MissingError."""
-        return self._read(f"{_ROOT}/bundles/{deployment.bundle}") if deployment.bundle else b""
+        return bytes(self._objects.get(f"{_ROOT}/bundles/{deployment.bundle}")) if deployment.bundle else b""
 
     # -- pauses
 
     def pause(self, workflow: str, trigger: str, reason: str = "") -> bool:
         """False: it is paused already."""
         name = _pause_name(workflow, trigger)
-        return self._create(name, msgspec.msgpack.encode(Paused(time.time(), reason)))
+        return self._objects.create(name, msgspec.msgpack.encode(Paused(time.time(), reason)))
 
     def unpause(self, workflow: str, trigger: str) -> bool:
         """False: it was not paused."""
@@ -176,7 +175,7 @@ class Registry:
         found: dict[str, Paused] = {}
         for info in self._store.list(f"{_WORKFLOWS}/{workflow}/paused/"):
             try:
-                found[info.name.rsplit("/", 1)[1]] = decoded(Paused, info.name, self._read(info.name))
+                found[info.name.rsplit("/", 1)[1]] = decoded(Paused, info.name, self._objects.get(info.name))
             except MissingError:
                 continue  # unpaused since it was listed
         return found
@@ -198,7 +197,7 @@ class Registry:
 
     def _add(self, made: Deployment) -> bool:
         """Whether the version is ours now; also when the store forgot to say so after a broken connection."""
-        if self._create(_version_name(made.workflow, made.version), msgspec.msgpack.encode(made)):
+        if self._objects.create(_version_name(made.workflow, made.version), msgspec.msgpack.encode(made)):
             return True
         return self._version(made.workflow, made.version).nonce == made.nonce
 
@@ -210,7 +209,7 @@ class Registry:
         name = _version_name(workflow, version)
         if name not in self._known:
             try:
-                found = decoded(Deployment, name, self._read(name))
+                found = decoded(Deployment, name, self._objects.get(name))
             except MissingError:
                 text = f"there is no version {version} of the workflow {workflow!r}"
                 raise NoSuchDeployment(text, f"See: treadle trigger show {workflow}") from None
@@ -223,7 +222,7 @@ class Registry:
     def _begins(self, workflow: str, version: int) -> dict[str, tuple[Position, ...]] | None:
         name = _begins_name(workflow, version)
         try:
-            return decoded(dict[str, tuple[Position, ...]], name, self._read(name))
+            return decoded(dict[str, tuple[Position, ...]], name, self._objects.get(name))
         except MissingError:
             return None
 
@@ -232,12 +231,6 @@ class Registry:
             parts = info.name.split("/")
             if len(parts) == 5 and parts[3] == "versions":
                 yield parts[2], int(parts[4])
-
-    def _create(self, name: str, payload: bytes) -> bool:
-        return self._store.create(name, trust.seal(self._key, name, payload))
-
-    def _read(self, name: str) -> bytes:
-        return bytes(trust.unseal(self._key, name, self._store.get(name)))
 
 
 def parse_name(text: str) -> tuple[str, int | None]:

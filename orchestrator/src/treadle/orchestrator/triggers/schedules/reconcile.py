@@ -27,6 +27,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 
 from ...environment.errors import Unreachable
+from ..identity import label
 from ..registry.registry import Registry
 from .flow import TICK, Tick
 from .wanted import OVERLAPS, Change, Found, Wanted, changes, schedule, wanted_of
@@ -53,7 +54,7 @@ class Schedules:
 
     def __init__(self, client: Client, queue: str, key: bytes) -> None:
         self._client, self._queue = client, queue
-        self._owner = trust.hkdf(key, salt=b"treadle deployment key", info=b"treadle schedules", length=8).hex()
+        self._owner = trust.purpose_key(key, b"treadle schedules")[:8].hex()
 
     async def reconcile(self, registry: Registry) -> list[Change]:
         """What had to be done. Raises Unreachable; UsageError when a Schedule of that name is somebody else's."""
@@ -74,16 +75,16 @@ class Schedules:
         The server makes the ticks, as slowly as `overlap` says. With `jitter` it leaves a time out that this would lead
         beyond `end`. Raises Unreachable, UsageError.
         """
-        handle = self._client.get_schedule_handle(f"{workflow}.{trigger}")
+        handle = self._client.get_schedule_handle(label(workflow, trigger))
         # The API says that the start of the range is left out, and that this may change; ticks are at whole seconds.
         request = ScheduleBackfill(start - timedelta(milliseconds=1), end, overlap=OVERLAPS[overlap])
-        with _translated(f"{workflow}.{trigger}"):
+        with _translated(label(workflow, trigger)):
             await handle.backfill(request)
 
     async def view(self, workflow: str, trigger: str) -> ScheduleView:
         """Raises UsageError when there is none, Unreachable."""
-        with _translated(f"{workflow}.{trigger}"):
-            description = await self._client.get_schedule_handle(f"{workflow}.{trigger}").describe()
+        with _translated(label(workflow, trigger)):
+            description = await self._client.get_schedule_handle(label(workflow, trigger)).describe()
         info = description.info
         recent = [
             (one.scheduled_at, one.action.workflow_id)

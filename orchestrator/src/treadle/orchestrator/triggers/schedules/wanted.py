@@ -20,6 +20,7 @@ from temporalio.client import (
 
 from treadle.dsl.triggers import ScheduleTrigger
 
+from ..identity import label
 from ..registry.deployment import Deployment
 from .flow import TICK, Tick
 
@@ -43,7 +44,7 @@ class Wanted(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        return f"{self.workflow}.{self.trigger}"
+        return label(self.workflow, self.trigger)
 
     @property
     def asked(self) -> str:
