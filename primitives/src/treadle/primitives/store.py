@@ -294,15 +294,10 @@ def _endpoint(options: dict[str, Any]) -> str:
 
 
 def _plain_http_allowed(endpoint: str) -> bool:
-    import ipaddress
+    from .wire.addresses import is_loopback
 
-    host = urlsplit(endpoint).hostname or ""
-    if host == "localhost" or os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1")
+    return allowed or is_loopback(urlsplit(endpoint).hostname or "")
 
 
 def _folder(url: str) -> Path:

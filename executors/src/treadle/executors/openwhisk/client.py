@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from treadle.primitives.errors import StoreError, UsageError
+from treadle.primitives.wire import is_loopback
 
 from ..functions.invoker import NotRun
 
@@ -97,6 +98,6 @@ def _checked(endpoint: str, allow_http: bool) -> str:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{endpoint!r} is no endpoint of OpenWhisk", "Give one such as https://openwhisk.example.com.")
-    if parts.scheme == "http" and not allow_http and parts.hostname not in ("127.0.0.1", "::1", "localhost"):
+    if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         raise UsageError(f"{endpoint} is plain HTTP to another host: {_NOT_LOOPBACK}", "Use https, or allow_http.")
     return endpoint.rstrip("/")

@@ -39,6 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from treadle.dsl.base import Identifier
 from treadle.dsl.quantities import Size
 from treadle.primitives.errors import UsageError
+from treadle.primitives.wire import is_loopback
 
 from .connections import KafkaConnection
 from .errors import Unreachable, unknown_namespace, unreachable
@@ -117,8 +118,7 @@ class LifecycleWebhook(Settings):
 
     @model_validator(mode="after")
     def _private(self) -> LifecycleWebhook:
-        host = urlsplit(self.url).hostname
-        if self.url.startswith("http://") and host not in ("localhost", "127.0.0.1", "::1"):
+        if self.url.startswith("http://") and not is_loopback(urlsplit(self.url).hostname or ""):
             raise ValueError("plain http is for this machine only: write https://")
         return self
 
