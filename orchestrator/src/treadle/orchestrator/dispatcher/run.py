@@ -21,8 +21,8 @@ from treadle.primitives.store import Store
 from ..plan import Plan, Segment, Shipped
 from ..runfiles import LoopResult, Manifest, RunFiles, Submission
 from ..telemetry.instruments import Telemetry
+from .gang_coordinator import GangCoordinator
 from .hosts import Hosts
-from .meeting import Meeting
 from .pool import Pools
 from .scope import Scope, loop_chains
 
@@ -53,7 +53,7 @@ class Site:
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts
-        self.gangs = Meeting(partial(trust.run_key, key))
+        self.gangs = GangCoordinator(partial(trust.run_key, key))
         self._runs: OrderedDict[str, Run] = OrderedDict()
 
     def files(self, run: str) -> RunFiles:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from treadle.primitives.coordinator.server import CoordinatorServer
 
 
-class Meeting:
+class GangCoordinator:
     """One coordinator for all gangs of a process, in its event loop, on loopback: gangs run in slots of one host."""
 
     def __init__(self, key_of: Callable[[str], bytes]) -> None:
