@@ -139,6 +139,13 @@ def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:
     assert segments(found)["b"].after == ("total",)
 
 
+def test_what_a_node_waits_for_stands_before_it() -> None:
+    """Though it is planned later: `first` was left open for `last` to join."""
+    stages = {"first": mapped(SOURCE), "aside": mapped(SOURCE, needs=["first"])}
+    found = plan({**stages, "last": mapped("first", needs=["aside"])})
+    assert [node.id for node in found.graph.nodes] == ["first", "aside", "last"]
+
+
 def test_broadcast_made_of_the_producer_keeps_them_apart() -> None:
     stages = {
         "a": mapped(SOURCE),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -236,8 +237,10 @@ def test_a_changed_input_file_is_told_by_name(project: Project) -> None:
 def test_results_older_than_the_ttl_are_made_again(project: Project) -> None:
     project.run()
     entries = Entries(project.store, project.harness.key)
-    for entry in list(entries.all()):
-        entries.keep(replace(entry, made=entry.made - 30 * 86_400))
+    for key in entries.kept_keys():
+        taken = entries.take(key, math.inf)
+        assert taken is not None
+        entries.keep(replace(taken[0], made=taken[0].made - 30 * 86_400), taken[1])
     assert project.run() == {*MADE, "lines.out"}
     assert project.run() == {"lines.out"}
 
@@ -245,8 +248,8 @@ def test_results_older_than_the_ttl_are_made_again(project: Project) -> None:
 def test_without_the_cache_everything_runs_and_is_kept_anew(project: Project) -> None:
     project.run()
     assert project.run(again=False) == {*MADE, "lines.out"}
-    makers = {entry.run for entry in Entries(project.store, project.harness.key).all()}
-    assert makers == {"r2"}
+    entries = Entries(project.store, project.harness.key)
+    assert {entries.read(key).run for key in entries.kept_keys()} == {"r2"}
     assert project.run() == {"lines.out"}
 
 
@@ -326,14 +329,14 @@ def test_an_entry_that_gc_removes_at_the_same_moment_is_not_taken(
 ) -> None:
     """Removed after it was found: whoever borrows has left its mark by then, and looks once more."""
     project.run()
-    find = Entries.find
+    take = Entries.take
 
-    def found_too_early(self: Entries, key: str, ttl: float) -> Any:
-        entry = find(self, key, ttl)
+    def taken_too_early(self: Entries, key: str, ttl: float) -> Any:
+        found = take(self, key, ttl)
         self.remove([key])
-        return entry
+        return found
 
-    monkeypatch.setattr(Entries, "find", found_too_early)
+    monkeypatch.setattr(Entries, "take", taken_too_early)
     assert project.run() == {*MADE, "lines.out"}
     assert list(project.store.list("runs/r1/lent"))
 

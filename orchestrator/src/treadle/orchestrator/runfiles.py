@@ -10,7 +10,9 @@ runs/<run>/segments/<segment>/closed/<n>/<g>   and its manifest, beside those of
 runs/<run>/segments/<loop>/result              a loop's last state
 runs/<run>/_<stage>/...                        the same of a workflow that ran as a child,
 runs/<run>/_<stage>/result                     and what it came to
+runs/<run>/segments/<stage>/begun/<n>          a person had that run again: its n-th run is the one that counts
 runs/<run>/blocks/<segment>/...                the data
+runs/<run>/lost/<digest>                       names of lost blocks, when they are many
 runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
 """
 
@@ -26,7 +28,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives import trust
 from treadle.primitives.decoding import known
 from treadle.primitives.errors import MissingError
-from treadle.primitives.run_names import run_folder
+from treadle.primitives.run_names import child_run, run_folder
 from treadle.primitives.store import Store
 
 from .plan import Plan
@@ -98,6 +100,8 @@ class LoopResult(Struct, frozen=True):
     scalars: dict[str, Any]
     data: dict[str, Data]
     summary: Summary
+    origin: str = ""
+    """As of a manifest."""
 
 
 class RunResult(Struct, frozen=True):
@@ -141,6 +145,25 @@ class RunFiles:
     def create_bytes(self, name: str, payload: bytes) -> bool:
         path = f"{self.prefix}/{name}"
         return self.store.create(path, trust.seal(self.key, path, payload))
+
+    # -- children
+
+    def child(self, stage: str) -> str:
+        """The id of the run that a stage is: the one that began last."""
+        return self.children(stage)[-1]
+
+    def children(self, stage: str) -> list[str]:
+        """The ids of all runs that a stage was, in the order in which they began. Raises CorruptError."""
+        numbers = [int(info.name.rsplit("/", 1)[1]) for info in self.store.list(f"{self.segment(stage)}/begun/")]
+        for number in numbers:
+            self.load_bytes(f"segments/{stage}/begun/{number}")
+        return [child_run(self.run, stage, number) for number in (1, *sorted(numbers))]
+
+    def begin_anew(self, stage: str) -> str:
+        """Have the next run of a stage be another one than before; its id."""
+        number = len(self.children(stage)) + 1
+        self.create_bytes(f"segments/{stage}/begun/{number}", b"")
+        return child_run(self.run, stage, number)
 
     # -- manifests
 
@@ -198,6 +221,10 @@ class RunFiles:
         """Where the chains of a segment are: its own, and those of its task groups."""
         inner = {info.name.partition("/ledger/")[0] for info in self.store.list(f"{self.segment(segment)}/groups/")}
         return [self.segment(segment), *sorted(inner)]
+
+    def has_ledger(self, segment: str) -> bool:
+        """Somebody has begun to write it."""
+        return any(self.store.list(f"{self.segment(segment)}/ledger/"))
 
     def _generations(self, segment: str) -> Iterator[int]:
         for info in self.store.list(f"{self.segment(segment)}/manifest/"):

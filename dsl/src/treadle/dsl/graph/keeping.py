@@ -1,14 +1,25 @@
 """Which stages may be kept for later runs: those whose results are a function of code, parameters and inputs alone.
 
 A stage that is kept is a promise about its own functions. So it may read only what is kept too: of a stage without that
-promise nobody can say, before it ran, that it will give what it gave.
+promise nobody can say, before it ran, that it will give what it gave. A loop is kept as a whole, if all in it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 
-from ..model import BarrierStage, BroadcastStage, MapStage, ReduceStage, ShuffleStage, Stage, WorkStage
+from ..expressions import ExpressionError, parse, paths
+from ..model import (
+    BarrierStage,
+    BroadcastStage,
+    LoopStage,
+    MapStage,
+    ReduceStage,
+    ShuffleStage,
+    Stage,
+    WorkStage,
+)
 from ..templates import template_paths
 from .graph import Graph, Node, ReferenceProblem, StateTarget, references_of
 
@@ -35,18 +46,41 @@ class Keeping:
         return self._found[name]
 
     def _reason(self, node: Node) -> str:
+        reason = self._alone(node)
+        if reason:
+            return reason
+        if node.loops:
+            return self._of_loop(node.loops[0])
+        return self._inside(node) if isinstance(node.stage, LoopStage) else self._read(node)
+
+    def _of_loop(self, loop: str) -> str:
+        reason = self.why_not(loop)
+        return f"it is inside the loop '{loop}'{_about(reason)}" if reason else ""
+
+    def _inside(self, loop: Node) -> str:
+        """A loop is kept when each stage in it could be, and what they read from outside is."""
+        inner = [node for node in self._graph.nodes.values() if loop.id in node.loops]
+        for node in inner:
+            reason = self._alone(node)
+            if reason:
+                return f"it holds '{node.id}'{_about(reason)}"
+        own = {loop.id, *(node.id for node in inner)}
+        return next((reason for node in (loop, *inner) if (reason := self._read(node, own))), "")
+
+    def _alone(self, node: Node) -> str:
+        """What of the stage itself stands in the way."""
         stage = node.stage
         if isinstance(stage, BarrierStage):
-            return "its quorum may be met by others each time" if _is_partial(stage) else self._read(node)
+            return "its quorum may be met by others each time" if _is_partial(stage) else ""
+        if isinstance(stage, LoopStage):
+            return _given(_paths(stage) | _conditions(stage))
         if not isinstance(stage, MapStage | ShuffleStage | BroadcastStage | ReduceStage):
             return f"a {stage.type} is not kept"
         if node.id not in self._wanted:
             return NOT_CACHED
-        return self._own(node, stage) or self._known.get(node.id, "") or self._read(node)
+        return self._own(node, stage) or self._known.get(node.id, "")
 
     def _own(self, node: Node, stage: WorkStage) -> str:
-        if node.loops:
-            return f"it is inside the loop '{node.loops[-1]}'"
         barriers = [one.stage for one in self._graph.nodes.values() if isinstance(one.stage, BarrierStage)]
         if any(_is_partial(barrier) and barrier.input == node.id for barrier in barriers):
             return "the quorum of a barrier lets it go with a part"
@@ -54,10 +88,11 @@ class Keeping:
             return "with `idempotent: false` it acts on the outside"
         if isinstance(stage, MapStage) and stage.tolerated_failures not in (None, 0, "0%"):
             return "the failures it tolerates may be others each time"
-        return next((_OF_A_RUN[path[0]].format(path[-1]) for path in sorted(_paths(stage)) if path[0] in _OF_A_RUN), "")
+        return _given(_paths(stage))
 
-    def _read(self, node: Node) -> str:
-        for source in sorted(set(self._sources(node))):
+    def _read(self, node: Node, own: Collection[str] = ()) -> str:
+        """Of the stages that it reads, but for `own`."""
+        for source in sorted(set(self._sources(node)) - set(own)):
             reason = self.why_not(source)
             if reason:
                 return reason if reason.startswith(_FAR) else f"{_FAR}'{source}'{_about(reason)}"
@@ -73,13 +108,27 @@ class Keeping:
             source = target.loop if isinstance(target, StateTarget) else self._graph.node_of(target)
             if source is not None:
                 yield source.id
-        named = {path[1] for path in _paths(node.stage) if path[0] == "stages" and len(path) > 1}
+        decide = _conditions(node.stage) if isinstance(node.stage, LoopStage) else set()
+        named = {path[1] for path in _paths(node.stage) | decide if path[0] == "stages" and len(path) > 1}
         yield from (name for name in named if name in self._graph.nodes)
 
 
 def _about(reason: str) -> str:
     """The reason of another stage, after its name."""
     return f", which {reason.removeprefix('it ')}" if reason.startswith("it ") else f": {reason}"
+
+
+def _given(paths: set[tuple[str, ...]]) -> str:
+    return next((_OF_A_RUN[path[0]].format(path[-1]) for path in sorted(paths) if path[0] in _OF_A_RUN), "")
+
+
+def _conditions(loop: LoopStage) -> set[tuple[str, ...]]:
+    """What decides inside a loop: elsewhere a condition changes nothing of the data."""
+    found: set[tuple[str, ...]] = set()
+    for text in (loop.until, *(stage.when for stage in loop.stages.values())):
+        with suppress(ExpressionError):  # told elsewhere
+            found |= paths(parse(text)) if text else set()
+    return found
 
 
 def _is_partial(stage: Stage) -> bool:

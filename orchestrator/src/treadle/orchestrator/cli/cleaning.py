@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from treadle.primitives.errors import CorruptError, MissingError
+
 from . import words
 from .environment import Environment
 from .exits import Exit, complain, reported
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from treadle.primitives.store import ObjectInfo
 
     from ..client.client import Runs
+    from ..reuse.entries import Entries, Entry
 
 
 def gc(
@@ -55,11 +58,22 @@ def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]
     from ..reuse.entries import Entries, lent_segments
 
     entries, now = Entries(env.store, env.key), time.time()
-    found = list(entries.all())
-    old = [entry.key for entry in found if entry.age(now) > entry.ttl]
+    found = [entry for key in entries.kept_keys() if (entry := _read(entries, key)) is not None]
+    old = {entry.key for entry in found if entry.age(now) > entry.ttl}
     if not dry_run:
         entries.remove(old)
     return len(old), lent_segments(entry for entry in found if entry.key not in old)
+
+
+def _read(entries: Entries, key: str) -> Entry | None:
+    """None: it is gone since, or nobody here can take it over, so that it needs no blocks."""
+    try:
+        return entries.read(key)
+    except MissingError:
+        return None
+    except CorruptError as error:
+        complain(f"a cached result cannot be used: {error}")
+        return None
 
 
 async def _needless(runs: Runs, before: float, lent: dict[str, set[str]]) -> tuple[list[ObjectInfo], set[str]]:

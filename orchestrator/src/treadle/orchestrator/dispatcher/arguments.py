@@ -54,7 +54,7 @@ def program_of(
         tail=resolver.tail(segment.tail, partitions),
         output=segment.output.part if segment.output else None,
         put=segment.put,
-        durability=segment.policy.durability,
+        durability=segment.policy.durability or ("segment" if segment.policy.cache else ""),
         inline_limit=0 if segment.policy.exchange == "storage" else INLINE_LIMIT,
         secrets=tuple(sorted(resolver.secrets)),
     )

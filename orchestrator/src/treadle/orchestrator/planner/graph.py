@@ -42,6 +42,7 @@ from ..plan import (
     Policy,
     Shipped,
     StateData,
+    needs_first,
 )
 from . import exchanges, loops, maps, subworkflows
 from .flow import Dataset, Flow, nested_paths, why_not_fused
@@ -99,7 +100,7 @@ class GraphPlanner:
     def graph(self) -> Graph:
         for name in list(self._open):
             self.dataset(name)
-        return Graph(tuple(self._settle(node) for node in self.nodes), self.outputs)
+        return Graph(needs_first([self._settle(node) for node in self.nodes]), self.outputs)
 
     # -- visiting
 

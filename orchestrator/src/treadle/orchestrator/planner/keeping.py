@@ -8,7 +8,17 @@ from typing import Any
 from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.graph.graph import Graph
 from treadle.dsl.graph.keeping import Keeping
-from treadle.dsl.model import EventRange, MapStage, ReduceStage, Settings, ShuffleStage, Spec, Stage, WorkStage
+from treadle.dsl.model import (
+    EventRange,
+    LoopStage,
+    MapStage,
+    ReduceStage,
+    Settings,
+    ShuffleStage,
+    Spec,
+    Stage,
+    WorkStage,
+)
 
 from ..plan import Kept
 from .flow import Decorators
@@ -24,7 +34,16 @@ def kept_stages(spec: Spec, sources: Sources, functions: Decorators) -> tuple[di
     keeping = Keeping(Graph(spec), wanted, known)
     why_not = {name: reason for name in wanted if (reason := keeping.why_not(name))}
     kept = {name: Kept(str(cache.version), cache.ttl) for name, cache in wanted.items() if name not in why_not}
-    return kept, why_not
+    return kept | dict(_loops(spec, kept, keeping)), why_not
+
+
+def _loops(spec: Spec, kept: Mapping[str, Kept], keeping: Keeping) -> Iterator[tuple[str, Kept]]:
+    """Outermost loops: as long as the result of each stage inside is good; the versions are in the keys of those."""
+    for name, stage in spec.stages.items():
+        if isinstance(stage, LoopStage) and not keeping.why_not(name):
+            inside = [kept[inner].ttl for inner, _ in all_stages(stage.stages) if inner in kept]
+            if inside:
+                yield name, Kept("", min(inside))
 
 
 def functions_of(stage: Stage) -> Iterator[str]:

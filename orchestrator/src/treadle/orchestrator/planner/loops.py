@@ -32,6 +32,7 @@ def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
         max_iterations=graph.planner.sources.count(stage.max_iterations),
         until=stage.until or "",
         on_exhausted=stage.on_exhausted,
+        cache=graph.planner.kept(stage) if graph.parent is None else None,
         data=tuple(sorted(data)),
         after=tuple(sorted((order_stages(stage) | order) - set(stage.stages))),
         when=stage.when or "",

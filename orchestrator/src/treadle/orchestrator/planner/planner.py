@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from treadle.dsl.model import MapStage, Spec, WorkflowStage, WorkStage
+from treadle.dsl.model import MapStage, Spec, Stage, WorkflowStage, WorkStage
 from treadle.primitives.files import absolute_uri
 
-from ..plan import Plan, Policy
+from ..plan import Kept, Plan, Policy
 from .flow import Decorators
 from .keeping import kept_stages
 from .places import within
@@ -35,15 +35,20 @@ class Planner:
         self.inexact: list[str] = []
         kept, self.not_kept = kept_stages(spec, sources, functions)
         self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}
+        self._outermost = {id(stage) for stage in spec.stages.values()}
 
     def policy(self, stage: WorkStage) -> Policy:
         uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
         decorator = self.functions.get(uses, {}).get("settings", {})
         policy = policy_of(stage, self.spec.defaults, decorator, self.sources.count, self.site.default)
-        kept = self._kept.get(id(stage))
-        if kept is not None:  # another run finds it in the store only
-            policy = msgspec.structs.replace(policy, cache=kept, durability=policy.durability or "segment")
+        policy = msgspec.structs.replace(policy, cache=self.kept(stage))
+        if policy.cache is not None and id(stage) in self._outermost:  # another run finds it in the store only
+            policy = msgspec.structs.replace(policy, durability=policy.durability or "segment")
         return within(policy, self.site.executors.get(policy.executor))
+
+    def kept(self, stage: Stage) -> Kept | None:
+        """How its result is kept for later runs; of a stage inside a loop, that of the loop."""
+        return self._kept.get(id(stage))
 
     def location(self, uri: str) -> str:
         """The absolute URI of a place to write to."""

@@ -6,6 +6,7 @@ is planned with its parent too: so that people see it, and a run that could neve
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from treadle.dsl.model import Spec, WorkflowStage
@@ -15,7 +16,7 @@ from treadle.primitives.errors import InternalError, TreadleError, UsageError
 from ..plan import Child, Graph
 from .flow import nested_paths
 from .places import Refused
-from .references import expression_paths, order_stages
+from .references import all_stages, expression_paths, order_stages, topological
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
@@ -28,8 +29,27 @@ def inner(stage: WorkflowStage) -> Spec:
     return stage.uses
 
 
+def check_named(spec: Spec, executors: Collection[str], path: tuple[str, ...] = ()) -> None:
+    """Refuse executors that there are not, those that children name too. `path` leads to the document. Raises Refused.
+
+    What else an executor may refuse depends on the inputs.
+    """
+    named = [
+        (getattr(stage, "executor", None), ("stages", name, "executor")) for name, stage in all_stages(spec.stages)
+    ]
+    for executor, place in [(spec.defaults.executor, ("defaults", "executor")), *named]:
+        if executor is not None and executor not in executors:
+            text = f"there is no executor {executor!r} here"
+            raise Refused(text, f"The profile has: {', '.join(executors)}.", (*path, *place), path[:-1])
+    for name, stage in spec.stages.items():
+        if isinstance(stage, WorkflowStage):
+            check_named(inner(stage), executors, (*path, "stages", name, "uses"))
+
+
 def child_node(graph: GraphPlanner, name: str, stage: WorkflowStage) -> Child:
     planned, reason = _early(graph, name, stage)
+    inside = inner(stage).stages
+    stages = ", ".join(f"{own} ({inside[own].type})" for own in topological(inside))
     return Child(
         id=name,
         stages=(name,),
@@ -38,23 +58,26 @@ def child_node(graph: GraphPlanner, name: str, stage: WorkflowStage) -> Child:
         after=tuple(sorted(order_stages(stage))),
         when=stage.when or "",
         paths=tuple(sorted(nested_paths(expression_paths(stage)))),
-        reasons=(f"runs as a run of its own, {reason}",),
+        reasons=(f"runs as a run of its own, {reason}", *([] if planned else [f"its stages: {stages}"])),
     )
 
 
 def _early(graph: GraphPlanner, name: str, stage: WorkflowStage) -> tuple[Graph | None, str]:
     """The child's graph, where it can be known, and when it is planned. Raises Refused, UsageError."""
     if any(path[0] == "stages" for path in template_paths(stage.with_)):
+        check_named(inner(stage), graph.planner.site.executors, ("stages", name, "uses"))
         return None, "planned when it starts: its inputs come from other stages"
     try:
         plan = graph.planner.plan_child(name, stage)
     except TreadleError as error:
         if order_stages(stage):
+            check_named(inner(stage), graph.planner.site.executors, ("stages", name, "uses"))
             return None, f"planned when it starts; now it could not be: {error.message}"
         if isinstance(error, UsageError):
             raise _inside(name, error) from error
         raise
     graph.planner.inexact += [f"{name}/{reason}" for reason in plan.inexact]
+    graph.planner.not_kept |= {f"{name}/{inner}": why for inner, why in plan.not_kept.items()}
     return plan.graph, "planned anew when it starts"
 
 

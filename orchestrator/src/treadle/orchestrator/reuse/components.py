@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.dsl.expressions import ExpressionError
+from treadle.dsl.expressions import ExpressionError, parse, paths
 from treadle.dsl.templates import render, template_paths
 from treadle.executors.program import Call, Op, Reduce, Tail, Value
 
@@ -28,6 +28,7 @@ from ..plan import (
     FilesFeed,
     Graph,
     ItemsFeed,
+    Kept,
     Loop,
     LoopData,
     Node,
@@ -57,9 +58,16 @@ def key_of(components: Components) -> str:
     return hashlib.sha256(msgspec.json.encode(components, order="sorted")).hexdigest()
 
 
+def rule_of(node: Node) -> Kept | None:
+    """How the result of a top node is kept for later runs."""
+    if isinstance(node, Segment):
+        return node.policy.cache
+    return node.cache if isinstance(node, Loop) else None
+
+
 def keys_of(plan: Plan, submission: Submission) -> dict[str, str]:
-    """The content keys of the segments that are kept for later runs."""
-    kept = {node.id for node in plan.graph.nodes if isinstance(node, Segment) and node.policy.cache is not None}
+    """The content keys of the nodes that are kept for later runs."""
+    kept = {node.id for node in plan.graph.nodes if rule_of(node) is not None}
     if not kept:
         return {}
     return {name: key_of(found) for name, found in components_of(plan, submission).items() if name in kept}
@@ -198,6 +206,12 @@ class _Walk:
         steps = [loop.next, loop.next_scalars, loop.until, loop.max_iterations, loop.on_exhausted]
         yield "initial state", _short(scalars)
         yield "steps of the loop", _short(msgspec.to_builtins(steps))
+        yield "conditions in the loop", _short(_conditions(loop.body))
+        yield "inputs of the steps", _short({name: self._inputs.get(name) for name in sorted(_mentioned(loop))})
+        for path in loop.paths:
+            root, *rest = path.split(".")
+            for name in self._stages.get(rest[0], ()) if root == "stages" else ():
+                yield f"value {path} of {name}", self._keys[name]
 
     # -- sub-workflows
 
@@ -208,6 +222,18 @@ class _Walk:
             yield from self._code(reference, reference)
         yield f"document of {child.workflow}", _short(document)
         yield "inputs", _short(self._inputs)
+
+
+def _conditions(body: Graph) -> dict[str, str]:
+    """node -> its condition; outside of a loop a condition is no part of what a node makes."""
+    return {node.id: node.when for node in body.walk() if node.when}
+
+
+def _mentioned(loop: Loop) -> set[str]:
+    """Inputs in the expressions of a loop; those in the arguments of its segments are components of theirs."""
+    texts = [*_conditions(loop.body).values(), *([loop.until] if loop.until else [])]
+    read = template_paths(loop.next_scalars).union(*(paths(parse(text)) for text in texts))
+    return {path[1] for path in read if path[0] == "inputs"}
 
 
 def _texts(value: Any) -> set[str]:

@@ -1,19 +1,21 @@
 """Results kept for later runs: an entry under each content key.
 
-cache/<key>                       an Entry: the manifest of the segment that made the result
+cache/<key>                       the length of an Entry, the Entry, and the Result; each sealed
 runs/<run>/lent/<other>/<segment> the other run reads blocks of that segment; there before it does
 
-An entry holds references, not data: the blocks stay where the run that made them put them, and whoever takes a result
+A result holds references, not data: the blocks stay where the run that made them put them, and whoever takes a result
 over reads them there (`store:<run>` as their location). A reference authenticates its block by itself (decision 0003),
 so no key of that run is needed; the entry is sealed under a key of the deployment, and the run that takes it over seals
-the manifest anew under its own.
+what it takes anew under its own. Who only wants to know what there is reads the beginning: a result has a reference for
+each partition.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -26,17 +28,22 @@ from treadle.primitives.errors import MissingError
 from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
 
-from ..runfiles import Manifest
+from ..runfiles import LoopResult, Manifest
+from ..scheduler import Summary
 
 ROOT = "cache"
 NO_CACHE = "noCache"
 """In the memo of a submission: take nothing over. What the run makes is kept nevertheless."""
 _INFO = b"treadle cache"
 _ELSEWHERE = "store:"
+_PREFIX = 4
+"""Bytes that tell the length of the entry."""
+_BEGINNING = 4096
+"""Bytes that hold most entries."""
 
 
 class Entry(Struct, frozen=True):
-    """The result of a segment."""
+    """That there is a result, and whose blocks it consists of."""
 
     key: str
     run: str
@@ -45,17 +52,26 @@ class Entry(Struct, frozen=True):
     """Seconds since the epoch."""
     ttl: float
     """Seconds; whoever takes it goes by a time of its own, and gc by this one."""
-    manifest: Manifest
-    """As every run can read it."""
+    lent: dict[str, tuple[str, ...]]
+    """Folder of a run -> segments of it, whose blocks the result consists of."""
 
     def age(self, now: float) -> float:
         return max(0.0, now - self.made)
 
+
+class Result(Struct, frozen=True):
+    """What a node came to, as every run can read it."""
+
+    manifests: tuple[Manifest, ...]
+    """Of a segment its own; of a loop those of the segments that its last state is in."""
+    loop: LoopResult | None = None
+
     @property
-    def lenders(self) -> set[str]:
-        """Runs whose blocks it consists of."""
-        places = {place for one in self.manifest.outcomes if one.block for place in one.block.locations}
-        return {place.removeprefix(_ELSEWHERE) for place in places if place.startswith(_ELSEWHERE)}
+    def summary(self) -> Summary:
+        return self.loop.summary if self.loop is not None else self.manifests[0].summary
+
+
+T = TypeVar("T", Entry, Result)
 
 
 class Entries:
@@ -69,23 +85,40 @@ class Entries:
     def find(self, key: str, ttl: float) -> Entry | None:
         """A result that is not older than `ttl` seconds. Raises CorruptError for one of somebody else, StoreError."""
         try:
-            entry = self._load(f"{ROOT}/{key}")
+            entry = self.read(key)
         except MissingError:
             return None
         return entry if entry.age(time.time()) <= ttl else None
 
-    def keep(self, entry: Entry) -> None:
+    def take(self, key: str, ttl: float) -> tuple[Entry, Result] | None:
+        """As `find`, with the result itself."""
+        name = f"{ROOT}/{key}"
+        try:
+            data = memoryview(self._store.get(name))
+        except MissingError:
+            return None
+        end = _end(data[:_PREFIX])
+        entry = self._decoded(Entry, name, data[_PREFIX:end])
+        return (entry, self._decoded(Result, name, data[end:])) if entry.age(time.time()) <= ttl else None
+
+    def read(self, key: str) -> Entry:
+        """What is kept under a key, of whatever age; a result of 100,000 blocks is not read. Raises MissingError."""
+        name = f"{ROOT}/{key}"
+        data = self._store.get_range(name, 0, _BEGINNING)
+        end = _end(data[:_PREFIX])
+        if end > len(data) == _BEGINNING:
+            data += self._store.get_range(name, _BEGINNING, end - _BEGINNING)
+        return self._decoded(Entry, name, memoryview(data)[_PREFIX:end])
+
+    def keep(self, entry: Entry, result: Result) -> None:
         """Put an entry in the place of an older one of its key."""
         name = f"{ROOT}/{entry.key}"
-        self._store.put(name, trust.seal(self._key, name, msgspec.msgpack.encode(entry)))
+        sealed = self._sealed(name, entry)
+        self._store.put(name, [len(sealed).to_bytes(_PREFIX, "big"), sealed, self._sealed(name, result)])
 
-    def all(self) -> Iterator[Entry]:
-        """Every result, too old ones too. Raises as `find` does."""
-        for info in self._store.list(ROOT):
-            try:
-                yield self._load(info.name)
-            except MissingError:  # removed since
-                continue
+    def kept_keys(self) -> list[str]:
+        """Of every result, too old ones too."""
+        return [info.name.removeprefix(f"{ROOT}/") for info in self._store.list(ROOT)]
 
     def remove(self, keys: Iterable[str]) -> None:
         self._store.delete(f"{ROOT}/{key}" for key in keys)
@@ -97,23 +130,51 @@ class Entries:
 
         Who collects removes the entry first and looks for borrowers then, so one of the two sees the other.
         """
-        for lender in entry.lenders - {borrower}:
-            top = borrower.partition("/")[0]  # a child run is removed with it
-            self._store.put(f"runs/{lender}/lent/{top}/{entry.manifest.segment}", b"")
+        top = borrower.partition("/")[0]  # a child run is removed with it
+        for lender, segments in entry.lent.items():
+            for segment in segments if lender != borrower else ():
+                self._store.put(f"runs/{lender}/lent/{top}/{segment}", b"")
         return self._store.head(f"{ROOT}/{entry.key}") is not None
 
-    def _load(self, name: str) -> Entry:
-        return msgspec.msgpack.decode(trust.unseal(self._key, name, self._store.get(name)), type=known(Entry))
+    def _sealed(self, name: str, value: Entry | Result) -> bytes:
+        return trust.seal(self._key, _part(name, type(value)), msgspec.msgpack.encode(value))
+
+    def _decoded(self, kind: type[T], name: str, data: memoryview) -> T:
+        return msgspec.msgpack.decode(trust.unseal(self._key, _part(name, kind), data), type=known(kind))
 
 
-def entry_of(key: str, run: str, ttl: float, manifest: Manifest, now: float) -> Entry | None:
-    """What is kept of a closed segment; None when a block of it is where no other run can read it."""
-    outcomes = [_lent(outcome, run) for outcome in manifest.outcomes]
-    if not all(outcome.block is None or outcome.block.locations for outcome in outcomes):
+def _part(name: str, kind: type[Entry] | type[Result]) -> str:
+    """What is sealed as one cannot be taken for the other."""
+    return f"{name} {kind.__name__}"
+
+
+def _end(prefix: bytes | memoryview) -> int:
+    """Where the entry ends."""
+    return _PREFIX + int.from_bytes(prefix, "big")
+
+
+def result_of(run: str, manifests: Iterable[Manifest], loop: LoopResult | None = None) -> Result | None:
+    """What is kept of a node that is over; None when a block of it is where no other run can read it."""
+    kept = tuple(_kept(manifest, run) for manifest in manifests)
+    blocks = (outcome.block for manifest in kept for outcome in manifest.outcomes)
+    if not all(block is None or block.locations for block in blocks):
         return None
-    summary = replace(manifest.summary, read={})
-    kept = replace(manifest, outcomes=tuple(outcomes), summary=summary, origin=run)
-    return Entry(key, run, now, ttl, kept)
+    return Result(kept, replace(loop, origin=run) if loop is not None else None)
+
+
+def entry_of(key: str, run: str, ttl: float, result: Result, now: float) -> Entry:
+    """`run` is the folder of the one that made it."""
+    lent: dict[str, dict[str, None]] = defaultdict(dict)
+    for manifest in result.manifests:
+        for place in {place for one in manifest.outcomes if one.block for place in one.block.locations}:
+            if place.startswith(_ELSEWHERE):
+                lent[place.removeprefix(_ELSEWHERE)][manifest.segment] = None
+    return Entry(key, run, now, ttl, {lender: tuple(sorted(lent[lender])) for lender in sorted(lent)})
+
+
+def _kept(manifest: Manifest, run: str) -> Manifest:
+    outcomes = tuple(_lent(outcome, run) for outcome in manifest.outcomes)
+    return replace(manifest, outcomes=outcomes, summary=replace(manifest.summary, read={}), origin=run)
 
 
 def _lent(outcome: Outcome, run: str) -> Outcome:
@@ -133,6 +194,6 @@ def lent_segments(entries: Iterable[Entry]) -> dict[str, set[str]]:
     """run -> segments whose blocks are kept for others."""
     found: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
-        for run in entry.lenders:
-            found[run].add(entry.manifest.segment)
+        for run, segments in entry.lent.items():
+            found[run].update(segments)
     return dict(found)

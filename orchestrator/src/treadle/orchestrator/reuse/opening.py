@@ -1,8 +1,8 @@
 """A run takes over what other runs have made, before anything in it starts; and keeps what it makes for later ones.
 
-A result is taken over by closing the segment with the manifest that is kept under its content key. From then on the
-segment is one that is closed: nothing else in treadle knows where its manifest came from, and nothing else decides what
-runs. A block of it that is lost has the segment run in this run, as any other would.
+A result is taken over by closing the segment with the manifest that is kept under its content key, or a loop with what
+its last iteration left. From then on the node is one that is closed: nothing else in treadle knows where it came from,
+and nothing else decides what runs. A block of it that is lost has the node run in this run, as any other would.
 """
 
 from __future__ import annotations
@@ -10,18 +10,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from treadle.dsl import expressions
-from treadle.primitives.errors import StoreError, TreadleError
+from msgspec.structs import replace
 
+from treadle.dsl import expressions
+from treadle.executors.program import Outcome
+from treadle.primitives.errors import CorruptError, StoreError, TreadleError
+
+from ..dispatcher.copies import AT_ONCE
+from ..dispatcher.history import copied
 from ..dispatcher.run import Run
 from ..plan import Graph, Loop, Node, Segment
-from ..runfiles import LoopResult
+from ..runfiles import LoopResult, Manifest
 from ..scheduler import Scheduler, Summary
-from .components import keys_of
-from .entries import NO_CACHE, Entries, Entry, entry_of
+from .components import keys_of, rule_of
+from .entries import NO_CACHE, Entries, Entry, Result, entry_of, result_of
 
 _log = logging.getLogger(__name__)
 _known: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
@@ -29,7 +35,7 @@ _known: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
 
 
 def take_over(run: Run) -> dict[str, Summary]:
-    """Close every segment whose result is kept and which is sure to run; the top nodes that are closed then. Blocking.
+    """Close every node whose result is kept and which is sure to run; the top nodes that are closed then. Blocking.
 
     Sure is what no condition can keep from running: it has none, and neither has what it reads; or they are true, as
     far as results that are there already tell. Whatever else is kept is made again. Raises StoreError, CorruptError.
@@ -40,27 +46,54 @@ def take_over(run: Run) -> dict[str, Summary]:
         if sure.issuperset(node.data) and _is_wanted(run.plan.graph, node, run.env, done):
             sure.add(node.id)
         summary = _closed(run, node)
-        if summary is None and looks and node.id in sure and isinstance(node, Segment):
+        if summary is None and looks and node.id in sure and isinstance(node, Segment | Loop):
             summary = _taken_over(run, node, entries)
         if summary is not None:
             done[node.id] = summary
     return done
 
 
-def keep(run: Run, segment: Segment) -> None:
-    """Keep the result of a segment that was closed here for later runs, if it shall be. Blocking.
+def keep(run: Run, node: Segment | Loop) -> None:
+    """Keep the result of a node that was closed here for later runs, if it shall be. Blocking.
 
     A store that fails at this costs later runs time, and this one nothing.
     """
-    rule = segment.policy.cache
+    rule = rule_of(node)
     if rule is None:
         return
     try:
-        entry = entry_of(_keys(run)[segment.id], run.folder, rule.ttl, run.manifest(segment.id), time.time())
-        if entry is not None:
-            Entries(run.site.store, run.site.key).keep(entry)
-    except StoreError as error:
-        _log.warning("the result of %s in run %s was not kept for later runs: %s", segment.id, run.id, error)
+        result = _result(run, node)
+        if result is not None:
+            entry = entry_of(_keys(run)[node.id], run.folder, rule.ttl, result, time.time())
+            Entries(run.site.store, run.site.key).keep(entry, result)
+    except (StoreError, CorruptError) as error:
+        _log.warning("the result of %s in run %s was not kept for later runs: %s", node.id, run.id, error)
+
+
+def _result(run: Run, node: Segment | Loop) -> Result | None:
+    if isinstance(node, Segment):
+        return result_of(run.folder, [run.manifest(node.id)])
+    known = run.loop(node.id)
+    return result_of(run.folder, [_copied(run, one) for one in last_manifests(run, node.id, known)], known)
+
+
+def last_manifests(run: Run, loop: str, result: LoopResult) -> list[Manifest]:
+    """Of the segments inside a loop that its last state is in."""
+    segments = {segment for data in result.data.values() for segment in data.segments}
+    return [run.manifest(segment) for segment in sorted(segments) if segment.startswith(f"{loop}-")]
+
+
+def _copied(run: Run, manifest: Manifest) -> Manifest:
+    """Its blocks are in the store as well: those of a loop are copied once it is over, and not in each iteration."""
+
+    def outcome(one: Outcome) -> Outcome:
+        if one.block is None or {"store", "inline"} & set(one.block.locations):
+            return one
+        run.blocks.copy_to_store(one.block)
+        return copied(one)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return replace(manifest, outcomes=tuple(threads.map(outcome, manifest.outcomes)))
 
 
 def _keys(run: Run) -> dict[str, str]:
@@ -92,21 +125,31 @@ def _is_wanted(graph: Graph, node: Node, env: Mapping[str, Any], done: Mapping[s
         return False
 
 
-def _taken_over(run: Run, segment: Segment, entries: Entries) -> Summary | None:
-    rule, key = segment.policy.cache, _keys(run).get(segment.id)
-    if rule is None or key is None or run.files.generation(segment.id):
+def _taken_over(run: Run, node: Segment | Loop, entries: Entries) -> Summary | None:
+    rule, key = rule_of(node), _keys(run).get(node.id)
+    if rule is None or key is None or _has_begun(run, node):
         return None
-    entry = _find(run, entries, key, rule.ttl)
-    if entry is None or not entries.borrow(entry, run.folder):
+    found = _find(run, entries, key, rule.ttl)
+    if found is None or not entries.borrow(found[0], run.folder):
         return None
-    run.know(run.files.create_manifest(entry.manifest, 1))
-    _log.info("run %s takes %s over from run %s", run.id, segment.id, entry.run)
-    return entry.manifest.summary
+    entry, result = found
+    for manifest in result.manifests:
+        run.know(run.files.create_manifest(manifest, 1))
+    if result.loop is not None:
+        run.files.create(f"segments/{node.id}/result", result.loop)
+        run.know_loop(node.id, result.loop)
+    _log.info("run %s takes %s over from run %s", run.id, node.id, entry.run)
+    return result.summary
 
 
-def _find(run: Run, entries: Entries, key: str, ttl: float) -> Entry | None:
+def _has_begun(run: Run, node: Segment | Loop) -> bool:
+    """It was closed once, and a person had it run again; or it is a loop that was under way."""
+    return bool(run.files.generation(node.id)) or (isinstance(node, Loop) and run.files.has_ledger(node.id))
+
+
+def _find(run: Run, entries: Entries, key: str, ttl: float) -> tuple[Entry, Result] | None:
     try:
-        return entries.find(key, ttl)
+        return entries.take(key, ttl)
     except TreadleError as error:  # it is made again then
         _log.warning("run %s: the kept result %s cannot be used: %s", run.id, key, error)
         return None
