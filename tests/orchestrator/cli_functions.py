@@ -81,3 +81,7 @@ def measured(value: bytes, flag: str) -> tuple[int, int]:
     if Path(flag).exists():
         raise RuntimeError("not yet")
     return len(value), value[0]
+
+
+def read(value: Any, file: str) -> int:
+    return int(Path(file).read_text()) + int(value)

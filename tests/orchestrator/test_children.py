@@ -11,6 +11,8 @@ from orchestrator.test_planner import plan
 
 from treadle.orchestrator.children import child_submission, keep_child
 from treadle.orchestrator.plan import Child, Graph, Plan, Segment
+from treadle.orchestrator.planner.places import Refused
+from treadle.orchestrator.reuse.entries import NO_CACHE
 from treadle.orchestrator.runfiles import RunFiles, Submission
 from treadle.orchestrator.scheduler import (
     Complete,
@@ -58,6 +60,9 @@ def test_names_of_children() -> None:
     assert child_run(child_run("r", "sub"), "deep") == "r/sub/deep"
     assert (parent_run("r/sub/deep"), stage_of("r/sub/deep"), parent_run("r")) == ("r/sub", "deep", "")
     assert run_folder("r/sub/deep") == "r/_sub/_deep"
+    again = child_run(child_run("r", "sub", 2), "deep", 3)
+    assert (again, parent_run(again), stage_of(again)) == ("r/sub-2/deep-3", "r/sub-2", "deep")
+    assert run_folder(again) == "r/_sub-2/_deep-3"
 
 
 @pytest.mark.parametrize("stage", ["plan", "spec", "blocks", "segments", "hosts", "sub"])
@@ -90,15 +95,23 @@ def test_host_knows_children_and_removes_them_alone_or_with_their_parent(tmp_pat
 def test_child_follows_from_its_parent() -> None:
     given = {"n": "${{ stages.before.metrics.n }}", "source": "${{ run.id }}/${{ run.startTime }}"}
     parent = submission(given, defaults={"executor": "far"})
-    child = child_submission(parent, STARTED, "sub", {"stages": {"before": {"metrics": {"n": 3}}}})
+    child = child_submission(parent, STARTED, "r/sub", {"stages": {"before": {"metrics": {"n": 3}}}})
     assert child.run == "r/sub"
     assert child.inputs == {"n": 3, "source": f"r/{STARTED}"}
     assert (child.spec, child.bundle, child.base, child.executor) == (INNER, "digest", "/srv/project", "far")
 
 
+def test_child_takes_nothing_over_where_its_parent_does_not_or_a_person_had_it_run_again() -> None:
+    plain = submission({})
+    without = msgspec.structs.replace(plain, memo={NO_CACHE: True, "trigger": "t"})
+    assert child_submission(plain, STARTED, "r/sub", {}).memo == {}
+    assert child_submission(plain, STARTED, "r/sub-2", {}).memo == {NO_CACHE: True}
+    assert child_submission(without, STARTED, "r/sub", {}).memo == {NO_CACHE: True}
+
+
 def test_what_a_skipped_stage_gives_counts_as_not_given() -> None:
     child = child_submission(
-        submission({"source": "${{ stages.b.outputs.x }}"}), STARTED, "sub", {"stages": {"b": None}}
+        submission({"source": "${{ stages.b.outputs.x }}"}), STARTED, "r/sub", {"stages": {"b": None}}
     )
     assert child.inputs == {"n": None, "source": "in/*.txt"}
 
@@ -115,24 +128,24 @@ def test_events_that_were_copied_for_the_parent_are_refused() -> None:
     }
     parent = submission({"source": "${{ inputs.events }}"}, {"events": {"kafka": offsets}})
     with pytest.raises(UsageError, match="were copied for run r"):
-        child_submission(parent, STARTED, "sub", {})
+        child_submission(parent, STARTED, "r/sub", {})
 
 
 def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> None:
     store = Store.open(f"file://{tmp_path}")
     parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
     parent.create_bytes("bundle", b"code")
-    first = child_submission(submission({"n": 1}), STARTED, "sub", {})
+    first = child_submission(submission({"n": 1}), STARTED, "r/sub", {})
     assert keep_child(parent, files, first) == first
     assert bytes(files.load_bytes("bundle")) == b"code"
     assert keep_child(parent, files, first) == first
     with pytest.raises(UsageError, match="r/sub cannot go on: the inputs of it"):
-        keep_child(parent, files, child_submission(submission({"n": 2}), STARTED, "sub", {}))
+        keep_child(parent, files, child_submission(submission({"n": 2}), STARTED, "r/sub", {}))
 
 
 # -- planning --------------------------------------------------------------------------------------------------------
 
-COUNTED = {
+COUNTED: dict[str, Any] = {
     "apiVersion": "treadle/v1",
     "name": "counted",
     "inputs": {"n": {"type": "integer", "default": 3}},
@@ -164,6 +177,17 @@ def test_child_whose_inputs_come_from_a_stage_is_planned_when_it_starts() -> Non
     _, node = planned(sub={"with": {"n": "${{ stages.first.outputs.n }}"}}, more={"first": first})
     assert node.graph is None
     assert (node.after, node.paths) == (("first",), ("stages.first.outputs.n",))
+    assert node.reasons[-1] == "its stages: a (map)"
+
+
+def test_executor_that_there_is_not_is_refused_in_a_child_that_cannot_be_planned_yet() -> None:
+    far = {**COUNTED["stages"]["a"], "executor": "far"}
+    deep = {**COUNTED, "stages": {"a": far}}
+    middle = {**COUNTED, "stages": {"deep": {"type": "workflow", "uses": deep, "with": {"n": "${{ inputs.n }}"}}}}
+    first = {"type": "workflow", "uses": {**COUNTED, "outputs": {"n": 2}}}
+    with pytest.raises(Refused, match="there is no executor 'far' here") as refused:
+        planned(sub={"uses": middle, "with": {"n": "${{ stages.first.outputs.n }}"}}, more={"first": first})
+    assert refused.value.paths[0] == ("stages", "sub", "uses", "stages", "deep", "uses", "stages", "a", "executor")
 
 
 def test_child_that_cannot_be_planned_yet_is_refused_unless_something_comes_before_it() -> None:

@@ -13,6 +13,7 @@ from orchestrator.conftest import Breaking
 from orchestrator.record_histories import mapped, spec
 
 from treadle.orchestrator.dispatcher.ledger import Closed, Fenced, Ledger
+from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.reuse.again import following, take_back
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives.errors import StoreError, UsageError
@@ -37,7 +38,7 @@ def segments(done: Counter[Done]) -> set[str]:
 
 def back(run: Broken, stage: str, resumption: int = 2) -> list[str]:
     opened = run.engine(run.executor).site.open(run.run)
-    return take_back(opened.files, opened.plan, stage, resumption)
+    return take_back(opened.files, opened.plan, stage, resumption, opened.site.files)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_a_command_that_is_cut_off_leaves_a_run_that_can_go_on(failed: Broken, w
     """Whatever was taken back by then runs again, over the data of before."""
     opened = failed.engine(failed.executor, CrashingStore(failed.store, write, after=write == 3)).site.open(failed.run)
     with contextlib.suppress(StoreError):
-        take_back(opened.files, opened.plan, "first", 2)
+        take_back(opened.files, opened.plan, "first", 2, opened.site.files)
     found, done = failed.go(resumption=2)
     assert values(found, "last") == [[2], [3], [4], [5]]
     assert segments(done) <= {"first", "second", "aside", "last"}
@@ -135,3 +136,68 @@ def test_a_stage_that_is_not_there_is_refused_by_name(failed: Broken) -> None:
     with pytest.raises(UsageError, match="there is no stage 'third' to begin from") as refused:
         following(graph, "third")
     assert "first, aside, second, last" in refused.value.hint
+
+
+# -- sub-workflows ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nested(breaking: Breaking, tmp_path: Path) -> Broken:
+    """first -> sub, which has a child of its own -> last, which has failed; it can go on."""
+    flag = tmp_path / "flag"
+    deep = spec(x=mapped(FOUR, output={"uri": str(tmp_path / "out"), "format": "jsonl"})) | {"name": "deep"}
+    inner = spec(
+        a=mapped(FOUR),
+        deep={"type": "workflow", "uses": deep, "needs": ["a"]},
+        b=mapped("a", "more", needs=["deep"]),
+    )
+    last = mapped("first", "needs_flag_later", needs=["sub"], **{"with": {"flag": str(flag)}})
+    run = breaking(spec(first=mapped(FOUR), sub={"type": "workflow", "uses": inner, "needs": ["first"]}, last=last))
+    assert failure(run.go()[0]) == "user error"
+    flag.touch()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("stage", "again", "runs"),
+    [
+        ("sub", {"a", "x", "b", "last"}, ["sub", "sub-2", "sub-2/deep"]),
+        ("sub/deep", {"x", "b", "last"}, ["sub", "sub/deep-2"]),
+        ("sub/b", {"b", "last"}, ["sub", "sub/deep"]),
+        ("sub/deep/x", {"x", "b", "last"}, ["sub", "sub/deep"]),
+    ],
+)
+def test_a_child_runs_again_as_a_whole_or_from_a_stage_of_it_on(
+    nested: Broken, tmp_path: Path, stage: str, again: set[str], runs: list[str]
+) -> None:
+    back(nested, stage)
+    found, done = nested.go(resumption=2)
+    assert segments(done) == again
+    assert values(found, "last") == [[1], [2], [3], [4]]
+    files = nested.engine(nested.executor).site.files
+    assert all(files(f"{nested.run}/{run}").find(Plan, "plan") for run in runs)
+    assert len(list((tmp_path / "out").glob("part-*"))) == 4
+    assert not nested.go(resumption=3)[1]
+
+
+def test_the_run_of_a_child_that_began_anew_is_the_one_that_counts(nested: Broken) -> None:
+    files = nested.engine(nested.executor).site.files(nested.run)
+    assert files.children("sub") == [f"{nested.run}/sub"]
+    assert back(nested, "first") == ["first", "sub", "last"]
+    assert back(nested, "sub") == ["sub", "last"]
+    assert files.child("sub") == f"{nested.run}/sub-3"
+    assert segments(nested.go(resumption=2)[1]) == {"first", "a", "x", "b", "last"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "text"),
+    [
+        ("sub/none", "there is no stage 'none'"),
+        ("none/b", "there is no stage 'none'"),
+        ("first/b", "first is no workflow"),
+    ],
+)
+def test_a_path_that_leads_nowhere_changes_nothing(nested: Broken, stage: str, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        back(nested, stage)
+    assert segments(nested.go(resumption=2)[1]) == {"last"}

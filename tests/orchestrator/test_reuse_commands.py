@@ -157,6 +157,32 @@ def test_a_rerun_without_the_cache_makes_everything(desk: Desk) -> None:
     assert desk.noted() == 3
 
 
+OUTER = """
+apiVersion: treadle/v1
+name: outer
+inputs: {log: {type: string, required: true}}
+stages: {sub: {type: workflow, uses: ./counted.yaml, with: {log: "${{ inputs.log }}"}}}
+"""
+
+
+def test_plan_and_rerun_see_what_is_cached_inside_a_child(desk: Desk) -> None:
+    (desk.folder / "outer.yaml").write_text(OUTER)
+    desk.write(WORDS.replace("(word, 1)", "(word, 3)"))
+    given = ("outer.yaml", "-i", f"log={desk.folder}/log")
+    assert desk.run("plan", *given).out.count("cache: runs, nothing is kept under its key") == 3
+    assert desk.run("run", *given, "--id", "outer").code == 0
+    assert desk.noted() == 3
+    told = json.loads(desk.run("plan", *given, "-o", "json").out)["kept"]
+    assert {node: found["run"] for node, found in told.items()} == dict.fromkeys(
+        ("sub/words", "sub/group", "sub/count"), "outer/_sub"
+    )
+    assert desk.run("plan", *given).out.count("cache: does not run, run outer/_sub made it ") == 3
+    assert desk.run("rerun", "outer", "--id", "outer2", "--watch").code == 0
+    assert desk.noted() == 0
+    assert desk.run("rerun", "outer", "--id", "outer3", "--no-cache", "--watch").code == 0
+    assert desk.noted() == 3
+
+
 def test_against_a_run_that_is_not_there(desk: Desk) -> None:
     assert desk.run("plan", "counted.yaml", "-i", "log=x", "--against", "nothing").code == 4
 

@@ -6,37 +6,43 @@ very same child.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from treadle.dsl.normalise import read_normalised
 from treadle.dsl.templates import render
 from treadle.dsl.validation.subworkflows import given_inputs
 from treadle.primitives.errors import UsageError
-from treadle.primitives.run_names import child_run
+from treadle.primitives.run_names import child_run, stage_of
 
 from .client.submission import same_workflow
+from .plan import Child, Plan
+from .reuse.entries import NO_CACHE
 from .runfiles import RunFiles, Submission
 
 
-def child_submission(parent: Submission, started: str, stage: str, bindings: Mapping[str, Any]) -> Submission:
-    """The child that `stage` of a run is. Raises UsageError when its inputs do not get what they need.
+def child_submission(parent: Submission, started: str, run: str, bindings: Mapping[str, Any]) -> Submission:
+    """The child of that id. Raises UsageError when its inputs do not get what they need.
 
-    `started` is the parent's `run.startTime`, `bindings` the values of its stages that the stage mentions.
+    `started` is the parent's `run.startTime`, `bindings` the values of its stages that the child's own mentions. What
+    a person has run again takes nothing over from other runs.
     """
+    stage = stage_of(run)
+    anew = run != child_run(parent.run, stage) or bool(parent.memo.get(NO_CACHE))
     declared = parent.spec["stages"][stage]
     env = {**bindings, "inputs": parent.inputs, "run": {"id": parent.run, "startTime": started}}
     values = render(declared.get("with", {}), env)
     _refuse_copies(parent.run, values)
     document = declared["uses"]
     return Submission(
-        child_run(parent.run, stage),
+        run,
         document,
         given_inputs(read_normalised(document), values),
         parent.bundle,
         parent.functions,
         parent.base,
         parent.spec.get("defaults", {}).get("executor") or parent.executor,
+        {NO_CACHE: True} if anew else {},
     )
 
 
@@ -55,6 +61,21 @@ def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submiss
         text = f"run {wanted.run} cannot go on: {difference} of it would be others than when it began"
         raise UsageError(text, f"Start a new run: treadle rerun {parent.run}")
     return known
+
+
+def family(files: RunFiles, others: Callable[[str], RunFiles], below: str = "") -> Iterator[tuple[str, RunFiles, Plan]]:
+    """A run, then every run below it, as far as they were planned: (what its stages are preceded by, it, its plan).
+
+    `others` gives the files of a run by its id. Blocking. A child that a person had run again is there each time:
+    `load/`, `load-2/`.
+    """
+    plan = files.find(Plan, "plan")
+    if plan is None:
+        return
+    yield below, files, plan
+    for node in plan.graph.nodes:
+        for run in files.children(node.id) if isinstance(node, Child) else ():
+            yield from family(others(run), others, f"{below}{run.rpartition('/')[2]}/")
 
 
 def _refuse_copies(run: str, values: Mapping[str, Any]) -> None:

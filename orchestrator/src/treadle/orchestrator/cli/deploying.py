@@ -104,18 +104,13 @@ def _check_executors(env: Environment, loaded: Loaded) -> None:
     """The rest of what executors may refuse depends on the inputs: then the run says it."""
     from ..places.places import open_places
     from ..planner.places import Refused
-    from ..planner.references import all_stages
+    from ..planner.subworkflows import check_named
     from .starting import positioned
 
-    places = open_places(env.home, env.profile)
-    own = [
-        (getattr(stage, "executor", None), ("stages", name, "executor"))
-        for name, stage in all_stages(loaded.spec.stages)
-    ]
-    for executor, path in [(loaded.spec.defaults.executor, ("defaults", "executor")), *own]:
-        if executor is not None and executor not in places:
-            error = Refused(f"there is no executor {executor!r} here", f"The profile has: {', '.join(places)}.", path)
-            raise positioned(error, loaded.document)
+    try:
+        check_named(loaded.spec, open_places(env.home, env.profile))
+    except Refused as error:
+        raise positioned(error, loaded.document) from error
 
 
 def _check_names(candidates: Sequence[Candidate], files: Sequence[Path]) -> None:

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
-from treadle.primitives.run_names import child_run
 
 from ..client.views import NodeView, RunEnd, RunView
 from ..dispatcher.history import replay
@@ -126,9 +125,10 @@ class Painter:
         """One row for all that its run has committed; what runs in there is seen only there."""
         from msgspec.structs import replace
 
-        run = child_run(self._files.run, node.id)
-        files = self._others(run)
-        painter = self._children.setdefault(node.id, Painter(files, self._others))
+        if node.id not in self._children:
+            self._children[node.id] = Painter(self._others(self._files.child(node.id)), self._others)
+        painter = self._children[node.id]
+        files = painter._files
         inner = painter.stages(replace(view, nodes=()))
         segments = [one for one in inner if one.kind in ("segment", "workflow")]
         state: NodeState = "waiting"
@@ -146,7 +146,7 @@ class Painter:
             sum(one.failed for one in segments),
             rows=sum(one.rows for one in segments),
             bytes=sum(one.bytes for one in segments),
-            run=run,
+            run=files.run,
         )
 
     def _unfinished(self, node: Node, found: dict[str, StageView], failed: str, is_open: bool) -> StageView:
@@ -245,7 +245,7 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
         failed_items=summary.failed_items,
         iteration=f"{node.id} {iterations}" if iterations else "",
         read=summary.read,
-        origin=done.origin if isinstance(done, Closing) else "",
+        origin=done.origin,
     )
     return _placed(view, node)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from treadle.primitives.run_names import parent_run, stage_of
+
 from . import words
 from .environment import Environment
 from .exits import CommandFailed, Exit, complain, reported
@@ -50,7 +52,9 @@ def resume(
     begin: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="STAGE", help="Run this stage again, and all that comes after it; keep the rest."
+            "--from",
+            metavar="STAGE",
+            help="Run this stage again, and all that comes after it; keep the rest. `load/read`: of a sub-workflow.",
         ),
     ] = None,
     only_failed: Annotated[
@@ -121,10 +125,10 @@ async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None
     from ..plan import Plan
     from ..reuse.again import take_back
 
-    view = await _ended(runs, run, "--from")
+    view = await _ended(runs, run, "--from", stage)
     files = env.files(run)
     plan = await asyncio.to_thread(files.load, Plan, "plan")
-    nodes = await asyncio.to_thread(take_back, files, plan, stage, view.resumption + 1)
+    nodes = await asyncio.to_thread(take_back, files, plan, stage, view.resumption + 1, env.files)
     complain(f"runs again: {', '.join(nodes)}")
 
 
@@ -140,7 +144,12 @@ async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
     return found
 
 
-async def _ended(runs: Runs, run: str, option: str) -> RunView:
+async def _ended(runs: Runs, run: str, option: str, stage: str = "") -> RunView:
+    if parent_run(run):
+        top, *stages = run.split("/")
+        path = " " + "/".join([*map(stage_of, stages), stage]) if stage else ""
+        hint = f"The run that it belongs to goes on with it: treadle resume {top} {option}{path}"
+        raise CommandFailed(Exit.USAGE, f"run {run} is a part of run {top}", hint)
     view = await runs.view(run)
     if view.open:
         raise CommandFailed(Exit.USAGE, f"run {run} is {view.state}", f"{option} is for a run that has ended.")
@@ -215,9 +224,11 @@ async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None,
     if not stages:
         typer.echo("nothing was done yet: everything runs")
     changed = await asyncio.to_thread(changes, env, run, now) if stages else {}
-    again = await asyncio.to_thread(_again, env, run, begin) if begin else set()
+    again = await asyncio.to_thread(_again, env, run, begin) if begin else []
     for stage in stages:
-        typer.echo(f"{label(stage)}: runs again" if stage.node in again else _fate(stage, view))
+        inside = ", ".join(path.partition("/")[2] for path in again if path.startswith(f"{stage.node}/"))
+        fate = f"of it runs again: {inside}" if inside else "runs again" if stage.node in again else ""
+        typer.echo(f"{label(stage)}: {fate}" if fate else _fate(stage, view))
         if stage.node in changed:
             typer.echo(f"  changed since: {changed[stage.node]}")
     if "" in changed:
@@ -227,12 +238,13 @@ async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None,
     return Exit.SUCCESS
 
 
-def _again(env: Environment, run: str, stage: str) -> set[str]:
-    """The nodes that `--from` would have run again."""
+def _again(env: Environment, run: str, stage: str) -> list[str]:
+    """The paths of the nodes that `--from` would have run again."""
     from ..plan import Plan
-    from ..reuse.again import following
+    from ..reuse.again import again
 
-    return {node.id for node in following(env.files(run).load(Plan, "plan").graph, stage)}
+    files = env.files(run)
+    return [one.path for one in again(files, files.load(Plan, "plan"), stage, env.files)]
 
 
 def _fate(stage: StageView, view: RunView) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .exits import CommandFailed, Exit, complain
@@ -11,7 +11,7 @@ from .words import span
 
 if TYPE_CHECKING:
     from ..client.submission import Prepared
-    from ..plan import Plan
+    from ..plan import Graph, Plan
     from ..reuse.compare import Difference
     from ..reuse.entries import Entries, Entry
     from ..runfiles import Submission
@@ -19,17 +19,32 @@ if TYPE_CHECKING:
 
 
 def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
-    """Each node whose result is kept for later runs -> what is there under its content key."""
-    from ..plan import Segment
-    from ..reuse.components import keys_of
+    """Each node whose result is kept for later runs -> what is there under its content key.
+
+    Those of a child, `load/read`, are found where its inputs are known.
+    """
     from ..reuse.entries import Entries
 
-    keys, entries = keys_of(prepared.plan, prepared.submission), Entries(env.store, env.key)
-    found: dict[str, Entry | None] = {}
-    for node in prepared.plan.graph.nodes:
-        if isinstance(node, Segment) and node.policy.cache is not None and node.id in keys:
-            found[node.id] = _find(entries, keys[node.id], node.policy.cache.ttl)
-    return found
+    return dict(_found(Entries(env.store, env.key), prepared.plan, prepared.submission))
+
+
+def _found(entries: Entries, plan: Plan, submission: Submission, below: str = "") -> Iterator[tuple[str, Entry | None]]:
+    from msgspec.structs import replace
+
+    from treadle.primitives.run_names import child_run
+
+    from ..children import child_submission
+    from ..plan import Child
+    from ..reuse.components import keys_of, rule_of
+
+    keys = keys_of(plan, submission)
+    for node in plan.graph.nodes:
+        rule = rule_of(node)
+        if rule is not None and node.id in keys:
+            yield f"{below}{node.id}", _find(entries, keys[node.id], rule.ttl)
+        if isinstance(node, Child) and node.graph is not None:
+            child = child_submission(submission, plan.started, child_run(submission.run, node.id), {})
+            yield from _found(entries, replace(plan, graph=node.graph), child, f"{below}{node.id}/")
 
 
 def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
@@ -45,17 +60,23 @@ def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
 
 def cache_notes(plan: Plan, kept: dict[str, Entry | None]) -> dict[str, list[str]]:
     """For each node a line that says whether it will run."""
-    notes: dict[str, list[str]] = {}
+    return dict(_notes(plan, plan.graph, kept, ""))
+
+
+def _notes(plan: Plan, graph: Graph, kept: dict[str, Entry | None], below: str) -> Iterator[tuple[str, list[str]]]:
+    from ..plan import Child
+
     conditional: set[str] = set()
-    for node in plan.graph.nodes:
+    for node in graph.nodes:
         if node.when or conditional.intersection(node.data):
             conditional.add(node.id)
-        if node.id in kept:
-            notes[node.id] = [f"cache: {_fate(kept[node.id], node.id in conditional)}"]
+        path, stages = f"{below}{node.id}", {f"{below}{stage}" for stage in node.stages}
+        if path in kept:
+            yield path, [f"cache: {_fate(kept[path], node.id in conditional)}"]
         else:
-            reasons = [f"not cached: {stage}: {why}" for stage, why in plan.not_kept.items() if stage in node.stages]
-            notes[node.id] = reasons
-    return notes
+            yield path, [f"not cached: {stage}: {why}" for stage, why in plan.not_kept.items() if stage in stages]
+        if isinstance(node, Child) and node.graph is not None:
+            yield from _notes(plan, node.graph, kept, f"{path}/")
 
 
 def _fate(entry: Entry | None, conditional: bool) -> str:

@@ -48,7 +48,7 @@ _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_KNOWN_ID = re.compile(rf"{RUN_ID.pattern}(/[A-Za-z0-9_]+)*/?")
+_KNOWN_ID = re.compile(rf"{RUN_ID.pattern}(/[A-Za-z0-9_-]+)*/?")
 """Runs that other runs started too: `nightly/load`."""
 TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
 """`<workflow>.<trigger>` of runs that a trigger started."""

@@ -6,13 +6,17 @@ whoever still writes to it, and the segment's next manifest says that it is not 
 once, in later generations. Nothing is removed that a reader of the older ones could miss but for output files, which
 have one name only.
 
+A sub-workflow may be planned anew, since what it reads is made by its parent. So nothing of its run is taken back: its
+next run is another one, with an id, ledgers and keys of its own, and the one before stays as it ended.
+
 Nodes are taken back last ones first. If that is cut off, what was taken back runs over the data of before: a result
 that the run could have had, and the command can be given again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,14 +24,28 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import release_output
 
+from ..children import family
 from ..dispatcher.ledger import Committed, Ledger, Lost
 from ..plan import Child, Graph, Loop, Node, Plan, Segment
 from ..runfiles import OPEN, Manifest, RunFiles
 from ..scheduler import Summary
 
+Others = Callable[[str], RunFiles]
+"""The files of a run by its id."""
+
+
+class Again(NamedTuple):
+    """A node that runs again."""
+
+    path: str
+    """Its id, after the stages that lead to it: `load/read`."""
+    node: Node
+    files: RunFiles
+    """Of its run."""
+
 
 def following(graph: Graph, stage: str) -> list[Node]:
-    """The nodes of a stage and all that come after it, in order. Raises UsageError for what cannot run again alone."""
+    """The nodes of a stage and all that come after it, in order. Raises UsageError when there is none."""
     found = {node.id for node in graph.nodes_of(stage)}
     if not found:
         known = ", ".join(dict.fromkeys(name for node in graph.nodes for name in node.stages))
@@ -37,27 +55,75 @@ def following(graph: Graph, stage: str) -> list[Node]:
     for node in graph.nodes:
         if found.intersection((*node.data, *node.after)):
             found.add(node.id)
-    children = [node.id for node in graph.nodes if node.id in found and isinstance(node, Child)]
-    if children:
-        text = f"{children[0]} is a workflow of its own, whose run would have to be taken back too"
-        raise UsageError(text, "Start a new run: treadle rerun.")
     return [node for node in graph.nodes if node.id in found]
 
 
-def take_back(files: RunFiles, plan: Plan, stage: str, resumption: int) -> list[str]:
-    """Let a run that is over forget what it committed of a stage and of all that comes after it; the nodes' ids.
+def again(files: RunFiles, plan: Plan, stage: str, others: Others, below: str = "") -> Iterator[Again]:
+    """What runs again when a run goes on from `stage`, in order. Raises UsageError for a stage that there is not.
+
+    Of a path, `load/read`, the child run `load` goes on from its stage `read`; then what comes after `load`. A child
+    that comes after a stage runs again as a whole: what it reads may be something else now.
+    """
+    first, _, inside = stage.partition("/")
+    for node in following(plan.graph, first):
+        if inside and first in node.stages:
+            child, inner = _inside(files, node, others)
+            yield from again(child, inner, inside, others, f"{below}{first}/")
+        else:
+            yield Again(f"{below}{node.id}", node, files)
+
+
+def _inside(files: RunFiles, node: Node, others: Others) -> tuple[RunFiles, Plan]:
+    if not isinstance(node, Child):
+        text = f"{node.id} is no workflow, and there is nothing inside of it to begin from"
+        raise UsageError(text, f"Begin from {node.id} itself.")
+    child = others(files.child(node.id))
+    plan = child.find(Plan, "plan")
+    if plan is None:
+        raise UsageError(f"run {child.run} has not begun: there is nothing to take back", "Resume without --from.")
+    return child, plan
+
+
+def take_back(files: RunFiles, plan: Plan, stage: str, resumption: int, others: Others) -> list[str]:
+    """Let a run that is over forget what it committed of a stage and of all that comes after it; the nodes' paths.
 
     `resumption` is the one that will go on. Blocking. Raises UsageError before anything is changed; StoreError.
     """
-    nodes = following(plan.graph, stage)
-    for node in reversed(nodes):
-        for ledger in files.ledgers(node.id):
-            _lose(files, ledger, resumption)
-        if isinstance(node, Segment):
-            _reopen(files, node)
-        elif isinstance(node, Loop):
-            files.store.delete([f"{files.segment(node.id)}/result"])
-    return [node.id for node in nodes]
+    found = list(again(files, plan, stage, others))
+    for child in _entered(files, stage, others):
+        child.store.delete([f"{child.prefix}/result"])
+    for one in reversed(found):
+        _forget(one.files, one.node, resumption, others)
+    return [one.path for one in found]
+
+
+def _entered(files: RunFiles, stage: str, others: Others) -> Iterator[RunFiles]:
+    """The children on a path; what they came to does not count any more."""
+    *children, _ = stage.split("/")
+    for child in children:
+        files = others(files.child(child))
+        yield files
+
+
+def _forget(files: RunFiles, node: Node, resumption: int, others: Others) -> None:
+    for ledger in files.ledgers(node.id):
+        _lose(files, ledger, resumption)
+    if isinstance(node, Segment):
+        _reopen(files, node)
+    elif isinstance(node, Loop):
+        if not files.has_ledger(node.id):  # it was taken over; that it has a ledger says that it shall not be again
+            Ledger(files.store, files.segment(node.id), files.key, resumption)
+        files.store.delete([f"{files.segment(node.id)}/result"])
+    elif isinstance(node, Child):
+        _release(others(files.child(node.id)), others)
+        files.begin_anew(node.id)
+
+
+def _release(files: RunFiles, others: Others) -> None:
+    """Remove the files that a child run wrote, those of its own children too: the next one may write there."""
+    for _, run, plan in family(files, others):
+        for place in (place for node in plan.graph.nodes if isinstance(node, Segment) for place in _places(node)):
+            release_output(place, run.run)
 
 
 def _lose(files: RunFiles, prefix: str, resumption: int) -> None:
@@ -77,10 +143,14 @@ def _reopen(files: RunFiles, segment: Segment) -> None:
     """Later manifests count from here on. What a cache keeps of it is not taken over: there is a manifest already."""
     files.store.delete_prefix(f"{files.segment(segment.id)}/closed/")
     files.create_manifest(Manifest(segment.id, OPEN, (), Summary()), files.generation(segment.id) + 1)
-    places = [segment.output.part.uri] if segment.output else []
-    places += [tolerance.failed_items for tolerance in segment.tolerated.values() if tolerance.failed_items]
-    for place in places:
+    for place in _places(segment):
         release_output(place, files.run)
+
+
+def _places(segment: Segment) -> list[str]:
+    """Where it writes files."""
+    places = [segment.output.part.uri] if segment.output else []
+    return places + [tolerance.failed_items for tolerance in segment.tolerated.values() if tolerance.failed_items]
 
 
 def narrowed(graph: Graph, only: Collection[str], done: Collection[str]) -> tuple[Graph, list[str]]:

@@ -21,12 +21,13 @@ from treadle.dsl import expressions
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
-from treadle.primitives.run_names import child_run, parent_run, stage_of
+from treadle.primitives.run_names import parent_run
 
 from ..children import child_submission, keep_child
 from ..dispatcher.execute import Desk, Orders, run_group, run_segment
 from ..dispatcher.ledger import Fenced
 from ..dispatcher.loop import run_loop
+from ..dispatcher.lost_lists import condense, expand
 from ..dispatcher.run import Run, Site
 from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..dispatcher.wide import Unclosed
@@ -44,8 +45,6 @@ from . import messages, seats
 from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
-MOST_LOST = 10_000
-"""Lost blocks in one report, which must fit into the history; the others are found when their reader runs again."""
 _log = logging.getLogger(__name__)
 
 
@@ -133,7 +132,8 @@ class Activities:
         graph = messages.pack(messages.slim(wanted))
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
         env, outputs, tells = _needed_env(run), run.plan.outputs, self._telling.on
-        return Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left)
+        runs = {node.id: files.child(node.id) for node in wanted.nodes if isinstance(node, Child)}
+        return Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left, runs=runs)
 
     def _submission(self, start: RunStart, started: str) -> tuple[Submission, str]:
         """(what the run is made of, when it started first)."""
@@ -145,7 +145,7 @@ class Activities:
         if not parent:
             return submission, started
         began = self._site.open(parent).plan.started
-        wanted = child_submission(submission, began, stage_of(start.run), start.bindings)
+        wanted = child_submission(submission, began, start.run, start.bindings)
         return keep_child(files, self._site.files(start.run), wanted), began
 
     def _plan(self, submission: Submission, run: str, started: str) -> Plan:
@@ -165,7 +165,7 @@ class Activities:
         except SegmentFailed as failed:
             return NodeReport(problem=messages.pack(failed.problem))
         except BlocksLost as lost:
-            return NodeReport(lost=list(lost.blocks[:MOST_LOST]))
+            return NodeReport(lost=list(lost.blocks))
         except asyncio.CancelledError:
             return await self._stop(work, desk)
         except CorruptError as error:
@@ -186,9 +186,18 @@ class Activities:
         """None: the task group is closed."""
         run = await asyncio.to_thread(self._site.open, order.run)
         orders = messages.unpack(order.orders, Orders)
+        orders = msgspec.structs.replace(orders, repair=await asyncio.to_thread(expand, run, orders.repair))
+        try:
+            return await self._node(run, order, orders, desk)
+        except BlocksLost as lost:
+            raise BlocksLost(await asyncio.to_thread(condense, run, lost.blocks)) from None
+
+    async def _node(self, run: Run, order: NodeOrder, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
         node = run.plan.graph.node(order.node)
         if isinstance(node, Loop):
-            return await run_loop(run, node, orders, desk)
+            summary = await run_loop(run, node, orders, desk)
+            await asyncio.to_thread(keep, run, node)
+            return summary
         assert isinstance(node, Segment)
         if order.group >= 0:
             orders = msgspec.structs.replace(orders, since=order.since)
@@ -243,7 +252,7 @@ def _closed(run: Run) -> dict[str, Summary]:
         elif isinstance(node, Loop):
             known = run.files.find(LoopResult, f"segments/{node.id}/result")
         elif isinstance(node, Child):
-            ended = run.site.files(child_run(run.id, node.id)).find(RunResult, "result")
+            ended = run.site.files(run.files.child(node.id)).find(RunResult, "result")
             if ended is not None:
                 found[node.id] = Summary(outputs=ended.outputs)
         if known is not None:

@@ -1,4 +1,5 @@
-"""The child runs of a run, as its workflow sees them: real child workflows, whose ids are `<run>/<stage>`.
+"""The child runs of a run, as its workflow sees them: real child workflows, whose ids are `<run>/<stage>` or
+`<run>/<stage>-2`.
 
 They are the same interpreter with a history of their own; this one gets about nine events for each. Should the parent
 be terminated, the server terminates them.
@@ -37,9 +38,9 @@ _Handle = workflow.ChildWorkflowHandle[Any, dict[str, Any]]
 class Children:
     """Those of one run."""
 
-    def __init__(self, workflows: Mapping[str, str], inbox: list[Event]) -> None:
-        """`workflows`: node -> the name of the workflow that it runs; how they end is put into the inbox."""
-        self._workflows, self._inbox = workflows, inbox
+    def __init__(self, workflows: Mapping[str, str], runs: Mapping[str, str], inbox: list[Event]) -> None:
+        """Of each node: the name of the workflow that it runs, and its run's id. How they end is put into the inbox."""
+        self._workflows, self._runs, self._inbox = workflows, runs, inbox
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._handles: dict[str, _Handle] = {}
         self._held: set[str] = set()
@@ -54,9 +55,13 @@ class Children:
 
     def start(self, parent: RunStart, digest: str, run: Run) -> None:
         """`digest`: of the parent's submission, from which the child makes its own."""
-        name = child_run(parent.run, run.node)
+        name = self.run_of(parent.run, run.node)
         start = RunStart(name, digest, parent.resumption, parent.assume, bindings=run.bindings)
         self._tasks[run.node] = asyncio.create_task(self._run(run.node, start))
+
+    def run_of(self, parent: str, node: str) -> str:
+        """The id of the run that a node is; a history of before there could be several says only whose child it is."""
+        return self._runs.get(node) or child_run(parent, node)
 
     def stop(self, node: str) -> None:
         """Cancel it, if it runs."""

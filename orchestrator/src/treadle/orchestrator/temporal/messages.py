@@ -71,6 +71,8 @@ class Opened:
     """Of the submission."""
     left: list[str] = field(default_factory=list)
     """Nodes that this resumption leaves for another one; they are not in the graph."""
+    runs: dict[str, str] = field(default_factory=dict)
+    """node -> the child run that it is."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
 
     from treadle.dsl.expressions import ExpressionError
     from treadle.dsl.templates import render
-    from treadle.primitives.run_names import child_run, parent_run
+    from treadle.primitives.run_names import parent_run
 
     from ..dispatcher.execute import Orders
     from ..plan import Barrier, Child, Graph
@@ -76,7 +76,7 @@ class RunWorkflow:
         self._since: dict[str, float] = {}
         """When the first group of a node began."""
         self._waiting: set[asyncio.Task[None]] = set()
-        self._children = Children({}, self._inbox)
+        self._children = Children({}, {}, self._inbox)
         self._digest = ""
         self._scheduler: Scheduler | None = None
         self._start: RunStart | None = None
@@ -95,7 +95,7 @@ class RunWorkflow:
         opened = await self._open(start)
         graph = messages.unpack(opened.graph, Graph)
         children = {node.id: node.workflow for node in graph.nodes if isinstance(node, Child)}
-        self._children, self._digest = Children(children, self._inbox), opened.digest
+        self._children, self._digest = Children(children, opened.runs, self._inbox), opened.digest
         self._stages = {stage for node in graph.nodes if node.id not in children for stage in node.stages}
         self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, Barrier)}
         done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
@@ -155,7 +155,7 @@ class RunWorkflow:
     @limit.validator
     def _may_limit(self, stage: str, concurrency: int) -> None:
         if stage in self._children and self._start is not None:
-            run = child_run(self._start.run, stage)
+            run = self._children.run_of(self._start.run, stage)
             raise ApplicationError(f"stage {stage} is run {run}; set a limit on a stage of that", type="refused")
         if self._stages and stage not in self._stages:
             raise ApplicationError(

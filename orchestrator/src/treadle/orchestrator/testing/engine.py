@@ -131,7 +131,9 @@ class Engine:
             if isinstance(node, Child):
                 return await self._child(run, node, orders)
             if isinstance(node, Loop):
-                return NodeDone(node.id, await run_loop(run, node, orders, desk))
+                summary = await run_loop(run, node, orders, desk)
+                await asyncio.to_thread(keep, run, node)
+                return NodeDone(node.id, summary)
             assert isinstance(node, Segment)
             if group >= 0:
                 await run_group(run, node, group, orders, desk)
@@ -150,7 +152,7 @@ class Engine:
         """The child as a run of its own, planned now."""
         started = parent.plan.started
         try:
-            wanted = child_submission(parent.submission, started, node.id, orders.bindings)
+            wanted = child_submission(parent.submission, started, parent.files.child(node.id), orders.bindings)
             files = self.site.files(wanted.run)
             kept = keep_child(parent.files, files, wanted)
             about = {"id": kept.run, "startTime": started}

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.executors.program import Outcome
 
@@ -65,6 +66,8 @@ class NodeFacts(Struct, frozen=True):
     busy_seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
+    run: str = ""
+    """The child run that it is."""
 
     @property
     def label(self) -> str:
@@ -87,7 +90,7 @@ def gather(files: RunFiles, plan: Plan, logged: Sequence[AttemptRecord]) -> Fact
     records = [record for ledger in _ledgers(files) for record in read(files.store, ledger, files.key)]
     committed = [_succeeded(record) for record in records if isinstance(record, Committed)]
     attempts = [*committed, *_failures(logged)]
-    nodes = tuple(_nodes(plan.graph, committed, records))
+    nodes = tuple(_with_run(files, node) for node in _nodes(plan.graph, committed, records))
     known = sorted((one for one in attempts if one.started), key=lambda one: one.started)
     return Facts(nodes, tuple(known), tuple(_edges(plan.graph)), plan.graph.outputs)
 
@@ -151,6 +154,10 @@ def _nodes(graph: Graph, committed: Sequence[Attempted], records: Sequence[Recor
     failed = Counter(node_of(record.segment) for record in failures if record.final)
     for node, depth in _walk(graph):
         yield _facts(node, depth, mine[node.id], retries[node.id], failed[node.id])
+
+
+def _with_run(files: RunFiles, node: NodeFacts) -> NodeFacts:
+    return replace(node, run=files.child(node.node)) if node.kind == "workflow" else node
 
 
 def _walk(graph: Graph, depth: int = 0) -> Iterator[tuple[Node, int]]:

@@ -1,0 +1,136 @@
+"""However many blocks are lost, one report names them all, and it is short."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from orchestrator.record_histories import TESTS, M, mapped, spec
+from orchestrator.test_width_service import until
+
+from treadle.executors.program import Keep
+from treadle.orchestrator.dispatcher import arguments, lost_lists
+from treadle.orchestrator.dispatcher.lost_lists import FEW, condense, expand
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.groups import Groups, partition_of
+from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.planner import groups
+from treadle.orchestrator.runfiles import RunFiles
+from treadle.orchestrator.scheduler import NodeDone, NodeLost, Run, Scheduler, Summary
+from treadle.orchestrator.testing.service import Service, service
+from treadle.primitives.errors import CorruptError
+from treadle.primitives.store import Store
+
+SIZE = 5000
+MANY = 100_000
+
+
+def segment(name: str, *data: str, group: int = 0) -> Segment:
+    return Segment(name, (name,), ItemsFeed((), ()), (), Keep(), Policy(), data=data, group=group)
+
+
+GRAPH = Graph((segment("wide", group=SIZE), segment("narrow"), segment("reader", "wide", "narrow")))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """As much of a run as is needed."""
+    files = RunFiles(Store.open(f"file://{tmp_path}"), "r", bytes(32))
+    return SimpleNamespace(files=files, plan=SimpleNamespace(graph=GRAPH))
+
+
+def blocks(segment: str, count: int) -> set[str]:
+    return {f"{segment}/{number}.1.{number:012x}" for number in range(count)}
+
+
+def test_a_few_names_travel_as_they_are(run: Any) -> None:
+    few = blocks("narrow", FEW)
+    assert condense(run, few) == few
+    assert expand(run, few) == tuple(few)
+    assert not list(run.files.store.list())
+
+
+def test_a_hundred_thousand_names_are_a_list_for_each_task_group(run: Any) -> None:
+    lost = blocks("wide", MANY) | blocks("narrow", 2000) | blocks("lloyd-3/assign", 7)
+    names = condense(run, lost)
+    assert len(msgspec.json.encode(sorted(names))) < 5000
+    assert Counter(name.rsplit("/", 1)[0] for name in names) == {"wide": 20, "narrow": 1, "lloyd-3/assign": 1}
+    assert set(expand(run, names)) == lost
+    assert condense(run, lost) == names, "whoever reports it again says the same"
+    parts = Groups(range(20), 20, repair=tuple(names), size=SIZE)
+    for group in range(20):
+        mine = expand(run, [name for name in parts.repair_of(group) if name.startswith("wide/")])
+        assert {partition_of(block) // SIZE for block in mine} == {group}
+        assert len(mine) == SIZE
+
+
+def test_the_scheduler_takes_a_list_for_a_block_of_its_segment(run: Any) -> None:
+    graph = Scheduler(GRAPH, {}, {"wide": Summary(), "narrow": Summary()})
+    graph.start()
+    names = tuple(sorted(condense(run, blocks("wide", MANY) | blocks("narrow", 1))))
+    assert graph.handle(NodeLost("reader", names)) == [
+        Run("wide", {}, tuple(name for name in names if name.startswith("wide/"))),
+        Run("narrow", {}, tuple(name for name in names if name.startswith("narrow/"))),
+    ]
+    graph.handle(NodeDone("wide", Summary()))
+    assert graph.handle(NodeDone("narrow", Summary())) == [Run("reader", {})]
+
+
+def test_a_list_that_somebody_else_wrote_is_refused(run: Any) -> None:
+    (name,) = (one for one in condense(run, blocks("narrow", FEW + 1)))
+    (info,) = run.files.store.list()
+    run.files.store.put(info.name, run.files.store.get(info.name).replace(b"narrow", b"secret"))
+    with pytest.raises(CorruptError):
+        expand(run, [name])
+
+
+# -- through Temporal ------------------------------------------------------------------------------------------------
+
+
+@pytest_asyncio.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
+    """Where five names are many, 50 partitions are wide, and nothing travels inline."""
+    monkeypatch.setattr(lost_lists, "FEW", 5)
+    monkeypatch.setattr(groups, "GROUP_TASKS", 50)
+    monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
+    async with service(Home(tmp_path / "home")) as found:
+        yield found
+
+
+async def test_everything_that_is_lost_is_made_again_in_one_round(here: Service, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    document = spec(
+        wide=mapped({"range": 120}, batch={"maxItems": 1}),
+        gate=mapped({"items": [1]}, "slowly", needs=["wide"], **{"with": {"flag": str(flag)}}),
+        sum={"type": "reduce", "input": "wide", "per": "all", "uses": f"{M}:total", "needs": ["gate"]},
+    )
+    document["stages"]["sum"] |= {"metrics": {"total": "integer"}}
+    document["outputs"] = {"total": "${{ stages.sum.metrics.total }}"}
+    await here.submit(document, "lossy", tmp_path, TESTS)
+    files = here.runs.files("lossy")
+
+    async def closed() -> bool:
+        return await asyncio.to_thread(files.closing, "wide") is not None
+
+    await until(closed, 120)
+    assert here.site.host is not None
+    shutil.rmtree(here.site.host.path("lossy/wide"))
+    flag.touch()
+    end = await here.runs.end("lossy")
+    assert end.outputs == {"total": sum(range(120))}
+    ran: Counter[str] = Counter()
+    for event in (await here.history("lossy")).events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            payloads = event.activity_task_scheduled_event_attributes.input.payloads
+            ran[msgspec.json.decode(payloads[0].data).get("node", "")] += 1
+            assert payloads[0].data.count(b"wide/") <= 3, "lists, not names"
+    assert ran["sum"] + ran["sum.leaves"] <= 3, "the reader of what was lost ran twice"
+    assert len(list(files.store.list("runs/lossy/lost"))) == 3
