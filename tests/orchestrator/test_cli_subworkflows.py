@@ -124,6 +124,16 @@ def test_children_are_listed_when_asked_for_and_shown_like_runs(seen: Terminal) 
     assert (terminal.folder / "seen-first.html").exists()
 
 
+def test_cost_of_a_run_is_that_of_its_children_too(seen: Terminal) -> None:
+    bill = json.loads(code(seen.run("show", "seen", "--cost", "-o", "json"), 0).out)["cost"]
+    lines = {line["node"]: line["usage"] for line in bill["lines"]}
+    assert {"(run)", "first/(run)", "first/held", "second/total"} <= set(lines)
+    alone = json.loads(code(seen.run("show", "seen/first", "--cost", "-o", "json"), 0).out)["cost"]
+    for line in alone["lines"]:
+        assert lines[f"first/{line['node']}"] == line["usage"]
+    assert bill["usage"]["attempts"] == sum(usage["attempts"] for usage in lines.values()) == 20
+
+
 def test_rerun_starts_the_children_anew(seen: Terminal) -> None:
     again = code(seen.run("rerun", "seen", "--id", "copy", "--watch"), 0)
     assert '"first": 3' in again.out
@@ -136,6 +146,7 @@ def test_plan_shows_a_child_where_its_inputs_are_known(terminal: Terminal) -> No
     assert "\n  first/noted  3 partitions" in text
     assert "second/noted" not in text
     assert "planned when it starts: its inputs come from other stages" in text
+    assert "its stages: noted (map), held (map), fine (map), total (reduce)" in text
     graph = code(terminal.run("plan", "main.yaml", "--graph", "mermaid"), 0).out
     assert "first --> first-noted" in graph
     assert "first --> second" in graph
@@ -165,6 +176,60 @@ def test_child_that_could_never_be_planned_refuses_the_run_at_its_place(terminal
     assert done.code == 2
     assert "sub: " in done.err
     assert "absent/*.txt" in done.err
+
+
+AGAIN = """
+stages:
+  seen: {type: map, input: {range: 1}, uses: "functions:read", with: {file: number}}
+  total: {type: reduce, input: seen, per: all, uses: "functions:total", metrics: {total: integer}}
+  sub: {type: workflow, uses: ./parts/load.yaml, with: {lines: "${{ stages.total.metrics.total }}"}}
+  bad: {type: map, input: {items: [5]}, uses: "functions:fails_while", with: {flag: closed}, needs: [sub]}
+outputs: {total: "${{ stages.sub.outputs.total }}"}
+"""
+
+
+@pytest.fixture
+def failed(terminal: Terminal) -> tuple[Terminal, Path, Path]:
+    """Where a workflow can be run that fails after its child, while a file exists; that file, and the child's input."""
+    number, closed = terminal.folder / "number", terminal.folder / "closed"
+    text = AGAIN.replace("file: number", f"file: {number}").replace("flag: closed", f"flag: {closed}")
+    (terminal.folder / "again.yaml").write_text(HEAD.format(name="again") + text)
+    number.write_text("3")
+    closed.touch()
+    return terminal, number, closed
+
+
+def test_child_begins_anew_with_what_the_stages_before_it_give_now(failed: tuple[Terminal, Path, Path]) -> None:
+    terminal, number, closed = failed
+    code(terminal.run("run", "again.yaml", "--id", "again"), 1)
+    number.write_text("4")
+    closed.unlink()
+    told = code(terminal.run("resume", "again", "--explain", "--from", "seen"), 0).out
+    assert "sub → again/sub: runs again\n" in told
+    resumed = code(terminal.run("resume", "again", "--from", "seen"), 0)
+    assert json.loads(resumed.out) == {"total": 0 + 1 + 2 + 3}
+    assert "sub → again/sub-2" in code(terminal.run("show", "again"), 0).out
+    assert json.loads(code(terminal.run("show", "again/sub", "-o", "json"), 0).out)["outputs"] == {"total": 3}
+    below = json.loads(code(terminal.run("list", "--children", "again", "-o", "json"), 0).out)
+    assert {one["run"] for one in below} == {"again/sub", "again/sub-2"}
+
+
+def test_child_goes_on_from_one_of_its_stages_through_its_parent(failed: tuple[Terminal, Path, Path]) -> None:
+    terminal, _, closed = failed
+    log = terminal.folder / "log"
+    code(terminal.run("run", "again.yaml", "--id", "inside"), 1)
+    before = log.read_text()
+    closed.unlink()
+    alone = terminal.run("resume", "inside/sub", "--from", "held")
+    assert alone.code == 2
+    assert "treadle resume inside --from sub/held" in alone.err
+    told = code(terminal.run("resume", "inside", "--explain", "--from", "sub/held"), 0).out
+    assert "sub → inside/sub: of it runs again: held, fine" in told
+    resumed = code(terminal.run("resume", "inside", "--from", "sub/held"), 0)
+    assert "runs again: sub/held, sub/fine" in resumed.err
+    assert json.loads(resumed.out) == {"total": 3}
+    assert log.read_text() == before, "what comes before it in the child is kept"
+    assert json.loads(code(terminal.run("show", "inside/sub", "-o", "json"), 0).out)["resumption"] == 2
 
 
 def test_gc_removes_children_with_their_parent(seen: Terminal) -> None:

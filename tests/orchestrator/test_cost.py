@@ -23,6 +23,7 @@ from treadle.orchestrator.cli.costs import Running, money, read_assumed, supposi
 from treadle.orchestrator.cli.following import LogFollower
 from treadle.orchestrator.cost.bill import Bill, Line, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
+from treadle.orchestrator.cost.idle import Worked, idle_line
 from treadle.orchestrator.cost.prices import Prices, load_prices
 from treadle.orchestrator.cost.spent import Spending
 from treadle.orchestrator.cost.usage import Usage, memory_given, total
@@ -178,10 +179,22 @@ def test_run_takes_as_long_as_its_longest_way() -> None:
     assert elapsed(found, lines) == pytest.approx(4.0, abs=0.01), "8 over 4 slots, twice; a and b side by side"
 
 
+class Hidden(dict[str, Capabilities]):
+    """With functions that stay, as places have them: found, and not listed."""
+
+    def __missing__(self, name: str) -> Capabilities:
+        return self[{"fns/members": "fns"}[name]]
+
+
 def test_assumptions_are_read_with_their_units() -> None:
     found = read_assumed(["bytes=1.5TB", "slots=10000", "rate=50MiB", "start=250ms", "sample=2GB"])
     assert found == Assumed(1_500 * 10**9, 10_000, 50 * MIB, 0.25, {"sample": 2 * 10**9})
     assert supposing(SITE, found).executors["fns"].slots == 10_000
+    hidden = msgspec.structs.replace(SITE, executors=Hidden(SITE.executors))
+    resized = supposing(hidden, found).executors
+    assert list(resized) == ["local", "fns"]
+    assert resized["fns/members"].slots == 10_000, "it is there without being listed"
+    assert resized.get("local/members") is None
     for wrong in ("bytes=12", "slots=many", "rate=0MiB", "sample"):
         with pytest.raises(UsageError, match="--assume"):
             read_assumed([wrong])
@@ -254,6 +267,32 @@ def test_a_small_broadcast_makes_its_readers_no_smaller() -> None:
         "b": mapped("a", executor="fns", timeout="1m"),
     }
     assert lines_of(plan(stages, GIB), made={"few": MIB})["b"].usage.moved == {"store": GIB}
+
+
+def test_workers_that_stay_cost_while_they_wait(breaking: Breaking, prices: Prices) -> None:
+    """Between their tasks and after the last, for as long as a worker without a task is kept."""
+    attempts = [
+        Worked("a", 0.0, 10.0, GIB),
+        Worked("a", 15.0, 20.0, 2 * GIB),
+        Worked("a", 100.0, 101.0, GIB),
+        Worked("b", 0.0, 120.0, GIB),
+    ]
+    line = idle_line("fns/members", "lambda", attempts, 30.0, 125.0)
+    assert line is not None
+    assert line.node == "(idle, fns/members)"
+    assert line.usage == Usage(seconds=5 + 30 + 24 + 5, gigabyte_seconds=5 + 2 * 30 + 24 + 5)
+    assert bill([line], prices, "file:///store").cost > 0
+    assert idle_line("fns/members", "lambda", attempts[3:], 30.0, 120.0) is None
+    run = breaking(spec(first=mapped({"range": 8, "partitions": 8})))
+    run.go()
+    files = run.engine(run.executor).site.files(run.run)
+    found = files.find(Plan, "plan")
+    assert found is not None
+    assert "(idle" not in {line.node[:5] for line in Spending(files, found).lines()}
+    can = msgspec.structs.replace(found.executors["local"], kept=0.001)
+    lines = Spending(files, msgspec.structs.replace(found, executors={"local": can})).lines()
+    assert lines[-1].node == "(idle, local)"
+    assert 0 < lines[-1].usage.seconds <= 8 * 0.001 + 0.0001
 
 
 def test_watched_run_shows_its_running_total_where_something_has_a_price(breaking: Breaking, tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Capabilities(Struct, frozen=True):
     """Workers keep their blocks, and serve them to each other."""
     lacks: tuple[str, ...] = ()
     """Libraries that its workers do not have: `pyarrow`, `confluent_kafka`."""
+    kept: float = 0.0
+    """Seconds that a worker without a task is kept, and charged for; 0: none is charged for without a task."""
 
 
 class Slot(Protocol):

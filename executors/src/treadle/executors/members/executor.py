@@ -41,6 +41,7 @@ class MemberExecutor:
             temporary=means.invoker.limits.temporary,
             sizes=means.invoker.limits.memory,
             peers=meeting.direct,
+            kept=meeting.idle,
         )
         self._slots = [MemberSlot(f"{means.name}-member-{i}", means, self._hub, span, key) for i in range(slots)]
 

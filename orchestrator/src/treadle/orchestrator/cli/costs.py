@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
@@ -14,6 +15,9 @@ LOOK_SECONDS = 10.0
 """Between two looks at what a watched run has cost: each lists the ledgers, and a list is a request too."""
 
 if TYPE_CHECKING:
+    from treadle.executors.interface import Capabilities
+
+    from ..client.client import Runs
     from ..client.views import RunView
     from ..cost.bill import Bill, Line
     from ..cost.estimate import Assumed
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from ..cost.usage import Usage
     from ..plan import Plan
     from ..planner import Site
+    from ..runfiles import RunFiles
     from .environment import Environment
 
 
@@ -57,10 +62,26 @@ def supposing(site: Site, assumed: Assumed) -> Site:
     """The site with what is supposed in place of what is known."""
     from msgspec.structs import replace
 
-    executors: Any = site.executors
-    if assumed.slots:
-        executors = {name: replace(site.executors[name], slots=assumed.slots) for name in site.executors}
+    executors = Resized(site.executors, assumed.slots) if assumed.slots else site.executors
     return replace(site, executors=executors, assumed_bytes=assumed.bytes)
+
+
+class Resized(Mapping[str, "Capabilities"]):
+    """Executors with other slots; those that are found without being listed too (`NAME/members`)."""
+
+    def __init__(self, known: Mapping[str, Capabilities], slots: int) -> None:
+        self._known, self._slots = known, slots
+
+    def __getitem__(self, name: str) -> Capabilities:
+        from msgspec.structs import replace
+
+        return replace(self._known[name], slots=self._slots)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, float]:
@@ -78,7 +99,8 @@ class Running:
 
     def __init__(self, env: Environment, run: str) -> None:
         self._env, self._run = env, run
-        self._spending: Spending | None = None
+        self._spending: dict[str, Spending] = {}
+        """What the stages of a run below it are preceded by -> what that has taken."""
         self._looked = -LOOK_SECONDS
         self._text = ""
 
@@ -86,33 +108,51 @@ class Running:
         """Such as `0.0012 USD`; empty where nothing has a price. Blocking."""
         if plan is None or not (last or time.monotonic() - self._looked >= LOOK_SECONDS):
             return self._text
+        from ..children import family
         from ..cost.bill import bill
         from ..cost.prices import load_prices
         from ..cost.spent import Spending
 
-        prices = load_prices(self._env.home)
-        if not any(can.name in prices.executors for can in plan.executors.values()):
+        prices, runs = load_prices(self._env.home), list(family(self._env.files(self._run), self._env.files))
+        if not any(can.name in prices.executors for _, _, one in runs for can in one.executors.values()):
             return ""
-        self._spending = self._spending or Spending(self._env.files(self._run), plan)
-        made = bill(self._spending.lines(), prices, self._env.profile.store_url(self._env.home))
+        for below, files, one in runs:
+            self._spending.setdefault(below, Spending(files, one))
+        lines = [line for one in self._spending.values() for line in one.lines()]
+        made = bill(lines, prices, self._env.profile.store_url(self._env.home))
         self._text = money(made.cost, made.currency)
         self._looked = time.monotonic()
         return self._text
 
 
-def spent_by(env: Environment, view: RunView, plan: Plan) -> Bill:
-    """What a run has cost so far. Blocking."""
-    from datetime import UTC, datetime
-
+async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
+    """What a run has cost so far, with all runs below it: their lines are `load/read`."""
+    from ..children import family
+    from ..client.client import NoSuchRun
     from ..cost.bill import bill
     from ..cost.prices import load_prices
+
+    lines: list[Line] = []
+    for below, files, plan in await asyncio.to_thread(lambda: list(family(env.files(run), env.files))):
+        try:
+            view = await runs.view(files.run)
+        except NoSuchRun:  # Temporal has forgotten it; its ledgers have not
+            view = None
+        lines += await asyncio.to_thread(_lines_of, below, files, plan, view)
+    return bill(lines, load_prices(env.home), env.profile.store_url(env.home))
+
+
+def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> list[Line]:
+    from datetime import UTC, datetime
+
+    from msgspec.structs import replace
+
     from ..cost.spent import Spending
     from .following import LogFollower
 
-    files = env.files(view.run)
-    seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds()
-    lines = Spending(files, plan).lines(LogFollower(files).new(), view.history_events, seconds)
-    return bill(lines, load_prices(env.home), env.profile.store_url(env.home))
+    seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds() if view else 0.0
+    found = Spending(files, plan).lines(LogFollower(files).new(), view.history_events if view else 0, seconds)
+    return [replace(line, node=below + line.node) for line in found]
 
 
 def money(cost: float, currency: str) -> str:

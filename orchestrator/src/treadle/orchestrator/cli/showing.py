@@ -69,7 +69,7 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
     drivers = await env.drivers(runs)
     errors = grouped(LogFollower(env.files(run)).new())
     written = painter.plan.graph.outputs if painter.plan else {}
-    spent = spent_by(env, view, painter.plan) if cost and painter.plan else None
+    spent = await spent_by(env, runs, run) if cost and painter.plan else None
     details = _details(stages, errors, written)
     untold = await asyncio.to_thread(_untold, env.files(run))
     return {**_about(view, end), "drivers": drivers, **details, "untold": untold, "cost": msgspec.to_builtins(spent)}

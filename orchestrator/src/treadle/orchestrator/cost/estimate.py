@@ -179,7 +179,7 @@ def _bytes_in(segment: Segment, inputs: list[Shape]) -> int:
 def _puts(segment: Segment, can: Capabilities, own: Shape, seconds: float) -> int:
     """A block and a part for each partition, the ledger, and what calls of functions leave."""
     blocks = own.partitions * ((own.put == "store") + (segment.output is not None))
-    calls = PER_CALL * own.partitions if can.sizes else 0
+    calls = PER_CALL * own.partitions if can.sizes and not can.kept else 0
     return blocks + calls + 2 + min(own.partitions, math.ceil(seconds / LEDGER_SECONDS))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from ..plan import FilesFeed, Graph, Loop, NarrowFeed, NodeData, Plan, Segment
 from ..runfiles import RunFiles
 from .bill import Line
 from .estimate import HEARTBEAT_SECONDS, PER_CALL
+from .idle import Worked, idle_line
 from .usage import GIGABYTE, Usage, memory_given
 
 EVENTS = 6
@@ -58,6 +60,9 @@ class Spending:
         self._ledgers = dict(_ledgers(plan.graph))
         self._read: dict[str, int] = {}
         self._sums: dict[str, _Sum] = defaultdict(_Sum)
+        self._segments = {name: one for found in self._ledgers.values() for name, one in found.items()}
+        self._worked: dict[str, set[Worked]] = defaultdict(set)
+        """executor whose workers stay -> attempts there."""
 
     def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds: float = 0.0) -> list[Line]:
         """A line for each segment that has begun. Blocking.
@@ -67,15 +72,17 @@ class Spending:
         """
         lost: dict[str, float] = defaultdict(float)
         for record in failed:
-            if record.failure and record.started:
-                lost[_node(record.segment)] += max(0.0, record.time - record.started)
+            if record.failure and record.started and _node(record.segment) in self._segments:
+                segment = self._segments[_node(record.segment)]
+                lost[segment.id] += max(0.0, record.time - record.started)
+                self._note(segment, record.slot, record.started, record.time, self._memory(segment, record.peak_memory))
         lines = [Line("(run)", "", "", Usage(actions=actions_of(events, seconds)))]
         for node, segments in self._ledgers.items():
             wide = any(segment.group for segment in segments.values())
             for chain in self._files.ledgers(node) if wide else [self._files.segment(node)]:
                 self._follow(chain, segments)
             lines += [self._line(segment, lost[name]) for name, segment in segments.items() if self._begun(name)]
-        return lines
+        return lines + self._idle()
 
     def _begun(self, name: str) -> bool:
         return name in self._sums
@@ -88,10 +95,22 @@ class Spending:
             return
         for record in records:
             if isinstance(record, Committed):
-                name = _node(record.segment)
-                self._sums[name].add(record.outcome, self._memory(segments[name], record.outcome.peak_memory))
+                segment, outcome = segments[_node(record.segment)], record.outcome
+                memory = self._memory(segment, outcome.peak_memory)
+                self._sums[segment.id].add(outcome, memory)
+                self._note(segment, outcome.slot, outcome.started, outcome.started + outcome.seconds, memory)
             elif isinstance(record, Started):
                 self._sums[_node(record.segment)].started += len(record.attempts)
+
+    def _note(self, segment: Segment, slot: str, begin: float, end: float, memory: int) -> None:
+        if self._plan.executors[segment.policy.executor].kept and begin:
+            self._worked[segment.policy.executor].add(Worked(slot, begin, end, memory))
+
+    def _idle(self) -> list[Line]:
+        now = time.time()
+        known = [(name, self._plan.executors[name], worked) for name, worked in sorted(self._worked.items())]
+        found = [idle_line(name, can.name, worked, can.kept, now) for name, can, worked in known]
+        return [line for line in found if line is not None]
 
     def _memory(self, segment: Segment, peak: int = 0) -> int:
         can = self._plan.executors[segment.policy.executor]
@@ -105,7 +124,7 @@ class Spending:
             known.seconds + lost,
             known.cpu_seconds,
             (known.given + lost * self._memory(segment)) / GIGABYTE,
-            known.puts + (PER_CALL * attempts if can.sizes else 0),
+            known.puts + (PER_CALL * attempts if can.sizes and not can.kept else 0),
             self._gets(segment, known),
             dict(sorted(known.moved.items())),
         )

@@ -1,0 +1,47 @@
+"""What workers that stay cost while they wait, as far as a run is the reason: from when its tasks ran on them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from .bill import Line
+from .usage import GIGABYTE, Usage
+
+
+class Worked(NamedTuple):
+    """An attempt on a worker that stays."""
+
+    slot: str
+    begin: float
+    """Seconds since the epoch, by the worker's clock."""
+    end: float
+    memory: int
+    """Bytes that the worker has."""
+
+
+def idle_line(executor: str, kind: str, attempts: Iterable[Worked], kept: float, now: float) -> Line | None:
+    """Of one executor, between the attempts of a run and after them; None: no worker has waited.
+
+    A worker without a task is kept for `kept` seconds: a longer gap is the end of one and the beginning of another.
+    What other runs had it do meanwhile is not seen here, so two runs may both be charged for the same second.
+    """
+    waited = [(seconds, memory) for seconds, memory in _gaps(attempts, kept, now) if seconds > 0]
+    if not waited:
+        return None
+    seconds = sum(seconds for seconds, _ in waited)
+    given = sum(seconds * memory for seconds, memory in waited) / GIGABYTE
+    return Line(f"(idle, {executor})", executor, kind, Usage(seconds=seconds, gigabyte_seconds=given))
+
+
+def _gaps(attempts: Iterable[Worked], kept: float, now: float) -> Iterator[tuple[float, int]]:
+    """(seconds, memory) after each attempt on each slot."""
+    slots: dict[str, list[Worked]] = defaultdict(list)
+    for one in sorted(attempts, key=lambda one: one.begin):
+        slots[one.slot].append(one)
+    for worked in slots.values():
+        for one, following in pairwise(worked):
+            yield min(following.begin - one.end, kept), one.memory
+        yield min(now - worked[-1].end, kept), worked[-1].memory
