@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives.peers.faults import HEALTHY, Fault
 from primitives.peers.hosts import KEY, RUN, reader, served, soon
@@ -109,6 +110,36 @@ def _read_if_sound(member: Member, ref: BlockRef) -> list[Any]:
         return read_all(member, ref)
     except (MissingError, CorruptError):
         return []
+
+
+FAULTS = st.builds(Fault, st.sampled_from(["cut", "stall", "corrupt", "none"]), st.integers(500, 3_000_000))
+
+
+def test_any_faults_end_in_the_right_bytes_or_a_classified_error(tmp_path: Path) -> None:
+    """Of a path, and of messages between members and coordinator, both members reading at once."""
+
+    @settings(deadline=None, max_examples=settings().max_examples // 10)
+    @given(FAULTS, st.sets(st.integers(0, 8), max_size=4), st.booleans())
+    def check(fault: Fault, lost: set[int], gone: bool) -> None:
+        folder = tmp_path / f"{next(numbers)}"
+        patience = msgspec.structs.replace(HURRIED, total=2.0) if gone else HURRIED
+        with two_members(folder, paths=False, patience=patience) as (left, right, office):
+            relays = itertools.count()
+            office.drops = lambda message: (
+                isinstance(message, Reach) or (isinstance(message, Relay) and next(relays) in lost)
+            )
+            refs = {left: right.put(*wanted), right: left.put(*wanted)}
+            with connected(left, right, fault), ThreadPoolExecutor(2) as pool:
+                if gone:
+                    office.say(1, Bye())
+                found = list(pool.map(lambda one: _read_if_sound(one, refs[one]), refs))
+            assert all(not one or same(one, wanted) for one in found)
+            assert gone or fault.kind == "corrupt" or all(found), "what is lost is said again"
+
+    wanted, numbers = [*arrays(20, 40_000), *arrays(2, PIECE + 8)], itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hosts, "PATIENCE", 0.2)
+        check()
 
 
 # -- without one ----------
