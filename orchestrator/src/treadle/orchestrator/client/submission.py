@@ -24,6 +24,9 @@ from ..planner.references import all_stages
 from ..planner.subworkflows import inner
 from ..runfiles import Submission
 
+_MANY = 500
+"""Nodes that surely fit into what Temporal takes at once."""
+
 
 class Prepared(Struct):
     """A run that could be started now."""
@@ -105,6 +108,10 @@ def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
     spec = Spec.model_validate(submission.spec)
     plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
     check_code(plan.executors, bundle)
+    if len(plan.graph.nodes) > _MANY:
+        from ..temporal.limits import check_graph
+
+        check_graph(plan.graph)
     return Prepared(submission, bundle, plan)
 
 

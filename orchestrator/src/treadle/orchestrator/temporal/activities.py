@@ -41,7 +41,7 @@ from ..reuse.opening import keep, take_over
 from ..runfiles import Closing, LoopResult, RunResult, Submission
 from ..scheduler import Problem, Summary
 from ..triggers.lifecycle.telling import Telling
-from . import messages, seats
+from . import limits, messages, seats
 from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
@@ -75,7 +75,7 @@ class Activities:
         with self._busy():
             try:
                 async with _heartbeats(tuple):
-                    opened = await asyncio.to_thread(self._open, start, started)
+                    opened = limits.check_opened(await asyncio.to_thread(self._open, start, started))
             except StoreError as error:
                 kind = str(FailureClass.UNREACHABLE)
                 if not error.retryable:
@@ -84,6 +84,11 @@ class Activities:
             except TreadleError as error:
                 await self._telling.run_refused(start, started, Problem(_kind(error), str(error)))
                 raise ApplicationError(str(error), type=_kind(error), non_retryable=True) from error
+            except Exception as defect:  # noqa: BLE001  # as of a node: it must end the run, not retry for ever
+                _log.exception("opening run %s", start.run)
+                problem = _defect(defect)
+                await self._telling.run_refused(start, started, problem)
+                raise ApplicationError(problem.message, type=problem.failure, non_retryable=True) from None
             await self._telling.run_started(start)
             if opened.groups:
                 opened.seats = await seats.there_are(self._client, self._site)
@@ -101,7 +106,7 @@ class Activities:
                 _heartbeats(lambda: (order.node, msgspec.to_builtins(desk.progress()), desk.iteration)),
                 self._telling.node(order) as hand_over,
             ):
-                report = await self._report(order, desk)
+                report = limits.bounded(await self._report(order, desk), order.node)
                 hand_over(report)
         if report.closed or report.groups:
             report.seats = await seats.there_are(self._client, self._site)
@@ -179,8 +184,7 @@ class Activities:
             raise
         except Exception as defect:  # noqa: BLE001  # a defect must end the run with a class, not retry for ever
             _log.exception("node %s of run %s", order.node, order.run)
-            text = f"{type(defect).__name__}: {defect}; the driver's log has the traceback. Please report it."
-            return NodeReport(problem=messages.pack(Problem(str(FailureClass.INTERNAL), text, order.node)))
+            return NodeReport(problem=messages.pack(_defect(defect, order.node)))
 
     async def _work(self, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
         """None: the task group is closed."""
@@ -283,6 +287,11 @@ def _needed_env(run: Run) -> dict[str, Any]:
     conditions = [expressions.paths(expressions.parse(node.when)) for node in run.plan.graph.nodes if node.when]
     read = {path[1] for path in template_paths(run.plan.outputs).union(*conditions) if path[0] == "inputs"}
     return {"run": run.env["run"], "inputs": {k: v for k, v in run.submission.inputs.items() if k in read}}
+
+
+def _defect(error: Exception, node: str = "") -> Problem:
+    text = f"{type(error).__name__}: {error}"[:2000]
+    return Problem(str(FailureClass.INTERNAL), f"{text}; the driver's log has the traceback. Please report it.", node)
 
 
 def _kind(error: TreadleError) -> str:

@@ -26,6 +26,8 @@ RUN_NODE = "treadle.node"
 END_RUN = "treadle.end"
 PAUSE, UNPAUSE, LIMIT = "pause", "unpause", "setConcurrency"
 STOPPING = "stopping"
+PAYLOAD = 1_900_000
+"""Bytes of a document: the server takes no more than 2 MB, with what is written around it."""
 LEFT = "not asked for"
 """How a run fails that was told to go on with some of its nodes, when they are done and others are not."""
 

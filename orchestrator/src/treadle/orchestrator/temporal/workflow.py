@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import json
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, RetryState, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, RetryState, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
     import msgspec
@@ -90,6 +92,10 @@ class RunWorkflow:
 
     @workflow.run
     async def run(self, start: RunStart) -> dict[str, Any]:
+        with _ending():
+            return await self._run(start)
+
+    async def _run(self, start: RunStart) -> dict[str, Any]:
         self._start, self._paused, self._limits = start, start.paused, dict(start.limits)
         self._since = dict(start.since)
         opened = await self._open(start)
@@ -177,7 +183,8 @@ class RunWorkflow:
 
     async def _finish(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None
-        await self._drive(self._scheduler)
+        with _ending():
+            await self._drive(self._scheduler)
         if opened.left:
             text = f"what had failed is done; not begun: {', '.join(opened.left)}"
             raise ApplicationError(text, type=messages.LEFT, non_retryable=True)
@@ -337,7 +344,22 @@ class RunWorkflow:
             values = render(opened.outputs, self._scheduler.env)
         except ExpressionError as error:
             raise ApplicationError(f"outputs: {error}", type="user error", non_retryable=True) from error
+        if (size := len(json.dumps(values))) > messages.PAYLOAD:
+            text = f"the outputs have {size:,} bytes, and {messages.PAYLOAD:,} are allowed; write large values to files"
+            raise ApplicationError(text, type="user error", non_retryable=True)
         return {"outputs": values, "skipped": list(self._scheduler.skipped)}
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """A defect ends the run with a class: the server would have the workflow task tried again for ever."""
+    try:
+        yield
+    except FailureError:
+        raise
+    except Exception as defect:
+        text = f"{type(defect).__name__}: {defect}. Please report it."
+        raise ApplicationError(text, type="internal", non_retryable=True) from defect
 
 
 def is_long() -> bool:

@@ -1,0 +1,99 @@
+"""What cannot succeed ends a run with a class; Temporal would try it again for ever, and nobody would be told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from orchestrator.record_histories import TESTS, mapped, spec
+
+from treadle.dsl.model import Spec
+from treadle.executors.program import Keep
+from treadle.orchestrator.client.submission import _MANY, prepare
+from treadle.orchestrator.client.views import RunEnd
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler import Scheduler, Summary
+from treadle.orchestrator.temporal import activities
+from treadle.orchestrator.temporal.activities import plan_site
+from treadle.orchestrator.temporal.limits import bounded, check_graph
+from treadle.orchestrator.temporal.messages import PAYLOAD, NodeReport, pack
+from treadle.orchestrator.testing.service import Service, service
+from treadle.primitives.errors import InternalError, UsageError
+
+ONE = spec(only=mapped({"range": 2, "partitions": 1}))
+TEXT = {"big": {"type": "string", "required": True}}
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Service]:
+    async with service(Home(tmp_path / "home")) as running:
+        yield running
+
+
+async def ended(here: Service, run: str, document: dict[str, Any], base: Path, **inputs: Any) -> RunEnd:
+    known = Spec.model_validate(document, by_alias=True, by_name=False)
+    site = plan_site(here.site)
+    await here.runs.submit(prepare(known, inputs, run=run, base=base, roots=[TESTS], captured={}, site=site))
+    async with asyncio.timeout(60):
+        return await here.runs.end(run)
+
+
+async def test_whatever_goes_wrong_ends_a_run_with_a_class(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_: Any) -> None:
+        raise KeyError("planner")
+
+    def illegal(*_: Any) -> None:
+        raise InternalError("an event that cannot be")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(activities, "make_plan", defect)
+        end = await ended(here, "planner", ONE, tmp_path)
+    assert end.failure is not None
+    assert (end.state, end.failure.failure) == ("failed", "internal")
+    assert "KeyError: 'planner'" in end.failure.message
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Scheduler, "handle", illegal)
+        end = await ended(here, "scheduler", ONE, tmp_path)
+    assert end.failure is not None
+    assert (end.state, end.failure.failure) == ("failed", "internal")
+    assert "an event that cannot be" in end.failure.message
+
+    large = ONE | {"inputs": TEXT, "outputs": {"big": "${{ inputs.big }}"}}
+    end = await ended(here, "opened", large, tmp_path, big="x" * PAYLOAD)
+    assert end.failure is not None
+    assert (end.state, end.failure.failure) == ("failed", "user error")
+    assert "inputs that its conditions and outputs read" in end.failure.message
+
+    twice = ONE | {"inputs": TEXT, "outputs": dict.fromkeys("abc", "${{ inputs.big }}")}
+    end = await ended(here, "outputs", twice, tmp_path, big="x" * (PAYLOAD // 2))
+    assert end.failure is not None
+    assert (end.state, end.failure.failure) == ("failed", "user error")
+    assert "the outputs have" in end.failure.message
+
+    end = await ended(here, "after", ONE, tmp_path)
+    assert end.state == "succeeded", "and the driver goes on with others"
+
+
+def node(name: str) -> Segment:
+    return Segment(name, (name,), ItemsFeed((), ()), (), Keep(), Policy())
+
+
+def test_a_graph_that_temporal_would_not_take_is_refused() -> None:
+    check_graph(Graph(tuple(node(f"stage_{number}") for number in range(_MANY))))
+    with pytest.raises(UsageError, match="too large"):
+        check_graph(Graph(tuple(node(f"stage_{number}") for number in range(20 * _MANY))))
+
+
+def test_a_report_that_temporal_would_not_take_is_a_problem() -> None:
+    small = NodeReport(summary=pack(Summary(state={"n": 1})))
+    assert bounded(small, "loop") == small
+    large = bounded(NodeReport(summary=pack(Summary(state={"text": "x" * PAYLOAD}))), "loop")
+    assert not large.summary
+    assert "keep large values in data" in large.problem
