@@ -44,7 +44,7 @@ async def search_attribute(client: Client, triggers: int) -> Check:
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
     from temporalio.service import RPCError
 
-    from ..client.client import TRIGGER
+    from ..temporal.messages import TRIGGER
     from .doctor import Check
 
     request = ListSearchAttributesRequest(namespace=client.namespace)

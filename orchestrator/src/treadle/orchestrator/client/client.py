@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import unquote
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
     WorkflowExecutionDescription,
@@ -22,7 +19,6 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import (
-    SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
     WorkflowIDConflictPolicy,
@@ -40,7 +36,8 @@ from ..environment.errors import Unreachable
 from ..runfiles import RunFiles, Submission
 from ..temporal import messages
 from ..temporal.activities import digest
-from ..temporal.messages import RunStart
+from ..temporal.drivers import drivers
+from ..temporal.messages import TRIGGER, RunStart
 from .submission import Prepared, same_workflow
 from .views import NodeView, RunEnd, RunFailure, RunView, State, failure_of, listed, view_of
 
@@ -50,11 +47,7 @@ _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _KNOWN_ID = re.compile(rf"{RUN_ID.pattern}(/[A-Za-z0-9_-]+)*/?")
 """Runs that other runs started too: `nightly/load`."""
-TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
-"""`<workflow>.<trigger>` of runs that a trigger started."""
 _ANSWER = timedelta(seconds=10)
-_POLLS = 70.0
-"""Seconds: a driver's poll lasts up to a minute, so one that polled longer ago is gone."""
 
 
 class NoSuchRun(TreadleError):
@@ -253,15 +246,8 @@ class Runs:
 
     async def drivers(self) -> int:
         """Processes that asked for work of this queue within the last minute."""
-        request = DescribeTaskQueueRequest(
-            namespace=self._client.namespace,
-            task_queue=TaskQueue(name=self._queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
         with _translated():
-            answer = await self._client.workflow_service.describe_task_queue(request, timeout=_ANSWER)
-        now = time.time()
-        return sum(now - poller.last_access_time.seconds < _POLLS for poller in answer.pollers)
+            return await drivers(self._client, self._queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, _ANSWER)
 
     async def end(self, run: str) -> RunEnd:
         """How the run ended; waits for it."""

@@ -6,19 +6,17 @@ all of them take, so that nobody waits for it, and few enough that those of anot
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from ..dispatcher.run import Site
 from ..groups import count_of
 from ..planner.groups import GROUP_TASKS
+from .drivers import drivers
 from .messages import GROUPS
 
 LEAST = 2
@@ -26,8 +24,6 @@ LEAST = 2
 SPARE = 2
 """Groups offered beyond those that drivers take."""
 _ANSWER = timedelta(seconds=2)
-_POLLS = 70.0
-"""Seconds within which a living driver asks for work."""
 
 
 def of_driver(site: Site) -> int:
@@ -39,18 +35,8 @@ def of_driver(site: Site) -> int:
 async def there_are(client: Client, site: Site) -> int:
     """Groups that a run of the activity's queue should offer at once; other drivers are taken to be as this one is."""
     queue = activity.info().task_queue.removesuffix(GROUPS)
-    return of_driver(site) * max(1, await _drivers(client, queue + GROUPS)) + SPARE
-
-
-async def _drivers(client: Client, queue: str) -> int:
-    request = DescribeTaskQueueRequest(
-        namespace=client.namespace,
-        task_queue=TaskQueue(name=queue),
-        task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-    )
     try:
-        answer = await client.workflow_service.describe_task_queue(request, timeout=_ANSWER)
+        others = await drivers(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER)
     except RPCError:
-        return 1  # a guess costs time only
-    now = time.time()
-    return sum(now - poller.last_access_time.seconds < _POLLS for poller in answer.pollers)
+        others = 1  # a guess costs time only
+    return of_driver(site) * max(1, others) + SPARE

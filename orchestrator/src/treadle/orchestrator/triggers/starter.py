@@ -13,9 +13,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives.errors import StoreError, UsageError
 
-from ..client.client import TRIGGER, NoSuchRun, Runs
+from ..client.client import NoSuchRun, Runs
 from ..environment.errors import Unreachable
 from ..runfiles import Submission
+from ..temporal.messages import TRIGGER
 from .allowed import check_allowed
 from .identity import label
 from .registry.registry import Registry

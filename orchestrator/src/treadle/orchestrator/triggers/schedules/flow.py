@@ -31,13 +31,12 @@ from temporalio.exceptions import (
 
 with workflow.unsafe.imports_passed_through():
     from ...temporal import messages
-    from ...temporal.messages import RunStart
+    from ...temporal.messages import TRIGGER, RunStart
 
 TICK = "treadle.tick"
 BEGIN_TICK = "treadle.tick.begin"
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 """Set by the server on what a Schedule starts: the time without jitter, also of a backfill."""
-_TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
 _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 """For ever: a store that does not answer delays a tick and never loses it."""
 
@@ -80,7 +79,7 @@ class TickWorkflow:
                 id=run,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 memo=begun.memo,
-                search_attributes=TypedSearchAttributes([SearchAttributePair(_TRIGGER, begun.memo["trigger"])]),
+                search_attributes=TypedSearchAttributes([SearchAttributePair(TRIGGER, begun.memo["trigger"])]),
                 static_summary=tick.workflow,
             )
         except WorkflowAlreadyStartedError:
