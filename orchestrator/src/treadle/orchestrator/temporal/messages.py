@@ -27,13 +27,10 @@ RUN_NODE = "treadle.node"
 END_RUN = "treadle.end"
 PAUSE, UNPAUSE, LIMIT = "pause", "unpause", "setConcurrency"
 STOPPING = "stopping"
-<<<<<<< ours
 PAYLOAD = 1_900_000
 """Bytes of a document: the server takes no more than 2 MB, with what is written around it."""
-=======
 TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
 """`<workflow>.<trigger>` of runs that a trigger started."""
->>>>>>> theirs
 LEFT = "not asked for"
 """How a run fails that was told to go on with some of its nodes, when they are done and others are not."""
 
