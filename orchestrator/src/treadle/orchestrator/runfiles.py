@@ -26,8 +26,8 @@ from msgspec import Struct
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
-from treadle.primitives.errors import MissingError
+from treadle.primitives.decoding import decoded
+from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.run_names import child_run, run_folder
 from treadle.primitives.store import Store
 
@@ -125,7 +125,7 @@ class RunFiles:
 
     def load(self, kind: type[T], name: str) -> T:
         """Raises MissingError, or CorruptError for an object that this deployment did not write."""
-        return msgspec.msgpack.decode(self.load_bytes(name), type=known(kind))
+        return decoded(kind, f"{self.prefix}/{name}", self.load_bytes(name))
 
     def load_bytes(self, name: str) -> memoryview:
         """As `load`, undecoded."""
@@ -140,7 +140,12 @@ class RunFiles:
 
     def create(self, name: str, value: Submission | Plan | Manifest | LoopResult | RunResult) -> bool:
         """False when the object exists already; it is then the one that counts."""
-        return self.create_bytes(name, msgspec.msgpack.encode(value))
+        try:
+            payload = msgspec.msgpack.encode(value)
+        except OverflowError:
+            text = f"run {self.run} has a whole number of more than 64 bits"
+            raise UsageError(text, "Write it as text, or as a float.") from None
+        return self.create_bytes(name, payload)
 
     def create_bytes(self, name: str, payload: bytes) -> bool:
         path = f"{self.prefix}/{name}"

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from treadle.primitives.errors import UsageError
+from treadle.primitives.result import is_storable
 
 from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean, one_of
 from ..diagnostics.formats import render
@@ -118,7 +119,7 @@ def accept(declared: Input, value: JsonValue) -> JsonValue:
     if isinstance(value, (int, float)):
         if not math.isfinite(value):
             raise InputError("it must be a finite number")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        if not is_storable(value):
             raise InputError("it has more than 64 bits", "give it as text, to an input of type string")
         if declared.minimum is not None and value < declared.minimum:
             raise InputError(f"it must be at least {declared.minimum:g}, not {value}")

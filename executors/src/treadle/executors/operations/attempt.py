@@ -15,7 +15,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.frozen import sealed
 from treadle.primitives.functions import matches_type
 from treadle.primitives.references import Slice
-from treadle.primitives.result import Result
+from treadle.primitives.result import Result, is_storable
 
 from ..context import Context
 from ..program import (
@@ -288,7 +288,7 @@ def _scalar(name: str, kind: str, value: Any) -> Any:
 
 def _storable(name: str, value: Any) -> Any:
     """A metric that a ledger can hold."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+    if not is_storable(value):
         raise UsageError(f"the metric {name!r} has more than 64 bits", "Report a float, or leave it out.")
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
         raise UsageError(f"the metric {name!r} is no Unicode text: {value!r}", "Replace what is no UTF-8.")

@@ -17,6 +17,7 @@ from treadle.dsl.expressions import ExpressionError, evaluate, parse
 from treadle.dsl.templates import render
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
+from treadle.primitives.result import is_storable
 
 from ..plan import DataRef, Loop, Segment
 from ..runfiles import LoopResult, Manifest
@@ -225,9 +226,12 @@ class _LoopRunner:
 
     def _render(self, loop: Loop, value: Any, env: Mapping[str, Any]) -> Any:
         try:
-            return render(value, env)
+            rendered = render(value, env)
         except ExpressionError as error:
             raise _user_error(loop, f"state {value!r}: {error}") from error
+        if not is_storable(rendered):
+            raise _user_error(loop, f"state {value!r} has more than 64 bits")
+        return rendered
 
     # -- nodes of a body
 

@@ -10,6 +10,7 @@ import msgspec
 
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
+from treadle.primitives.result import is_storable
 
 from ..plan import Segment
 from ..scheduler import Problem, Summary
@@ -43,7 +44,7 @@ def metrics_problem(summary: Summary, node: str) -> Problem | None:
     """Metrics too large for the history, or for a ledger."""
     for stage, metrics in summary.metrics.items():
         for name, value in metrics.items():
-            if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            if not is_storable(value):
                 text = f"{stage}: the metric {name} has more than 64 bits; report floats"
                 return Problem(str(FailureClass.USER_ERROR), text, node)
     size = len(msgspec.json.encode(summary.metrics))

@@ -154,6 +154,7 @@ def _start(files: _Files, ui: bool) -> ServerState:
 
 def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
     """Start the server; returns where its output begins in the log."""
+    files.port.touch(mode=0o600)
     files.port.write_text(str(port))
     files.state.unlink(missing_ok=True)
     lock = wait_lock(files.alive, 1.0)

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
+from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import MissingError
 from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
@@ -140,7 +140,7 @@ class Entries:
         return trust.seal(self._key, _part(name, type(value)), msgspec.msgpack.encode(value))
 
     def _decoded(self, kind: type[T], name: str, data: memoryview) -> T:
-        return msgspec.msgpack.decode(trust.unseal(self._key, _part(name, kind), data), type=known(kind))
+        return decoded(kind, name, trust.unseal(self._key, _part(name, kind), data))
 
 
 def _part(name: str, kind: type[Entry] | type[Result]) -> str:

@@ -73,8 +73,10 @@ def _header(head: Content, uri: str) -> Layout:
     try:
         fields = ast.literal_eval(str(head[start:offset], "utf-8" if head[6] == 3 else "latin-1").strip())
         shape = tuple(int(length) for length in fields["shape"])
+        if min(shape, default=0) < 0:
+            raise ValueError(f"the shape {shape} is negative")
         return Layout(descr_to_dtype(fields["descr"]), shape, bool(fields["fortran_order"]), offset)
-    except (ValueError, SyntaxError, KeyError, TypeError) as error:
+    except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise DataError(f"the npy header of {uri} cannot be read: {error}", "Write it with numpy.save.") from None
 
 
