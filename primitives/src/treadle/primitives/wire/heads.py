@@ -17,7 +17,7 @@ def decode_head(kind: Any, head: Buffer, name: str) -> Any:
     """The message that `name` sent: a Struct of type `kind`, or of a union of tagged ones. Raises WireError."""
     try:
         return _decoder(kind).decode(head)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         wanted = getattr(kind, "__name__", str(kind))
         hint = "It speaks another protocol, or bytes were damaged on the way."
         raise WireError(f"{name} sent what is not a {wanted}", hint) from error
