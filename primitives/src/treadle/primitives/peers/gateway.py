@@ -114,7 +114,7 @@ class Gateway:
             case Refused(member, reason):
                 self._do(lambda: self._asks.refused(member, reason))
             case Relayed(member, body):
-                with contextlib.suppress(msgspec.MsgspecError, RuntimeError):  # RuntimeError: it is closed
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RuntimeError):  # the last: closed
                     self._relayed(member, decode_ask_or_answer(body))
 
     def close(self) -> None:
