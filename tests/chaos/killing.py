@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from orchestrator.commands import treadle
 
 from treadle.orchestrator.dispatcher.ledger import Committed, Entry
 from treadle.orchestrator.embedded import down, running_driver, running_server
@@ -88,9 +89,7 @@ class Sandbox:
         return {**known, "TREADLE_HOME": str(self.root / "home"), "TREADLE_IDLE": "10m"}
 
     def treadle(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [TREADLE, *arguments], env=self.environ(), capture_output=True, text=True, timeout=timeout, check=False
-        )
+        return treadle(*arguments, folder=self.root, environ=self.environ(), timeout=timeout)
 
     def submit(self, workflow: str, run: str, **inputs: object) -> None:
         pairs = [word for name, value in inputs.items() for word in ("-i", f"{name}={value}")]

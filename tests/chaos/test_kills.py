@@ -26,7 +26,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 
 
 @pytest.mark.parametrize("server", [False, True], ids=["driver", "driver-and-server"])
-@pytest.mark.parametrize("workflow", ["terasort", "kmeans"])
+@pytest.mark.parametrize("workflow", [pytest.param("terasort", marks=pytest.mark.ci), "kmeans"])
 def test_a_run_killed_again_and_again_ends_with_the_same_bytes(sandbox: Sandbox, workflow: str, server: bool) -> None:
     inputs = write_inputs(sandbox.root / "data")[workflow]
     expected = undisturbed(sandbox, workflow, inputs)

@@ -138,10 +138,10 @@ def test_wrong_words_are_answered_with_the_right_ones() -> None:
 
 @pytest.mark.parametrize("text", ["(" * 5000 + "1", "!" * 5000 + "true", "-" * 4000 + "1", "1" + "+1" * 2000])
 def test_deep_or_long_text_is_refused_quickly(text: str) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     with pytest.raises(ExpressionError, match=r"deeper|longer"):
         parse(text)
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 1
 
 
 def test_limits_leave_room_for_what_is_allowed() -> None:

@@ -171,9 +171,9 @@ def test_document_is_refused(text: str, code: str) -> None:
 def test_billion_laughs_are_refused_fast() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)]
-    start = time.perf_counter()
+    start = time.thread_time()
     assert code_of("\n".join(lines)) == "T004"
-    assert time.perf_counter() - start < 1
+    assert time.thread_time() - start < 1
 
 
 def test_deep_aliases_are_refused() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from orchestrator.commands import treadle
 
 from treadle.orchestrator.embedded import down, running_driver
 from treadle.orchestrator.embedded.driver import driver_alive
@@ -35,10 +36,8 @@ class Project:
         self.environ |= {"XDG_CACHE_HOME": str(root / "cache"), **environ}
         shutil.copy(HERE / "functions.py", root / "functions.py")
 
-    def treadle(self, *arguments: object, timeout: float = 100, **more: Any) -> subprocess.CompletedProcess[str]:
-        command = [TREADLE, *map(str, arguments)]
-        known = {"env": self.environ, "cwd": self.root, **more}
-        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **known)
+    def treadle(self, *arguments: object, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+        return treadle(*arguments, folder=self.root, environ=self.environ, timeout=timeout)
 
     def document(self, name: str, stages: dict[str, Any], folder: Path | None = None, **more: Any) -> Path:
         """Write a workflow."""
@@ -96,7 +95,7 @@ def project(root: Path, **environ: str) -> Iterator[Project]:
         made.close()
 
 
-def wait_until(what: Callable[[], bool], timeout: float = 20) -> None:
+def wait_until(what: Callable[[], bool], timeout: float = 90) -> None:
     end = time.monotonic() + timeout
     while not what():
         assert time.monotonic() < end, "it did not come about"

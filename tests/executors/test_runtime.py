@@ -173,7 +173,7 @@ def test_an_outcome_says_what_it_cost(bench: Bench) -> None:
     source = bench.blocks_of([1], [2])
     outcome = bench.outcome(per_record(work), source=source)
     assert outcome.bytes_in == sum(one.part.length for one in source.inputs[0])
-    assert 0.02 <= outcome.seconds < 5
+    assert 0.02 <= outcome.seconds < 60
     assert outcome.cpu_seconds < outcome.seconds
     assert 1 << 20 < outcome.peak_memory < 1 << 34
 

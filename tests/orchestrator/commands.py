@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
@@ -63,11 +65,7 @@ class Terminal:
         words = tuple(map(str, arguments))
         known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
         known |= {"TREADLE_HOME": str(self.home), "TREADLE_IDLE": "10m", **self.environ, **environ}
-        out, err = (self.home.parent / f"{self.count}.{name}" for name in ("out", "err"))
-        err.touch()
-        process = _context().Process(target=_command, args=(words, str(self.folder), known, str(out), str(err)))
-        process.start()
-        return Running(words, process, out, err)
+        return begin(words, self.folder, known, *(self.home.parent / f"{self.count}.{name}" for name in ("out", "err")))
 
     def run(self, *arguments: object, **environ: str) -> Done:
         return self.start(*arguments, **environ).wait()
@@ -82,13 +80,30 @@ class Running:
     out: Path
     err: Path
 
-    def wait(self, timeout: float = 60) -> Done:
+    def wait(self, timeout: float = 100) -> Done:
         self.process.join(timeout)
         if self.process.exitcode is None:
             self.process.kill()
             raise AssertionError(f"{self.arguments} does not end: {self.err.read_text()}")
         code = self.process.exitcode
         return Done(self.arguments, code, self.out.read_text(), self.err.read_text())
+
+
+def begin(words: tuple[str, ...], folder: Path, environ: Mapping[str, str], out: Path, err: Path) -> Running:
+    """`treadle WORDS`, which writes to these files."""
+    err.touch()
+    process = _context().Process(target=_command, args=(words, str(folder), dict(environ), str(out), str(err)))
+    process.start()
+    return Running(words, process, out, err)
+
+
+def treadle(
+    *words: object, folder: Path, environ: Mapping[str, str], timeout: float = 100
+) -> subprocess.CompletedProcess[str]:
+    """`treadle WORDS` to its end, told as `subprocess.run` would."""
+    with tempfile.TemporaryDirectory(prefix="treadle-command-") as place:
+        done = begin(tuple(map(str, words)), folder, environ, Path(place, "out"), Path(place, "err")).wait(timeout)
+        return subprocess.CompletedProcess(done.arguments, done.code, done.out, done.err)
 
 
 _NORMAL = (

@@ -286,7 +286,7 @@ def test_temporal_and_driver_killed_in_mid_run_give_code_5_and_a_resume_keeps_th
     check_golden("temporal_down_in_mid_run", session(terminal, watched, resumed))
 
 
-def wait_for(condition: object, timeout: float = 30.0) -> None:
+def wait_for(condition: object, timeout: float = 90.0) -> None:
     deadline = time.monotonic() + timeout
     assert callable(condition)
     while not condition():

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.project import TREADLE, Project, project, wait_until
+from e2e.hosts import Hosts, hosts
+from e2e.project import TREADLE, project, wait_until
 from orchestrator.test_history_size import bound
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from treadle.orchestrator.dispatcher.ledger import Committed, read
-from treadle.orchestrator.embedded import attach, ensure_server
-from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.runfiles import RunFiles
 from treadle.primitives import trust
 from treadle.primitives.store import Store
@@ -27,43 +23,13 @@ from treadle.primitives.store import Store
 RUN = "wide"
 
 
-class Hosts:
-    """Drivers that share what real hosts would, a Temporal and a store, and nothing else."""
+class Wide:
+    """A run of two hosts, as its store and its history show it."""
 
-    def __init__(self, here: Project, command: list[str]) -> None:
-        self.here, self._command = here, command
-        key = trust.load_or_create_key(here.home.key)
-        attach(here.home)
-        self._server = ensure_server(here.home)
-        here.environ |= {
-            "TEMPORAL_ADDRESS": self._server.address,
-            "TEMPORAL_NAMESPACE": self._server.namespace,
-            "TREADLE_STORE": here.home.store.as_uri(),
-        }
-        self.files = RunFiles(Store.open(here.home.store.as_uri()), RUN, trust.run_key(key, RUN))
-        self._drivers: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str) -> None:
-        home = Home(self.here.root / name)
-        shutil.copy(self.here.home.key, home.key)
-        environ = {**self.here.environ, "TREADLE_HOME": str(home.path)}
-        told = self.here.root / f"{name}.log"
-        with told.open("wb") as log:  # a pipe would be full before anybody reads it
-            self._drivers[name] = subprocess.Popen([*self._command, "worker"], env=environ, stderr=log)
-        wait_until(lambda: "serving the queue" in told.read_text("utf-8"), 60)
-
-    def kill(self, name: str) -> None:
-        """With all its memory."""
-        driver = self._drivers.pop(name)
-        driver.send_signal(signal.SIGKILL)
-        driver.wait()
-        shutil.rmtree(Home(self.here.root / name).host_root, ignore_errors=True)
-
-    def end(self) -> None:
-        for driver in self._drivers.values():
-            driver.terminate()
-        for driver in self._drivers.values():
-            driver.wait(timeout=30)
+    def __init__(self, hosts: Hosts) -> None:
+        self.here, self._server = hosts.here, hosts.server
+        key = trust.load_or_create_key(self.here.home.key)
+        self.files = RunFiles(Store.open(self.here.home.store.as_uri()), RUN, trust.run_key(key, RUN))
 
     def committed(self) -> set[int]:
         """Partitions on record, in the ledgers of all groups."""
@@ -91,29 +57,25 @@ class Hosts:
 def share(tmp_path: Path, items: int, group: int, command: list[str], seconds: float, patience: float) -> None:
     """Two hosts run `items` partitions, one dies when a third of them is on record."""
     with project(tmp_path) as here:
-        hosts = Hosts(here, command)
-        try:
-            hosts.start("left")
-            hosts.start("right")
-            given: dict[str, Any] = {"range": items}
-            arguments = {"log": str(tmp_path / "log"), "seconds": seconds}
+        with hosts(here, [*command, "worker"]) as drivers:
+            run = Wide(drivers)
+            drivers.start("left")
+            drivers.start("right")
             stage = {
                 "type": "map",
-                "input": given,
+                "input": {"range": items},
                 "batch": {"maxItems": 1},
                 "uses": "functions:slow",
-                "with": arguments,
+                "with": {"log": str(tmp_path / "log"), "seconds": seconds},
             }
             here.submit(RUN, {"only": stage})
-            wait_until(lambda: len(hosts.starts()) >= items // 3, patience)
-            hosts.kill("left")
-            before = hosts.committed()
+            wait_until(lambda: len(run.starts()) >= items // 3, patience)
+            drivers.kill("left")
+            before = run.committed()
             done = here.treadle("watch", RUN, timeout=patience)
             assert done.returncode == 0, done.stderr
-        finally:
-            hosts.end()
-        starts, found = hosts.starts(), hosts.events()
-        manifest = hosts.files.manifest("only")
+        starts, found = run.starts(), run.events()
+        manifest = run.files.manifest("only")
         assert manifest is not None
         assert [outcome.partition for outcome in manifest.outcomes] == list(range(items))
         assert here.records(RUN, "only") == list(range(items))
@@ -147,21 +109,19 @@ def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_
         },
     }
     with project(tmp_path, TREADLE_PEERS="tcp://127.0.0.1:0") as here:
-        hosts = Hosts(here, command)
-        try:
-            hosts.start("left")
+        with hosts(here, [*command, "worker"]) as drivers:
+            files = Wide(drivers).files
+            drivers.start("left")
             here.submit(RUN, stages)
-            wait_until(lambda: hosts.files.generation("only") == 1, 60)
-            hosts.start("right")
-            hosts.kill("left")
+            wait_until(lambda: files.generation("only") == 1)
+            drivers.start("right")
+            drivers.kill("left")
             gate.touch()
             done = here.treadle("watch", RUN)
             assert done.returncode == 0, done.stderr
-        finally:
-            hosts.end()
         assert here.records(RUN, "gate") == [100_000 * (number + 1) for number in range(24)]
-        assert hosts.files.generation("first") > 1
-        assert set(hosts.files.closed_groups("only")) == {0, 1, 2}
+        assert files.generation("first") > 1
+        assert set(files.closed_groups("only")) == {0, 1, 2}
 
 
 @pytest.mark.chaos

@@ -124,10 +124,8 @@ async def test_groups_are_seen_as_one_stage_and_pause_and_limit_reach_them(here:
     seen = await stage(here, "steered", "only")
     assert (seen.state, seen.partitions) == ("running", 300)
     handle = here.client.get_workflow_handle("steered")
-    pausing = asyncio.ensure_future(handle.execute_update(messages.PAUSE))
-    await asyncio.sleep(0.3)
+    await handle.execute_update(messages.PAUSE)
     flag.touch()
-    await pausing
     await until(lambda: _is_at_rest(here, "steered"))
     held = await stage(here, "steered", "only")
     assert (held.committed, held.partitions) == (on_record(here, "steered"), 300)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 from confluent_kafka import KafkaException
 from kafka import Broker
+from orchestrator.commands import treadle
 from temporalio.client import Client
 from triggers.deployed import TESTS, M, read
 
@@ -128,6 +129,9 @@ class Installation:
         """For commands."""
         known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
         return known | {"TREADLE_HOME": str(self.home.path), "TREADLE_PROFILE": "tests"}
+
+    def treadle(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return treadle(*words, folder=self.home.path, environ=self.environ())
 
     def alive(self) -> list[subprocess.Popen[bytes]]:
         self.services = [one for one in self.services if one.poll() is None]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 
 import pytest
 from temporalio.client import Client
-from triggers.installation import TREADLE, Installation, workflow
+from triggers.installation import Installation, workflow
 
 WAYS = ("inline", "range", "capture")
 HEADERS = {"ce_specversion": b"1.0", "ce_source": b"/tests"}
@@ -53,7 +52,6 @@ async def test_runs_read_the_same_records_inline_as_a_range_and_from_a_copy(plac
     for way in WAYS:
         run = await ended(place, client, way)
         assert ("kafka" in place.submission(run).inputs["events"]) == (way != "inline")
-        command = [TREADLE, "result", run, "--stage", "each"]
-        done = await asyncio.to_thread(subprocess.run, command, env=place.environ(), capture_output=True, text=True)
+        done = await asyncio.to_thread(place.treadle, "result", run, "--stage", "each")
         assert [json.loads(line) for line in done.stdout.splitlines()] == wanted, (way, done.stderr)
     place.registry.undeploy("ways")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from temporalio.client import Client
-from triggers.installation import CONNECTION, TREADLE, Installation, workflow
+from triggers.installation import CONNECTION, Installation, workflow
 
 from treadle.orchestrator.environment.connections import kafka_settings
 from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
@@ -61,9 +60,8 @@ async def told(letters: Callable[[], Letters], client: Client, place: Installati
         await asyncio.sleep(0.2)
 
 
-def treadle(place: Installation, *words: str) -> list[dict[str, Any]]:
-    known = place.environ()
-    done = subprocess.run([TREADLE, *words, "-o", "json"], env=known, capture_output=True, text=True, check=False)
+def replay(place: Installation, letter: DeadLetter) -> list[dict[str, Any]]:
+    done = place.treadle("dlq", "replay", letter.id, "-o", "json")
     assert done.returncode == 0, done.stderr
     shown: list[dict[str, Any]] = json.loads(done.stdout)
     return shown
@@ -97,7 +95,7 @@ async def _replayed(client: Client, place: Installation, letter: DeadLetter) -> 
     """The workflow is mended: its schema takes the event. Replayed twice, it starts one run."""
     place.deploy(workflow("poison", TOPIC, "a"))
     for _ in range(2):
-        (outcome,) = await asyncio.to_thread(treadle, place, "dlq", "replay", letter.id)
+        (outcome,) = await asyncio.to_thread(replay, place, letter)
     assert outcome["run"].endswith(f".{letter.record.offset}.r1")
     runs = [one.run for one in await place.executions(client, "poison.live")]
     assert len(runs) == 3

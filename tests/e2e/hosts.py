@@ -1,0 +1,65 @@
+"""Several hosts on one machine: drivers with homes of their own, which share what real hosts would, and no memory."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from e2e.project import TREADLE, Project, wait_until
+
+from treadle.orchestrator.embedded import ServerState, attach, ensure_server
+from treadle.orchestrator.environment.home import Home
+from treadle.primitives.trust import load_or_create_key
+
+
+class Hosts:
+    """A client's project, and drivers by name; `server` and the project's store and key are what all share."""
+
+    def __init__(self, here: Project, server: ServerState, worker: Sequence[str]) -> None:
+        self.here, self.server = here, server
+        self._worker = worker
+        self._drivers: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        """Returns when the driver serves."""
+        home = Home(self.here.root / name)
+        shutil.copy(self.here.home.key, home.key)
+        environ = {**self.here.environ, "TREADLE_HOME": str(home.path)}
+        told = self.here.root / f"{name}.log"
+        with told.open("wb") as log:  # a pipe would be full before anybody reads it
+            self._drivers[name] = subprocess.Popen(self._worker, env=environ, stderr=log)
+        wait_until(lambda: "serving the queue" in told.read_text("utf-8"))
+
+    def kill(self, name: str) -> None:
+        """With all its memory."""
+        driver = self._drivers.pop(name)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        shutil.rmtree(Home(self.here.root / name).host_root, ignore_errors=True)
+
+    def end(self) -> None:
+        for driver in self._drivers.values():
+            driver.terminate()
+        for driver in self._drivers.values():
+            driver.wait(timeout=90)
+
+
+@contextmanager
+def hosts(here: Project, worker: Sequence[str] = (TREADLE, "worker")) -> Iterator[Hosts]:
+    """`worker` is the command of a driver. All end with the block."""
+    load_or_create_key(here.home.key)
+    attach(here.home)
+    server = ensure_server(here.home)
+    here.environ |= {
+        "TEMPORAL_ADDRESS": server.address,
+        "TEMPORAL_NAMESPACE": server.namespace,
+        "TREADLE_STORE": here.home.store.as_uri(),
+    }
+    made = Hosts(here, server, worker)
+    try:
+        yield made
+    finally:
+        made.end()
