@@ -4,6 +4,7 @@ BIN := .venv/bin
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 UV_VERSION := 0.13.8
 PROCESSES ?= 2
+TESTS ?= not chaos
 
 .PHONY: demo test check format chaos bench workloads isolated clean
 
@@ -15,7 +16,7 @@ demo: .venv/ready
 
 ## test: everything but the chaos runs, in two processes: much of a test's time is waiting for servers
 test: .venv/ready
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-default} $(BIN)/pytest -q -m 'not chaos' -n $(PROCESSES) --dist loadfile
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-default} $(BIN)/pytest -q -m '$(TESTS)' -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 ## check: what CI runs before the tests: ruff, mypy, import-linter
 check: .venv/ready

@@ -1,14 +1,31 @@
-"""Servers that tests of several folders share, each started for the first test that asks for it."""
+"""For all tests: the order of files, patience, and servers, each started for the first test that asks for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from kafka import Broker, Mock
+
+TESTS = Path(__file__).parent
+# A busy machine is no defect.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+FIRST = ("chaos", "triggers", "e2e", "properties", "bench", "orchestrator", "executors", "examples", "primitives")
+"""Folders of long files, the longest first: whatever begins last is waited for at the end."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes, each of which takes a file at a time (Makefile), short files come last."""
+    if hasattr(config, "workerinput"):
+        place = {folder: number for number, folder in enumerate(FIRST)}
+        items.sort(key=lambda item: place.get(item.path.relative_to(TESTS).parts[0], len(place)))
 
 
 @pytest.fixture(scope="session")
