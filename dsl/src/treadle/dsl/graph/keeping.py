@@ -21,7 +21,7 @@ from ..model import (
     WorkStage,
 )
 from ..templates import template_paths
-from .graph import Graph, Node, ReferenceProblem, StateTarget, references_of
+from .graph import Graph, Node, StageTarget, StateTarget, references_of
 
 _ELSEWHERE = {"output", "failed_items", "when", "needs", "description"}
 """Keys of a stage that do not change its data."""
@@ -101,13 +101,11 @@ class Keeping:
     def _sources(self, node: Node) -> Iterator[str]:
         """Stages whose data or values reach this one."""
         for _, reference in references_of(node.stage):
-            try:
-                target = self._graph.resolve(reference, node.loops)
-            except ReferenceProblem:
-                continue
-            source = target.loop if isinstance(target, StateTarget) else self._graph.node_of(target)
-            if source is not None:
-                yield source.id
+            target = self._graph.find(reference, node.loops)
+            if isinstance(target, StateTarget):
+                yield target.loop.id
+            elif isinstance(target, StageTarget):
+                yield target.node.id
         decide = _conditions(node.stage) if isinstance(node.stage, LoopStage) else set()
         named = {path[1] for path in _paths(node.stage) | decide if path[0] == "stages" and len(path) > 1}
         yield from (name for name in named if name in self._graph.nodes)
