@@ -268,6 +268,18 @@ def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answe
                 asked.result(LONG)
 
 
+def test_somebody_elses_answer_is_none(tmp_path: Path) -> None:
+    with two_members(tmp_path) as (left, _, office):
+        office.drops = lambda message: True
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)])
+            until(lambda: office.said[2:])
+            for member, sent in (("another", b"wrong"), ("right", b"right")):
+                left.gateway.heard(Relayed(member, msgspec.msgpack.encode(Answer(0, (5,), sent))), ("", 0))
+            lengths, data = asked.result(LONG)
+        assert (lengths, bytes(data)) == ((5,), b"right")
+
+
 @pytest.mark.parametrize("body", [b"", b"\x93", b"\x81\xa4type\xa1\xff", b"\x81\xa4type\xa3ask"])
 def test_what_is_no_message_is_passed_over(tmp_path: Path, body: bytes) -> None:
     with two_members(tmp_path, paths=False) as (left, right, _):

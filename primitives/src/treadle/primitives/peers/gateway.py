@@ -93,8 +93,8 @@ class Gateway:
         self._stores: dict[str, Store] = {}
         self._asks = Asks(patience)
         self._numbers = itertools.count()
-        self._asked: dict[int, Ask] = {}
-        self._to: dict[int, str] = {}
+        self._asked: dict[int, tuple[str, Ask]] = {}
+        """Members, and what they are asked."""
         self._answers: dict[int, tuple[Answer, memoryview] | WireError] = {}
         self._paths: dict[str, BothWays] = {}
         self._open: set[BothWays] = set()
@@ -159,11 +159,11 @@ class Gateway:
         `direct`: over a path or not at all.
         """
         number = next(self._numbers)
-        self._asked[number], self._to[number] = Ask(number, run, tuple(wants)), member
+        self._asked[number] = member, Ask(number, run, tuple(wants))
         try:
-            answer, data = self._answer_to(number, direct)
+            answer, data = self._answer_to(number, member, direct)
         finally:
-            del self._asked[number], self._to[number]
+            del self._asked[number]
         if answer.stored:
             data = self._taken(run, answer.stored)
         expected = min(sum(max(length, 0) for length in answer.lengths), PIECE)
@@ -180,11 +180,11 @@ class Gateway:
             done += len(data)
             yield data
 
-    def _answer_to(self, number: int, direct: bool) -> tuple[Answer, memoryview]:
+    def _answer_to(self, number: int, member: str, direct: bool) -> tuple[Answer, memoryview]:
         with self._changed:
             if self._closed:
-                raise _unreached(self._to[number], "this member ends")
-            self._perform(self._asks.ask(number, self._to[number], time.monotonic(), direct=direct))
+                raise _unreached(member, "this member ends")
+            self._perform(self._asks.ask(number, member, time.monotonic(), direct=direct))
             while number not in self._answers:
                 self._changed.wait(max(0.0, self._asks.wakes_at() - time.monotonic()))
                 self._perform(self._asks.tick(time.monotonic()))
@@ -212,15 +212,17 @@ class Gateway:
         for one in instructions:
             match one:
                 case asking.Over(number):
-                    self._paths[self._to[number]].ask(self._asked[number])
+                    member, ask = self._asked[number]
+                    self._paths[member].ask(ask)
                 case asking.Relay(number):
-                    self._say(Relay(self._to[number], _encode(self._asked[number])))
+                    member, ask = self._asked[number]
+                    self._say(Relay(member, _encode(ask)))
                 case asking.Reach(member):
                     self._reacher.want(member)
                 case asking.HangUp(member):
                     self._paths.pop(member).close()
                 case asking.Fail(number, reason):
-                    self._answers[number] = _unreached(self._to[number], reason)
+                    self._answers[number] = _unreached(self._asked[number][0], reason)
         self._changed.notify_all()
 
     # -- what other members say
@@ -229,11 +231,12 @@ class Gateway:
         if isinstance(message, Ask):
             self._answering.submit(self._answer_relayed, member, message)
         else:
-            self._heard(message, memoryview(message.data), "relayed")
+            self._heard(member, message, memoryview(message.data), "relayed")
 
-    def _heard(self, answer: Answer, data: memoryview, over: str) -> None:
+    def _heard(self, member: str, answer: Answer, data: memoryview, over: str) -> None:
         with self._changed:
-            if self._asks.answered(answer.number):
+            asked, _ = self._asked.get(answer.number, ("", None))
+            if asked == member and self._asks.answered(answer.number):
                 self._answers[answer.number] = answer, data
                 self.got[over] += len(data)
                 self._changed.notify_all()
@@ -259,7 +262,7 @@ class Gateway:
         path = BothWays(
             connection,
             answer=lambda ask: answer_ask(ask, self._host),
-            heard=lambda answer, data: self._heard(answer, data, "path"),
+            heard=lambda answer, data: self._heard(member, answer, data, "path"),
             moved=lambda: self._moved(member),
             ended=lambda path: self._ended(member, path),
         )

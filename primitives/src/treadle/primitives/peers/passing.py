@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 
 from .. import trust
+from ..errors import StoreError
 from ..run_names import run_folder
 from ..store import Store
 
@@ -20,5 +22,6 @@ def leave(store: Store, run: str, key: bytes, data: Sequence[bytes]) -> str:
 def take(store: Store, key: bytes, name: str) -> memoryview:
     """The bytes; the object is removed. Raises StoreError, MissingError and CorruptError."""
     data = trust.unseal(key, name, store.get(name))
-    store.delete([name])
+    with contextlib.suppress(StoreError):  # it goes with the run then
+        store.delete([name])
     return data
