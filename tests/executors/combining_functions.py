@@ -57,3 +57,8 @@ def arrays(record: int) -> tuple[str, Any]:
 def writes(a: Any, b: Any) -> Any:
     a[0][0] = 1.0
     return a
+
+
+def pair_up(a: Any, b: Any) -> Any:
+    """Not associative: tells the shape of a fold."""
+    return (a, b)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from executors import combining_functions as functions
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from treadle.executors.operations.flow import next_size
 from treadle.executors.program import By, MapRecords, Scatter
 from treadle.executors.testing.bench import Bench, call
+from treadle.primitives.folds import fold_by_key
+from treadle.primitives.keys import stable_hash
 
 
 @pytest.fixture
@@ -52,3 +58,28 @@ def test_fold_cannot_write_to_arrays_it_is_given(bench: Bench) -> None:
     failure = bench.failure(mapping(functions.arrays), source=[0, 1], tail=combining(functions.writes))
     assert (failure.stage, failure.error) == ("group", "ValueError")
     assert "read-only" in failure.message
+
+
+PLAIN = [("a", 1), ("b", 2), ("a", 2.5), (1, "x"), (True, 3), (0, 7), (None, None)]
+CONVERTED = [(1.0, 4), (-0.0, 6), (math.nan, 5), (("t", 1), 8), (("t", math.nan), 9), ["a", 10]]
+LOOKED_INTO = [("a", ("x", 1)), ["c", [11]], ("a", [12])]
+RECORDS = st.sampled_from(PLAIN + CONVERTED + LOOKED_INTO)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(records=st.lists(st.tuples(RECORDS, st.integers(1, 4)), max_size=20))
+@pytest.mark.parametrize("room", [0, 300], ids=["roomy", "tight"])
+def test_folds_are_those_of_the_definition_whatever_the_records_are(
+    tmp_path: Path, room: int, records: list[tuple[Any, int]]
+) -> None:
+    repeated = [record for record, times in records for _ in range(times)]
+    wanted: list[list[Any]] = [[], []]
+    for pair in fold_by_key(repeated, functions.pair_up):
+        wanted[stable_hash(pair[0]) % 2].append(pair)
+    bench = Bench(tmp_path, room=room)
+    assert repr(bench.parts(source=repeated, tail=combining(functions.pair_up))) == repr(wanted)
+
+
+def test_records_are_held_by_what_is_in_them() -> None:
+    assert next_size([("key", "value")] * 64, 64) == 128
+    assert next_size([("key", "value" * 10_000)] * 64, 64) == 32

@@ -14,7 +14,8 @@ from .references import Kind
 
 _NUMBERS = {bool, int, float, complex, Decimal}
 _TIMES = {date, datetime, time, timedelta, timezone}
-_ATOMS = {type(None), str, bytes, UUID, range} | _NUMBERS | _TIMES
+ATOMS = frozenset({type(None), str, bytes, UUID, range} | _NUMBERS | _TIMES)
+"""Types whose values cannot be changed and hold nothing else."""
 _NESTED = {tuple, frozenset}
 _SEQUENCES = {tuple, list}
 _CONTAINERS = _SEQUENCES | {dict}
@@ -36,7 +37,7 @@ def _are_frozen(values: Iterable[Any]) -> bool:
     """Level by level, by the set of types met: a million tuples of numbers take no Python call each."""
     while values:
         met = set(map(type, values))
-        types = met - _ATOMS
+        types = met - ATOMS
         if not all(map(_may_be_frozen, types - _NESTED)):
             return False
         if any(cls.__name__ == "ndarray" for cls in types) and not all(map(_is_frozen_array, _arrays(values))):
@@ -87,7 +88,7 @@ def _may_write(values: Iterable[Any], array: type) -> bool:
     """Whether there is an array that can be written to, level by level as in `_are_frozen`."""
     for _ in range(_DEPTH):
         met = set(map(type, values))
-        arrays = {cls for cls in met - _ATOMS if issubclass(cls, array)}
+        arrays = {cls for cls in met - ATOMS if issubclass(cls, array)}
         if arrays and any(value.flags.writeable for value in values if type(value) in arrays):
             return True
         if not met & _CONTAINERS:

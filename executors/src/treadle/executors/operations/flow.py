@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -158,7 +157,7 @@ def next_size(batch: list[Any], size: int) -> int:
     """How many records the next batch of a lazy chain may hold: few while records are large."""
     if not batch:
         return size
-    if sys.getsizeof(batch[-1]) * len(batch) > _BATCH_BYTES:
+    if memory_of("objects", batch[-1:]) * len(batch) > _BATCH_BYTES:
         return max(1, size // 2)
     return min(2 * size, _BATCH_RECORDS)
 

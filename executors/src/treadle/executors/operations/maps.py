@@ -78,9 +78,7 @@ def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt
     position, size = 0, 1
     for batch in batches(flow):
         rest = iter(batch)
-        results = (function(record) for record in rest)
-        taken = (take(result) if op.metrics or type(result) is Result else result for result in results)
-        items = chain.from_iterable(taken)
+        items = chain.from_iterable(_taken(op, function, take, rest))
         while True:
             try:
                 piece = list(islice(items, size))
@@ -91,6 +89,14 @@ def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt
             size = next_size(piece, size)
             yield piece
         position += len(batch)
+
+
+def _taken(op: MapRecords, function: Function, take: Metrics, rest: Iterator[Any]) -> Iterator[Any]:
+    """The value of each record's result."""
+    measured = bool(op.metrics)
+    for record in rest:
+        result = function(record)
+        yield take(result) if measured or type(result) is Result else result
 
 
 def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:

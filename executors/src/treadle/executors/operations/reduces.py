@@ -109,7 +109,7 @@ def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
 
 def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
     if op.uses:
-        return Flow("objects", attempt.lazily(_used(op, op.uses, flow, take, attempt)))
+        return Flow("objects", attempt.lazily(batched(_used(op, op.uses, flow, take, attempt))))
     value, parts = within(flow, attempt.room.size)
     if parts is not None:
         return Flow("objects", attempt.lazily(_folded(op, flow.kind, parts, take, attempt)))
@@ -167,14 +167,14 @@ def _keys_and_values(
     return keys, value if kind == "objects" else list(records(Flow(kind, (value,))))
 
 
-def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -> Iterator[list[Any]]:
+def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
     function = attempt.bind(op.stage, uses)
     for key, values in _joint_groups(op, flow, attempt) if op.names else _groups(op, flow, attempt):
         try:
             result = take(function(key, values))
         except BaseException as error:
             raise attempt.fail(op.stage, None, error) from error
-        yield [(key, result)]
+        yield key, result
 
 
 def _groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Values]]:

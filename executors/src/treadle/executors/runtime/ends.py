@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from treadle.primitives import codec
+from treadle.primitives.errors import TreadleError
 from treadle.primitives.frozen import sealed
 from treadle.primitives.partitioning import split_evenly
 from treadle.primitives.references import Kind
@@ -25,6 +26,7 @@ from ..spill.room import Room
 from ..spill.rows import cut as rows_between
 from ..spill.sizes import memory_of
 from .bundles import Bundle, bundle, by_target, kind_of
+from .failures import InputFailed
 from .tail import boundaries_of, distribute, parts_of, rows_of, targets_of
 
 _BATCH = 8
@@ -72,18 +74,26 @@ def _folded(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple[
     folder, start, pieces = Folder(attempt.function(tail.combine), attempt.room), 0, iter(flow.parts)
     for piece in pieces:
         try:
-            keys, values = plain(firsts(flow.kind, piece, start)), seconds(flow.kind, piece)
-            values = sealed(values) if isinstance(values, list) else values  # no key is an array
-        except Exception:
+            done = folder.add_pairs(piece) if flow.kind == "objects" else 0
+            if done < len(piece):
+                folder.add(*_pairs(flow.kind, piece[done:], start + done))
+        except InputFailed:
             _use_up(pieces, tail, attempt)
             raise
-        start += len(keys)
-        try:
-            folder.add(keys, values)
         except BaseException as error:
             _use_up(pieces, tail, attempt)
             raise attempt.fail(tail.stage, None, error) from error
+        start += len(piece)
     yield from _results(tail, attempt, folder)
+
+
+def _pairs(kind: Kind, piece: Any, start: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """(canonical keys, values that a fold cannot write to), the first at position `start`. Raises InputFailed."""
+    try:
+        keys, values = plain(firsts(kind, piece, start)), seconds(kind, piece)
+        return keys, sealed(values) if isinstance(values, list) else values  # no key is an array
+    except TreadleError as error:
+        raise InputFailed(error) from error
 
 
 def _use_up(pieces: Iterator[Any], tail: Scatter, attempt: Attempt) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
+from operator import length_hint
 from typing import Any
 
-from treadle.primitives.keys import Key
+from treadle.primitives.frozen import ATOMS
+from treadle.primitives.keys import SELF_IDENTICAL, Key
 
 from ..operations.groups import identities
 from .grouping import Group, Grouper
@@ -46,10 +48,20 @@ class Folder:
         names = identities(keys)
         if self._others is None:
             self._fold(names, keys, values)
-            if len(self._folded) * self._size_of_each(names) > self._room.size:
-                self._others = Grouper(self._room)
+            self._keep_within(names[:: -(-len(names) // _SAMPLE) or 1], len(names))
         else:
             self._fold_held(names, keys, values, self._others)
+
+    def add_pairs(self, records: Sequence[Any]) -> int:
+        """Fold records from the first on, as long as they are tuples (key, value) in which nothing is to be converted.
+
+        How many these were; what is left is for `add`. Raises what `combine` does.
+        """
+        if self._others is not None:
+            return 0
+        done = self._fold_pairs(records)
+        self._keep_within([key for key, _ in records[: done : -(-done // _SAMPLE) or 1]], done)
+        return done
 
     def results(self) -> Iterator[tuple[Key, Any]]:
         """Called once, at the end. Raises what `combine` does."""
@@ -70,6 +82,27 @@ class Folder:
                 if name is not key:
                     self._firsts[name] = key
 
+    def _fold_pairs(self, records: Sequence[Any]) -> int:
+        """The loop is what a record costs: one look at it, and types are looked up where they change."""
+        folded, combine = self._folded, self._combine
+        key_type = value_type = None
+        rest = iter(records)
+        for record in rest:
+            if type(record) is not tuple:
+                break
+            try:
+                key, value = record
+            except ValueError:  # it has not two
+                break
+            if type(key) is not key_type or type(value) is not value_type:
+                if type(key) not in SELF_IDENTICAL or type(value) not in ATOMS:
+                    break
+                key_type, value_type = type(key), type(value)
+            folded[key] = combine(folded[key], value) if key in folded else value
+        else:
+            return len(records)
+        return len(records) - length_hint(rest) - 1
+
     def _fold_held(
         self, names: Iterable[Hashable], keys: Iterable[Key], values: Iterable[Any], others: Grouper
     ) -> None:
@@ -85,12 +118,14 @@ class Folder:
                 left.append(value)
         others.add(left_keys, left)
 
-    def _size_of_each(self, names: Sequence[Hashable]) -> int:
-        self._unseen -= len(names)
+    def _keep_within(self, names: Sequence[Hashable], count: int) -> None:
+        """After `count` more records, of which `names` are some: no further key is held when there is no room."""
+        self._unseen -= count
         if names and self._unseen < 0:
-            sample = [(name, self._folded[name]) for name in names[:: -(-len(names) // _SAMPLE)]]
+            sample = [(name, self._folded[name]) for name in names]
             self._each, self._unseen = memory_of("objects", sample) // len(sample) + _ENTRY, _RECORDS
-        return self._each
+        if len(self._folded) * self._each > self._room.size:
+            self._others = Grouper(self._room)
 
 
 def fold_groups(groups: Iterable[Group], combine: Binary) -> Iterator[tuple[Key, Any]]:
