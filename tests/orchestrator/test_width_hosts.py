@@ -114,8 +114,8 @@ def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_
             drivers.start("left")
             here.submit(RUN, stages)
             wait_until(lambda: files.generation("only") == 1)
+            drivers.kill("left")  # before the other one is there, which would copy what it reads
             drivers.start("right")
-            drivers.kill("left")
             gate.touch()
             done = here.treadle("watch", RUN)
             assert done.returncode == 0, done.stderr
