@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from treadle.primitives.errors import StoreError
 from treadle.primitives.host import HostFolder
 
 from .ledger import Iterated
+from .strays import remove_strays
 
 if TYPE_CHECKING:
     from .run import Run
@@ -87,7 +89,9 @@ def remove_losers(run: Run, segment: str, won: Mapping[int, Outcome]) -> None:
 
 
 async def sweep(host: HostFolder, client: Client) -> None:
-    """Until cancelled: remove the blocks of runs that are over and need them no more."""
+    """Until cancelled: remove the blocks of runs that are over and need them no more; first, those of dead homes."""
+    with suppress(OSError):
+        await asyncio.to_thread(remove_strays, host.root.parent)
     while True:
         try:
             for run in await asyncio.to_thread(host.runs):

@@ -19,6 +19,7 @@ from treadle.primitives.store import Store
 from ..dispatcher.hosts import Hosts
 from ..dispatcher.pool import Pools
 from ..dispatcher.run import Site
+from ..dispatcher.strays import claim
 from ..dispatcher.tidy import sweep
 from ..embedded.lease import DriverLease
 from ..environment.home import Home
@@ -49,7 +50,7 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
     hosts = await asyncio.to_thread(_serve_blocks, home, profile, store, key)
     telemetry = Telemetry()
     telemetry.watch_slots(pools)
-    return Site(
+    site = Site(
         store,
         key,
         home.host_root,
@@ -59,6 +60,9 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
         default=profile.executor,
         telemetry=telemetry,
     )
+    if site.host is not None:
+        await asyncio.to_thread(claim, site.host, home.path)
+    return site
 
 
 def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hosts | None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from ..whole_files import sync_folder, write_all
 MANIFEST = "_manifest.json"
 OWNER = "_owner.json"
 _PART = re.compile(r"part-\d{5,}\.[a-z]+")
+_REMAINS = re.compile(r"\.tmp-[0-9a-f]{16}")
+_DEAD = 60.0
+"""Seconds without a write after which nobody writes a file any more: a second dispatcher may, for a moment."""
 _CHUNK = 8 << 20
 Buffer = bytes | bytearray | memoryview
 
@@ -98,6 +102,7 @@ def write_manifest(uri: str, manifest: dict[str, Any]) -> None:
     data = _json(manifest)
     if not folder.create(MANIFEST, [data]) and folder.get(MANIFEST) != data:
         raise DataError(f"{folder.shown(MANIFEST)} is already there with other content", "Write to another uri.")
+    folder.remove_remains()
 
 
 def _json(value: dict[str, Any]) -> bytes:
@@ -151,6 +156,13 @@ class _Folder:
 
     def remove(self, name: str) -> None:
         self.store.delete([self._name(name)])
+
+    def remove_remains(self) -> None:
+        """Remove what writers that were killed left half written. Whoever still writes here has lost to another."""
+        for path in Path(self.uri).iterdir() if self.local else ():
+            with contextlib.suppress(OSError):
+                if _REMAINS.fullmatch(path.name) and path.stat().st_mtime < time.time() - _DEAD:
+                    path.unlink()
 
     def owner(self) -> str:
         """The run that claimed this folder; empty when none did."""
