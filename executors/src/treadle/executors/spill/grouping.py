@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, starmap
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.primitives.hashing import hash_sequence
 from treadle.primitives.keys import Key
@@ -35,8 +35,9 @@ _NOTHING: Any = object()
 
 Group = tuple[Key, Iterator[list[Any]]]
 """(the first of its equal keys, its values a few at a time), to be used before the next group is asked for."""
-_Known = tuple[int, Key, list[Any]]
-"""(position of the key's first record, key, values)."""
+_Known = tuple[Any, ...]
+"""(position of the key's first record, key, value), or (position, key, None, [several values]): no list for each of
+very many keys."""
 
 
 class Grouper:
@@ -56,12 +57,12 @@ class Grouper:
     def groups(self) -> Iterator[Group]:
         """Called once, at the end."""
         if not self._all.spilled:
-            for _, key, values in self._all.held.groups.values():
-                yield key, iter((values,))
+            yield from ((known[1], iter((_values(known),))) for known in self._all.held.groups.values())
             return
         sorter = Sorter("objects", self._room)
         self._all.move_to(sorter)
-        yield from _groups(chain.from_iterable(starmap(zip, sorter.blocks())))
+        entries = chain.from_iterable(starmap(zip, sorter.blocks()))
+        yield from _groups((first, known[1], _values(known)) for first, known in entries)
 
 
 def sorted_groups(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[Group]:
@@ -69,22 +70,34 @@ def sorted_groups(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iter
     return _groups(_stretches(blocks))
 
 
-def _stretches(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[tuple[Hashable, Any]]:
-    """(identity of the key, (key, its values that stand together in a block))."""
+def _stretches(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[tuple[Hashable, Key, list[Any]]]:
+    """(identity of the key, key, its values that stand together in a block)."""
     for keys, values in blocks:
         start = 0
         for name, same in groupby(identities(keys)):
             stop = start + len(list(same))
-            yield name, (keys[start], list(values[start:stop]))
+            yield name, keys[start], list(values[start:stop])
             start = stop
 
 
-def _groups(pieces: Iterator[tuple[Hashable, tuple[Key, list[Any]]]]) -> Iterator[Group]:
+def _groups(pieces: Iterator[tuple[Hashable, Key, list[Any]]]) -> Iterator[Group]:
     """Pieces of the same name are a group's."""
     for _, same in groupby(pieces, key=itemgetter(0)):
         some = iter(same)
-        _, (key, values) = next(some)
-        yield key, chain((values,), (values for _, (_, values) in some))
+        _, key, values = next(some)
+        yield key, chain((values,), map(itemgetter(2), some))
+
+
+def _values(known: _Known) -> list[Any]:
+    return known[3] if len(known) > 3 else [known[2]]
+
+
+def _joined(known: _Known, values: list[Any]) -> _Known:
+    """The group with more values."""
+    if len(known) > 3:
+        known[3].extend(values)
+        return known
+    return (known[0], known[1], None, [known[2], *values])
 
 
 class _Held:
@@ -103,33 +116,41 @@ class _Held:
         for name, position, key, value in zip(names, positions, keys, values, strict=True):
             known = groups.get(name)
             if known is None:
-                groups[name] = (position, key, [value])
+                groups[name] = (position, key, value)
+            elif len(known) > 3:
+                known[3].append(value)
             else:
-                known[2].append(value)
+                groups[name] = _joined(known, [value])
         self.count += len(keys)
         self.size += memory_of("objects", values)
         self.size += (len(groups) - before) * (memory_of("objects", keys) // len(keys) + _GROUP_BYTES)
 
-    def add_block(self, block: Block, size: int) -> None:
-        """Groups, or later parts of them, that take so much memory."""
-        firsts, entries = block
+    def add_block(self, entries: Sequence[_Known], count: int, size: int) -> None:
+        """Groups, or later parts of them, of so many values that take so much memory."""
         groups = self.groups
-        for name, first, (key, values) in zip(identities([key for key, _ in entries]), firsts, entries, strict=True):
-            known = groups.get(name)
-            if known is None:
-                groups[name] = (first, key, values)
-            else:
-                known[2].extend(values)
-            self.count += len(values)
+        for name, known in zip(identities([known[1] for known in entries]), entries, strict=True):
+            there = groups.setdefault(name, known)
+            if there is not known:
+                groups[name] = _joined(there, _values(known))
+        self.count += count
         self.size += size
+
+
+class _Stored(NamedTuple):
+    """A block of a bucket."""
+
+    extent: Extent
+    values: int
+    """How many."""
+    size: int
+    """Memory that it takes."""
 
 
 class _Bucket:
     """Groups, in parts, of keys whose hashes share digits: as blocks of a file."""
 
     def __init__(self) -> None:
-        self.extents: list[tuple[Extent, int]] = []
-        """With the memory that each takes."""
+        self.blocks: list[_Stored] = []
         self.size = 0
         self.first = 0
         """Position of its first record."""
@@ -140,12 +161,12 @@ class _Bucket:
     def meet(self, groups: Sequence[tuple[Hashable, _Known]]) -> None:
         """What is going to be in it, after all that is; every key is there once."""
         if self._only is _NOTHING:
-            self._only, (self.first, _, _) = groups[0]
+            self._only, (self.first, *_) = groups[0]
         self.mixed = self.mixed or len(groups) > 1 or groups[0][0] != self._only
 
-    def add(self, extent: Extent, size: int) -> None:
-        self.extents.append((extent, size))
-        self.size += size
+    def add(self, block: _Stored) -> None:
+        self.blocks.append(block)
+        self.size += block.size
 
 
 class _Level:
@@ -170,38 +191,38 @@ class _Level:
         self.held.add(start, keys, values)
         self._keep_within()
 
-    def add_block(self, block: Block, size: int) -> None:
-        self.held.add_block(block, size)
-        self._keep_within()
-
     def move_to(self, sorter: Sorter) -> None:
-        """Leave a run for each bucket, or several."""
+        """Leave runs of groups that fit, and of keys that do not."""
         self._flush()
         file = self._file
         assert file is not None, "nothing to move"
-        streams = False
-        for bucket in self._buckets:
-            if bucket.size <= self._room.size or (bucket.mixed and self._used >= _BITS):
-                sorter.add_run(self._groups_of(bucket, file))
-            elif bucket.mixed:
+        small = [bucket for bucket in self._buckets if self._fits(bucket)]
+        for together in _together(small, self._room.size):
+            sorter.add_run(self._groups_of(together, file))
+        large = [bucket for bucket in self._buckets if not self._fits(bucket)]
+        for bucket in large:
+            if bucket.mixed:
                 self._cut_again(bucket, file).move_to(sorter)
             else:
                 sorter.add_stream(_of_one_key(bucket, file))
-                streams = True
-        if not streams:
+        if all(bucket.mixed for bucket in large):
             file.close()
 
-    def _groups_of(self, bucket: _Bucket, file: SpillFile) -> Iterator[Block]:
+    def _fits(self, bucket: _Bucket) -> bool:
+        return bucket.size <= self._room.size or (bucket.mixed and self._used >= _BITS)
+
+    def _groups_of(self, buckets: Sequence[_Bucket], file: SpillFile) -> Iterator[Block]:
         held = _Held()
-        for extent, size in bucket.extents:
-            held.add_block(file.get(extent), size)
-        return _blocks(held.groups.values(), _most(self._room, held))
+        for extent, count, size in chain.from_iterable(bucket.blocks for bucket in buckets):
+            held.add_block(file.get(extent)[1], count, size)
+        return _blocks(sorted(held.groups.values(), key=itemgetter(0)), _most(self._room, held))
 
     def _cut_again(self, bucket: _Bucket, file: SpillFile) -> _Level:
         bits = (2 * bucket.size // self._room.size).bit_length()
         deeper = _Level(self._room, self._used, min(bits, _DIGIT))
-        for extent, size in bucket.extents:
-            deeper.add_block(file.get(extent), size)
+        for extent, count, size in bucket.blocks:
+            deeper.held.add_block(file.get(extent)[1], count, size)
+            deeper._keep_within()
         return deeper
 
     def _keep_within(self) -> None:
@@ -220,25 +241,37 @@ class _Level:
             if groups:
                 bucket.meet(groups)
             for firsts, entries in _blocks((known for _, known in groups), most):
-                count = sum(len(values) for _, values in entries)
-                bucket.add(self._file.put([firsts, entries]), each * count)
+                count = sum([len(known[3]) if len(known) > 3 else 1 for known in entries])
+                bucket.add(_Stored(self._file.put([firsts, entries]), count, each * count))
 
     def _give_heavy_ones_their_own(self, held: _Held) -> None:
         """Nothing of them is anywhere else, since this is what comes first."""
-        for name, (_, _, values) in held.groups.items():
-            if len(values) * _HEAVY >= held.count:
+        for name, known in held.groups.items():
+            if len(_values(known)) * _HEAVY >= held.count:
                 self._heavy[name] = len(self._buckets)
                 self._buckets.append(_Bucket())
 
     def _cut(self, held: _Held) -> list[list[tuple[Hashable, _Known]]]:
         """The groups for each bucket, with the identities of their keys."""
         cut: list[list[tuple[Hashable, _Known]]] = [[] for _ in self._buckets]
-        found = hash_sequence([key for _, key, _ in held.groups.values()])
+        found = hash_sequence([known[1] for known in held.groups.values()])
         hashes = found if isinstance(found, list) else found.tolist()
         shift, mask, heavy = 64 - self._used, (1 << self._bits) - 1, self._heavy
         for value, group in zip(hashes, held.groups.items(), strict=True):
             cut[heavy.get(group[0], value >> shift & mask) if heavy else value >> shift & mask].append(group)
         return cut
+
+
+def _together(buckets: Iterable[_Bucket], size: int) -> Iterator[list[_Bucket]]:
+    """As many of the buckets at a time as fit together."""
+    some: list[_Bucket] = []
+    for bucket in buckets:
+        if some and sum(one.size for one in (*some, bucket)) > size:
+            yield some
+            some = []
+        some.append(bucket)
+    if some:
+        yield some
 
 
 def _most(room: Room, held: _Held) -> int:
@@ -247,23 +280,26 @@ def _most(room: Room, held: _Held) -> int:
 
 
 def _blocks(groups: Iterable[_Known], most: int) -> Iterator[Block]:
-    """Groups in pieces of at most so many values, no more of them in a block: (first positions, [(key, values)])."""
-    firsts: list[int] = []
-    entries: list[tuple[Key, list[Any]]] = []
+    """Groups in pieces of at most so many values, no more of them in a block: (first positions, pieces)."""
+    entries: list[_Known] = []
     count = 0
-    for first, key, values in groups:
-        for start in range(0, len(values), most):
-            piece = values[start : start + most]
-            if count + len(piece) > most:
-                yield firsts, entries
-                firsts, entries, count = [], [], 0
-            firsts.append(first)
-            entries.append((key, piece))
-            count += len(piece)
+    for known in groups:
+        for piece in (known,) if len(known) == 3 else _pieces(known, most):
+            size = 1 if len(piece) == 3 else len(piece[3])
+            if count + size > most:
+                yield [one[0] for one in entries], entries
+                entries, count = [], 0
+            entries.append(piece)
+            count += size
     if entries:
-        yield firsts, entries
+        yield [one[0] for one in entries], entries
+
+
+def _pieces(known: _Known, most: int) -> Iterator[_Known]:
+    first, key, _, values = known
+    return ((first, key, None, values[start : start + most]) for start in range(0, len(values), most))
 
 
 def _of_one_key(bucket: _Bucket, file: SpillFile) -> Iterator[Block]:
-    blocks = (file.get(extent) for extent, _ in bucket.extents)
-    return (([bucket.first] * len(entries), entries) for _, entries in blocks)
+    entries = (file.get(block.extent)[1] for block in bucket.blocks)
+    return (([bucket.first] * len(some), some) for some in entries)
