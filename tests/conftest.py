@@ -17,12 +17,14 @@ TESTS = Path(__file__).parent
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-FIRST = ("chaos", "triggers", "e2e", "properties", "bench", "orchestrator", "executors", "examples", "primitives")
+FIRST = (
+    "chaos triggers e2e properties bench orchestrator executors examples emulators deployment test_surface.py primitives"
+).split()
 """Folders of long files, the longest first: whatever begins last is waited for at the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes, each of which takes a file at a time (Makefile), short files come last."""
+    """In several processes, each of which takes a file at a time (Makefile), the short files of `dsl` come last."""
     if hasattr(config, "workerinput"):
         place = {folder: number for number, folder in enumerate(FIRST)}
         items.sort(key=lambda item: place.get(item.path.relative_to(TESTS).parts[0], len(place)))
