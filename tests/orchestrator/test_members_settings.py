@@ -1,0 +1,36 @@
+"""What a table `members` of a profile says, and what it leaves to the provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from treadle.executors.place import Place
+from treadle.orchestrator.places.kinds import LambdaSettings, OpenWhiskSettings, open_lambda, open_openwhisk
+from treadle.primitives import trust
+
+
+def meeting(provider: str, folder: Path, **members: Any) -> Any:
+    """Where functions of this provider meet."""
+    trust.load_or_create_key(folder / "key")
+    place = Place("file:///nowhere", str(folder / "key"), str(folder), lambda name: "id:key")
+    table = {"members": {"coordinator": "tcp://127.0.0.1:0", **members}}
+    if provider == "lambda":
+        executor = open_lambda(LambdaSettings.model_validate({"region": "eu-test-1", **table}), place)
+    else:
+        executor = open_openwhisk(OpenWhiskSettings.model_validate({"endpoint": "https://ow", **table}), place)
+    return executor.members._hub.meeting  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("provider", "reached"), [("lambda", False), ("openwhisk", True)])
+def test_functions_of_lambda_are_not_dialled_and_keep_blocks_only_if_asked(
+    provider: str, reached: bool, tmp_path: Path
+) -> None:
+    found = meeting(provider, tmp_path)
+    assert (found.direct, found.inbound) == (reached, reached)
+    found = meeting(provider, tmp_path, direct=True)
+    assert (found.direct, found.inbound) == (True, reached)
+    found = meeting(provider, tmp_path, direct=True, inbound=not reached)
+    assert (found.direct, found.inbound) == (True, not reached)
