@@ -191,10 +191,23 @@ def test_second_interrupt_on_a_terminal_cancels(terminal: Terminal, held: tuple[
     os.close(master)
 
 
-def read_until(descriptor: int, text: bytes) -> None:
+def test_terminal_that_cannot_draw_gets_lines(terminal: Terminal) -> None:
+    master, slave = pty.openpty()
+    environ = {**os.environ, "TREADLE_HOME": str(terminal.home), "TERM": "dumb"}
+    with subprocess.Popen([TREADLE, "watch", "good"], env=environ, stdin=slave, stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        seen = read_until(master, b"succeeded after")
+        assert process.wait(30) == 0
+    assert b"first: done 2/2" in seen
+    assert b"\x1b" not in seen
+    os.close(master)
+
+
+def read_until(descriptor: int, text: bytes) -> bytes:
     seen = b""
     while text not in seen:
         seen += os.read(descriptor, 65536)
+    return seen
 
 
 def test_pause_unpause_and_limit_reach_a_run(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:

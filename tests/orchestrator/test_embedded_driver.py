@@ -200,7 +200,7 @@ def test_driver_serves_the_profile_of_its_starter(home: Home, stand_in: Maker) -
 def test_driver_of_another_profile_is_refused_and_left_alone(home: Home, stand_in: Maker) -> None:
     module = stand_in()
     driver = ensure_driver(home, Profile(), module=module)
-    with pytest.raises(UsageError, match=r"asks for .*file:///elsewhere(.|\n)*treadle dev down"):
+    with pytest.raises(UsageError, match=r"differs in store(.|\n)*treadle dev down"):
         ensure_driver(home, Profile(store="file:///elsewhere"), module=module)
     assert running_driver(home) == driver
 

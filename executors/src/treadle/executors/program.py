@@ -254,6 +254,15 @@ class Program(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
 
+class SharedCode(Struct, frozen=True):
+    """A bundle in the store that is not the run's own: several runs have it."""
+
+    name: str
+    """Of the object, which is sealed under a key that the run does not have."""
+    digest: str
+    """SHA-256 of what is sealed in it, hexadecimal."""
+
+
 class Job(Struct, frozen=True):
     """What every task of a run shares."""
 
@@ -266,6 +275,8 @@ class Job(Struct, frozen=True):
     """URL of the store."""
     bundle: str
     """Digest of the bundle; empty: functions are imported from the worker's own path."""
+    shared: SharedCode | None = None
+    """Where the bundle is; None: with the run."""
 
 
 class Task(Struct, frozen=True):
@@ -356,6 +367,17 @@ class Failure(Struct, frozen=True, tag="failure"):
     peak_memory: int = 0
     followed: bool = False
     """It only follows from the failure of another member of its gang."""
+
+    @property
+    def text(self) -> str:
+        return error_text(self.error, self.message)
+
+
+def error_text(error: str, message: str) -> str:
+    """An error for people: `ValueError: no number`. What treadle itself raises says all in its message."""
+    if not error or (message and error.startswith("treadle.")):
+        return message
+    return f"{error}: {message}" if message else error
 
 
 Report = Outcome | Failure

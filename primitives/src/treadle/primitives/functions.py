@@ -109,7 +109,7 @@ def _load_module(name: str, ref: str) -> object:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise UsageError(
                 f"no module {error.name!r} ({ref})",
-                "Run from the project's root, or install the package that holds it.",
+                "Put it beside the workflow, or install the package that holds it.",
             ) from error
         raise UsageError(
             f"module {name!r} failed on import: {type(error).__name__}: {error} ({ref})",

@@ -98,7 +98,7 @@ def _load(report: Report, use: _Use) -> Callable[..., Any] | None:
 def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str, str]:
     module, _, name = use.function.partition(":")
     if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
-        hint = "put it beside the document, run from the folder that holds it, or install its package"
+        hint = "put it beside the document, or install its package"
         return "T401", use.path, f"there is no module '{cause.name}'", hint
     if cause is not None or module not in sys.modules:
         message = f"importing '{module}' fails: {type(cause).__name__}: {cause}"

@@ -74,8 +74,7 @@ def _guarded(check: Callable[[Environment], Iterator[Check]], env: Environment) 
 
 
 def _print(check: Check) -> None:
-    color = {"ok": "green", "warning": "yellow", "failed": "red"}[check.state]
-    typer.echo(f"{typer.style(f'{check.state:8}', fg=color)} {check.name:14} {check.about}")
+    typer.echo(f"{check.state:8} {check.name:14} {check.about}")
     if check.hint:
         typer.echo("\n".join(f"{'':24}{line}" for line in check.hint.splitlines()))
 

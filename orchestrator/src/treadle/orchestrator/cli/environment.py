@@ -77,11 +77,33 @@ class Environment:
         return Site(can, free // 2, self.store.url, profile.embedded, peers, default=profile.executor)
 
     def ensure_driver(self) -> None:
-        """On the embedded default: a server and a driver that serve runs, started when there are none."""
-        if self.profile.embedded:
-            from .. import embedded
+        """On the embedded default: a server and a driver that serve runs, started when there are none.
 
+        A driver of another profile gives way when nobody needs it. Raises OtherProfile when somebody does.
+        """
+        if not self.profile.embedded:
+            return
+        from .. import embedded
+
+        try:
             embedded.up(self.home, self.profile)
+        except embedded.OtherProfile:
+            if self._is_used():
+                raise
+            embedded.end_driver(self.home)
+            embedded.up(self.home, self.profile)
+
+    def _is_used(self) -> bool:
+        """Whether another command lives, or a run is not over."""
+        from .. import embedded
+        from ..embedded.process import try_lock
+
+        embedded.release(self.home)
+        alone = try_lock(self.home.clients)
+        if alone is not None:
+            os.close(alone)
+        embedded.attach(self.home)
+        return alone is None or self.with_runs(_any_open)
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
         """Connect and do `work` with the runs of this environment."""
@@ -121,6 +143,10 @@ class Environment:
         if self.profile.embedded and self.driver_lives():
             return 1
         return await runs.drivers()
+
+
+async def _any_open(runs: Runs) -> bool:
+    return any([True async for _ in runs.list_runs(1, states=("running", "paused"))])
 
 
 def need(*modules: str) -> None:

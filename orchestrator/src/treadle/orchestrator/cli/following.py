@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from treadle.executors.program import error_text
+
 from ..dispatcher.attempts import AttemptRecord
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ class LogFollower:
                 found += [msgspec.json.decode(line, type=AttemptRecord) for line in lines]
         return sorted(found, key=lambda record: record.time)
 
+    def any(self) -> bool:
+        """Whether attempts left anything. Blocking."""
+        return any(True for _ in self._files.store.list(f"{self._files.prefix}/attempts"))
+
     def new_lines(self) -> list[str]:
         return [line for record in self.new() for line in lines_of(record)]
 
@@ -57,6 +63,17 @@ class ErrorGroup(Struct, frozen=True, rename="camel"):
     partitions: tuple[int, ...]
     traceback: str
     how: str
+
+    @property
+    def text(self) -> str:
+        return error_text(self.error, self.message)
+
+    @property
+    def details(self) -> str:
+        """What is worth reading beside the text: a traceback through the user's code, or how the class was found."""
+        if self.error.startswith("treadle.") and not _BUNDLE.search(self.traceback):
+            return ""
+        return _BUNDLE.sub('File "', self.traceback) or f"determined by: {self.how}"
 
 
 def grouped(records: Iterable[AttemptRecord]) -> list[ErrorGroup]:
@@ -80,14 +97,9 @@ def group_lines(group: ErrorGroup) -> Iterator[str]:
     """A group for people: what, how often, where, and one traceback."""
     named = ", ".join(map(str, group.partitions[:SHOWN])) + (", ..." if len(group.partitions) > SHOWN else "")
     often = f"{group.count} attempt{'s' if group.count != 1 else ''}, {group.final} final"
-    what = f"{group.error}: {group.message}" if group.error else group.message
-    yield f"{group.stage}: {group.failure}: {what}"
+    yield f"{group.stage}: {group.failure}: {group.text}"
     yield f"  {often}; partition{'s' if len(group.partitions) != 1 else ''} {named}"
-    if group.traceback:
-        short = _BUNDLE.sub('File "', group.traceback)
-        yield from (f"  {line}" for line in short.rstrip().splitlines())
-    elif group.how:
-        yield f"  determined by: {group.how}"
+    yield from (f"  {line}" for line in group.details.rstrip().splitlines())
 
 
 def lines_of(record: AttemptRecord) -> Iterator[str]:
@@ -98,8 +110,7 @@ def lines_of(record: AttemptRecord) -> Iterator[str]:
         yield f"{where} {line}"
     if record.failure:
         end = "failed finally" if record.final else "failed, will be tried again"
-        what = f"{record.error}: {record.message}" if record.error else record.message
-        yield f"{where} {end}: {record.failure}: {what}"
+        yield f"{where} {end}: {record.failure}: {error_text(record.error, record.message)}"
 
 
 def chosen(

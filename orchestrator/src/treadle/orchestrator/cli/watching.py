@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -279,7 +280,32 @@ class Watcher:
         await self._show_logs()
         self._screen.close()
         code = show_end(self._run, view, end, jsonl=self._how.output == "jsonl")
+        for line in await asyncio.to_thread(self._what_next, end):
+            complain(f"  {line}")
         return code if self._how.exit_status else Exit.SUCCESS
+
+    def _what_next(self, end: RunEnd) -> list[str]:
+        """Where to look, and what to do. Blocking."""
+        from .following import LogFollower
+
+        run = self._run
+        if end.state == "succeeded":
+            return [] if end.outputs else self._made(end.skipped)
+        if not end.failure:
+            return [f"Go on with it: treadle resume {run}"]
+        failed = end.failure.run or run
+        logs = [f"Its errors: treadle logs {failed}"] if LogFollower(self._env.files(failed)).any() else []
+        return [*logs, f"Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run."]
+
+    def _made(self, skipped: Sequence[str]) -> list[str]:
+        """Where the data is of a workflow that declares no outputs."""
+        plan = self._painter.plan
+        if plan is None or plan.graph.outputs:
+            return [f"{stage} is in {uri}" for stage, uri in plan.graph.outputs.items()] if plan else []
+        stages = [
+            one for node in plan.graph.nodes for one in node.stages if one in plan.datasets and one not in skipped
+        ]
+        return [f"Its data: treadle result {self._run} --stage {stage}" for stage in stages[-1:]]
 
 
 def driver_command(env: Environment, run: str) -> str:
@@ -292,7 +318,8 @@ def _screen(how: Watching) -> Screen:
 
     if how.output == "jsonl":
         return JsonScreen()
-    return LiveScreen(how.compact) if sys.stderr.isatty() else PlainScreen(how.compact)
+    draws = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return LiveScreen(how.compact) if draws else PlainScreen(how.compact)
 
 
 def code_of_state(state: str) -> Exit:
@@ -312,16 +339,7 @@ def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Ex
     complain(f"run {run} {end.state}{took}{reason(end)}")
     if end.state == "succeeded" and not jsonl:
         print_outputs(end.outputs)
-    elif end.state != "succeeded":
-        complain(_what_next(run, end))
     return code_of_state(end.state)
-
-
-def _what_next(run: str, end: RunEnd) -> str:
-    if not end.failure:
-        return f"  Go on with it: treadle resume {run}"
-    logs = f"  Its errors: treadle logs {end.failure.run or run}\n"
-    return f"{logs}  Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run."
 
 
 def reason(end: RunEnd) -> str:

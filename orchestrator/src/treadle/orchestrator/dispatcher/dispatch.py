@@ -148,7 +148,7 @@ class Dispatch:
         if self.failed and not self._enough():
             first = self.failed[min(self.failed)]
             count = f"{len(self.failed)} partition{'s' * (len(self.failed) != 1)} failed"
-            return first.failure, f"{count}; the first: {first.message}"
+            return first.failure, f"{count}; the first: {first.text}"
         return None
 
     # -- decisions

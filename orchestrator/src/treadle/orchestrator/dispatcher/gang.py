@@ -82,9 +82,8 @@ class GangDispatch(Dispatch):
     def problem(self) -> tuple[FailureClass, str] | None:
         if not self.failed or self._cause is None:
             return super().problem()
-        return self.failed[
-            0
-        ].failure, f"the gang failed, partition {self._cause.partition} first: {self._cause.message}"
+        cause = self._cause
+        return self.failed[0].failure, f"the gang failed, partition {cause.partition} first: {cause.text}"
 
     # -- decisions
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..environment.home import Home
 from ..environment.profile import Profile
-from .driver import DRIVER_MODULE, DriverFailed, DriverState, end_driver, ensure_driver, running_driver
+from .driver import DRIVER_MODULE, DriverFailed, DriverState, OtherProfile, end_driver, ensure_driver, running_driver
 from .process import wait_lock
 from .server import ServerState, end_server, ensure_server, running_server
 
@@ -39,7 +39,7 @@ class Ended(Struct, frozen=True):
 def up(home: Home, profile: Profile | None = None, *, ui: bool = False, module: str = DRIVER_MODULE) -> Status:
     """Server and driver, started when needed and kept from ending as idle while this process lives (or `release`s).
 
-    Raises Unreachable, DriverFailed, and UsageError when the living driver serves another profile.
+    Raises Unreachable, DriverFailed, and OtherProfile when the living driver serves another one.
     """
     attach(home)
     if ui:
@@ -84,6 +84,7 @@ __all__ = [
     "DriverFailed",
     "DriverState",
     "Ended",
+    "OtherProfile",
     "ServerState",
     "Status",
     "attach",

@@ -6,6 +6,7 @@ It holds `driver/alive.lock` for its life (`treadle.orchestrator.embedded.lease`
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -32,6 +33,10 @@ _BIRTH = 5.0
 
 class DriverFailed(TreadleError):
     """The driver did not come up; the message ends with what it wrote."""
+
+
+class OtherProfile(UsageError):
+    """The living driver serves another profile than this command asks for."""
 
 
 class DriverState(Struct, frozen=True):
@@ -76,8 +81,8 @@ def ensure_driver(
 ) -> DriverState:
     """The ready driver of this home, started when there is none, replaced when it runs other code of treadle.
 
-    With `profile` it serves that one; without, whichever it serves. Raises UsageError when the living driver serves
-    another profile, DriverFailed when it dies at start or is not ready after `timeout` seconds.
+    With `profile` it serves that one; without, whichever it serves. Raises OtherProfile when the living driver serves
+    another one, DriverFailed when it dies at start or is not ready after `timeout` seconds.
     """
     state = running_driver(home)
     if not (state and state.ready and state.fingerprint == code_fingerprint()):
@@ -173,9 +178,11 @@ def _await_ready(
     raise _failure(files, f"was not ready within {timeout:g} s", begin)
 
 
-def _other_profile(serves: str, asked: str) -> UsageError:
-    return UsageError(
-        f"the driver of this home serves the settings {serves}, this command asks for {asked}",
+def _other_profile(serves: str, asked: str) -> OtherProfile:
+    one, other = json.loads(serves), json.loads(asked)
+    differ = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
+    return OtherProfile(
+        f"the driver of this home is busy with another profile, which differs in {', '.join(differ)}",
         "`treadle dev down` ends it (its runs go on with the next one); or give this command its own TREADLE_HOME.",
     )
 

@@ -49,9 +49,6 @@ def scatter(graph: GraphPlanner, name: str, stage: ShuffleStage) -> None:
         if isinstance(boundaries, Value) and isinstance(boundaries.value, str):
             _need_boundaries(graph, flow, name, boundaries.value)
         tail = Scatter(name, by_of(stage), partitions, boundaries, stage.combine or "", levels.groups if levels else 0)
-        flow.reasons.append(
-            f"{name} has {partitions or 'as many'} partitions" + ("" if partitions else " as its input")
-        )
         flow.reasons += [reason] if reason else []
         names.append(name if len(inputs) == 1 else f"{name}.{index}")
         if levels:

@@ -25,6 +25,7 @@ from treadle.executors.program import (
     ToBroadcast,
 )
 from treadle.primitives.errors import InternalError
+from treadle.primitives.functions import CAPTURED
 
 from ..plan import (
     AllFeed,
@@ -159,7 +160,7 @@ def _reads(feed: Feed) -> str:
             count = len({split.uri for split in splits})
             return f"{count} file{'s' if count != 1 else ''}"
         case ItemsFeed(items):
-            return f"{len(items)} items"
+            return f"{len(items)} item{'s' * (len(items) != 1)}"
         case RangeFeed(count):
             return f"range of {count}"
         case EventsFeed(split, bounds):
@@ -187,14 +188,14 @@ def _data(ref: DataRef) -> str:
 def _op(op: Op) -> str:
     match op:
         case MapRecords():
-            return f"{op.stage}: {op.call.function} for each record"
+            return f"{op.stage}: {_function(op.call.function)} for each record"
         case MapPartition():
-            return f"{op.stage}: {op.call.function} for each partition"
+            return f"{op.stage}: {_function(op.call.function)} for each partition"
         case Sort():
             return f"{op.stage}: sort by {_by(op.by)}"
         case Reduce():
-            function = op.uses.function if op.uses else op.combine
-            finish = f", then {op.finish.function}" if op.finish else ""
+            function = _function(op.uses.function if op.uses else op.combine)
+            finish = f", then {_function(op.finish.function)}" if op.finish else ""
             return f"{op.stage}: {function} per {op.per}{finish}"
         case ToBroadcast():
             return f"{op.stage}: make one value for every reader"
@@ -206,15 +207,22 @@ def _op(op: Op) -> str:
 
 
 def _by(by: By) -> str:
-    return "key" if by.first else by.function or ", ".join(by.columns)
+    return "key" if by.first else _function(by.function) or ", ".join(by.columns)
+
+
+def _function(reference: str) -> str:
+    """One without a name, such as a lambda, is told from others by a bit of its digest."""
+    digest = reference.removeprefix(CAPTURED)
+    return reference if digest == reference else f"function {digest[:8]}"
 
 
 def _tail(tail: Tail) -> tuple[str, ...]:
     match tail:
         case Scatter():
             how = "range" if tail.boundaries is not None else "hash"
-            count = f"{tail.partitions} partitions" if tail.partitions else "as many partitions as its input has"
-            combine = f", combine {tail.combine}" if tail.combine else ""
+            plural = "s" * (tail.partitions != 1)
+            count = f"{tail.partitions} partition{plural}" if tail.partitions else "as many partitions as its input has"
+            combine = f", combine {_function(tail.combine)}" if tail.combine else ""
             bundles = f", in {tail.groups} bundles" if tail.groups else ""
             return (f"{tail.stage}: scatter by {_by(tail.by)} to {count}{bundles} ({how}{combine})",)
         case Merge():
