@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
     from treadle.primitives.store import Store
     from treadle.primitives.trust import SealedStore
+
+
+def temporary_prefix(pid: int) -> str:
+    """What the names of temporary folders of a process begin with, so that they can be removed when it is killed."""
+    return f"treadle-{pid}-"
+
 
 _PROGRESS_INTERVAL = 1.0
 """Seconds between two lines of progress in the log."""
@@ -88,7 +95,7 @@ class Context:
         import tempfile
         from pathlib import Path
 
-        return Path(tempfile.mkdtemp(prefix="treadle-"))
+        return Path(tempfile.mkdtemp(prefix=temporary_prefix(os.getpid())))
 
     @cached_property
     def checkpoint(self) -> Checkpoint:

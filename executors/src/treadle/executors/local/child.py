@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import os
 import resource
+import shutil
 import signal
 import subprocess
+import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from .. import limits
+from ..context import temporary_prefix
 from ..worker.log import bound, open_log, read_tail
 from .guard import Guard
 
@@ -67,6 +72,7 @@ class ChildProcess:
         self._killed = ""
         self._oom_kills = limits.oom_kills()
         self._log = open_log()
+        self._temporary = environment.get("TMPDIR") or tempfile.gettempdir()
         try:
             self._process: subprocess.Popen[Any] = subprocess.Popen(
                 command,
@@ -131,6 +137,12 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
+    def _remove_temporary(self) -> None:
+        """The folders of attempts that it was killed at; in a thread, since they may hold much."""
+        folders = glob.glob(f"{glob.escape(self._temporary)}/{temporary_prefix(self.pid)}*")
+        if folders:
+            threading.Thread(target=_remove_own, args=(folders,), name="remove temporary folders").start()
+
     def _exited(self) -> None:
         """Reap it: first the group, while its zombie keeps the id from being given to another."""
         self._kill_group()
@@ -140,6 +152,7 @@ class ChildProcess:
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self._loop.remove_reader(self._exit)
         self._at_exit()
+        self._remove_temporary()
         death = Death(
             code=self._process.returncode,
             killed=self._killed,
@@ -150,6 +163,13 @@ class ChildProcess:
         os.close(self._exit)
         os.close(self._log)
         self.death.set_result(death)
+
+
+def _remove_own(folders: Sequence[str]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if os.lstat(folder).st_uid == os.geteuid():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _peak(kibibytes: int) -> int:
