@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,18 +16,21 @@ from treadle.primitives.formats import (
     PartInfo,
     ReadOptions,
     claim_output,
+    output,
     plan_splits,
     read_split,
     write_manifest,
     write_part,
 )
-from treadle.primitives.store import Store
+from treadle.primitives.store import ObjectStore, Store
 from treadle.primitives.testing.s3 import S3Endpoint
 
 
-@pytest.fixture(params=["file", "path", "memory"])
-def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "memory":
+@pytest.fixture(params=["file", "path", "memory", "memory in parts"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    if "parts" in request.param:
+        monkeypatch.setattr(output, "ONE_REQUEST", 1)
+    if "memory" in request.param:
         return f"memory://{uuid.uuid4().hex}/out/counts"
     folder = tmp_path / "out put" / "counts"
     return folder.as_uri() if request.param == "file" else str(folder)
@@ -59,6 +63,22 @@ def test_a_part_with_other_bytes_is_refused_and_kept(uri: str) -> None:
     with pytest.raises(DataError, match=r"(?s)part-00000\.txt is already there .* not deterministic"):
         write_part(uri, 0, [b"xy"], "txt")
     assert _content(uri) == {"part-00000.txt": b"ab"}
+
+
+def test_a_large_part_for_an_object_store_is_never_held_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[object] = []
+    create = ObjectStore.create
+
+    def watched(store: ObjectStore, name: str, data: Any) -> bool:
+        held.append(data)
+        return create(store, name, data)
+
+    monkeypatch.setattr(ObjectStore, "create", watched)
+    monkeypatch.setattr(output, "ONE_REQUEST", 1000)
+    uri = f"memory://{uuid.uuid4().hex}/out"
+    for index, size in enumerate([1000, 1001]):
+        write_part(uri, index, [b"x"] * size, "txt")
+    assert [isinstance(data, list) for data in held[:2]] == [True, False]
 
 
 def test_parts_are_the_users_files(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from .errors import UsageError
 from .store_errors import border
+from .streamed import create_in_parts
 from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, write_file
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
@@ -30,7 +31,7 @@ _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
 _CHUNK = 8 << 20
 Data: TypeAlias = Buffer | Sequence[Buffer]
 Stream: TypeAlias = Data | Iterator[Buffer]
-"""An iterator's buffers are sent as they come."""
+"""An iterator's buffers are sent as they come, and not kept."""
 
 
 class ObjectInfo(Struct, frozen=True):
@@ -78,7 +79,7 @@ class Store(ABC):
         """Write the object, replacing what is there; readers see the old or the new one, never a mixture."""
 
     @abstractmethod
-    def create(self, name: str, data: Data) -> bool:
+    def create(self, name: str, data: Stream) -> bool:
         """Write the object if there is none; False when there is one. Durable on return.
 
         After a broken connection to an object store, False may be answered for one's own earlier write: who needs
@@ -128,9 +129,9 @@ class FileStore(Store):
         with border(self.url, name):
             write_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data), durable=True)
 
-    def create(self, name: str, data: Data) -> bool:
+    def create(self, name: str, data: Stream) -> bool:
         with border(self.url, name):
-            return create_file(self.path(name), _buffers(data))
+            return create_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data))
 
     def get(self, name: str) -> bytes:
         with border(self.url, name, reading=True):
@@ -200,15 +201,22 @@ class ObjectStore(Store):
         with border(self.url, name):
             self._obstore.put(self._inner, check_name(name), whole, chunk_size=_CHUNK, max_concurrency=4)
 
-    def create(self, name: str, data: Data) -> bool:
+    def create(self, name: str, data: Stream) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        if isinstance(data, Iterator):
+            return create_in_parts(self, check_name(name), data)
         with border(self.url, name):
             try:
                 self._obstore.put(self._inner, check_name(name), _joined(data), mode="create", use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
                 return False
             return True
+
+    def copy(self, source: str, name: str) -> None:
+        """Give `name` the bytes of `source`, within the store, replacing what is there."""
+        with border(self.url, source):
+            self._obstore.copy(self._inner, check_name(source), check_name(name))
 
     def get(self, name: str) -> bytes:
         with border(self.url, name):

@@ -72,7 +72,7 @@ def write_file(
         sync_folder(path.parent)
 
 
-def create_file(path: Path, buffers: Sequence[Buffer]) -> bool:
+def create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
     """Write a durable file of mode 0600; False when there is one already, which then is durable too. Raises OSError."""
     created = True
     with _temporary(path, buffers, True) as temporary:

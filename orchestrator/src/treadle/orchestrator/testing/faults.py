@@ -19,7 +19,7 @@ from treadle.executors.interface import Capabilities, Executor, Slot
 from treadle.executors.program import Failure, Outcome, Report, Task
 from treadle.primitives.errors import FailureClass, StoreError
 from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Data, ObjectInfo, Store, Stream
+from treadle.primitives.store import ObjectInfo, Store, Stream
 
 from .strategies import Case
 
@@ -176,7 +176,7 @@ class CrashingStore(Store):
     def put(self, name: str, data: Stream) -> None:
         self._writing(lambda: self._inner.put(name, data))
 
-    def create(self, name: str, data: Data) -> bool:
+    def create(self, name: str, data: Stream) -> bool:
         return bool(self._writing(lambda: self._inner.create(name, data)))
 
     def get(self, name: str) -> bytes:

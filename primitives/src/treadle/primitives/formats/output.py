@@ -28,6 +28,8 @@ _REMAINS = re.compile(r"\.tmp-[0-9a-f]{16}")
 _DEAD = 60.0
 """Seconds without a write after which nobody writes a file any more: a second dispatcher may, for a moment."""
 _CHUNK = 8 << 20
+ONE_REQUEST = 64 << 20
+"""Bytes that an object store is given at once."""
 Buffer = bytes | bytearray | memoryview
 
 
@@ -43,13 +45,13 @@ class PartInfo(Struct, frozen=True):
 def write_part(uri: str, index: int, buffers: Iterable[Buffer], suffix: str) -> PartInfo:
     """Write `<uri>/part-<index>.<suffix>` if there is none; one with the same bytes is taken as written.
 
-    `buffers` are gone through twice; those that are no sequence are not held all at once, but for an object store,
-    which takes what it should create in one request. The part is durable on return. Raises DataError when there is one
-    with other bytes, StoreError when it cannot be written.
+    `buffers` are gone through twice; those that are no sequence are not held all at once, except where they are few
+    enough for one request to an object store. The part is durable on return. Raises DataError when there is one with
+    other bytes, StoreError when it cannot be written.
     """
     folder = _Folder(uri)
     part = _describe(f"part-{index:05d}.{suffix}", buffers)
-    if not folder.create(part.name, buffers) and folder.describe(part.name) != part:
+    if not folder.create(part.name, buffers, part.size) and folder.describe(part.name) != part:
         raise DataError(
             f"{folder.shown(part.name)} is already there with other bytes",
             "The function is not deterministic, or something else wrote here: write to another uri, "
@@ -136,9 +138,9 @@ class _Folder:
     def shown(self, name: str) -> str:
         return f"{self.uri}/{name}"
 
-    def create(self, name: str, buffers: Iterable[Buffer]) -> bool:
+    def create(self, name: str, buffers: Iterable[Buffer], size: int = 0) -> bool:
         if not self.local:
-            return self.store.create(self._name(name), list(buffers))
+            return self.store.create(self._name(name), list(buffers) if size <= ONE_REQUEST else iter(buffers))
         with border(self.uri, name):
             return _create_file(Path(self.uri, name), buffers)
 

@@ -1,0 +1,163 @@
+"""Objects that are created in parts: whatever several creators do in whatever order, one object comes of it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from treadle.primitives.errors import MissingError
+from treadle.primitives.store import Store
+from treadle.primitives.streamed import create_in_parts
+from treadle.primitives.testing.s3 import S3Endpoint
+
+T = TypeVar("T")
+NAME = "out/part-00000.csv"
+
+
+@pytest.fixture(params=["memory", "s3"])
+def store(request: pytest.FixtureRequest) -> Store:
+    if request.param == "memory":
+        return Store.open(f"memory://{uuid.uuid4()}")
+    s3: S3Endpoint = request.getfixturevalue("s3")
+    return Store.open(f"s3://treadle/{uuid.uuid4()}", **s3.options)
+
+
+def names(store: Store) -> list[str]:
+    return [info.name for info in store.list()]
+
+
+def test_parts_make_one_object_and_leave_nothing_beside_it(store: Store) -> None:
+    parts = [bytes([number]) * (5 << 20) for number in range(4)]
+    assert store.create(NAME, iter(parts))
+    assert store.get(NAME) == b"".join(parts)
+    assert not store.create(NAME, iter([b"other"]))
+    assert store.get(NAME) == b"".join(parts)
+    assert names(store) == [NAME]
+
+
+def test_parts_are_taken_as_they_are_made(store: Store) -> None:
+    """A creator that fails half-way has created nothing."""
+
+    def failing() -> Iterator[bytes]:
+        yield b"x" * (9 << 20)
+        raise KeyError("no more")
+
+    with pytest.raises(Exception, match="no more"):
+        store.create(NAME, failing())
+    assert names(store) == []
+    assert store.create(NAME, iter([b"again"]))
+
+
+def test_what_a_dead_creator_had_claimed_is_completed(store: Store) -> None:
+    """As after a crash between its claim and its copy: its bytes were first."""
+    store.put("out/.part-00000.csv.dead", b"first")
+    store.put("out/.part-00000.csv.claim", b"out/.part-00000.csv.dead")
+    assert not store.create(NAME, iter([b"second"]))
+    assert store.get(NAME) == b"first"
+    assert names(store) == [NAME]
+
+
+# -- every order -------------------------------------------------------------------------------------------------------
+
+
+class Died(Exception):
+    pass
+
+
+class Creator:
+    """A creator in a thread, which does one thing at the store for each `step`, and dies after so many, if given."""
+
+    def __init__(self, objects: dict[str, bytes], data: bytes, steps: int | None) -> None:
+        self._objects, self._left = objects, steps
+        self.data = data
+        self.created: bool | None = None
+        self.over = False
+        self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
+        threading.Thread(target=self._run, daemon=True).start()
+        self._stopped.acquire()
+
+    def _run(self) -> None:
+        try:
+            self.created = create_in_parts(self, NAME, iter([self.data]))  # type: ignore[arg-type]
+        except Died:
+            pass
+        finally:
+            self.over = True
+            self._stopped.release()
+
+    def step(self) -> None:
+        if not self.over:
+            self._go.release()
+            self._stopped.acquire()
+
+    def _turn(self, work: Callable[[], T]) -> T:
+        self._stopped.release()
+        self._go.acquire()
+        if self._left is not None:
+            if not self._left:
+                raise Died
+            self._left -= 1
+        return work()
+
+    def put(self, name: str, data: Iterator[bytes]) -> None:
+        self._turn(lambda: self._objects.update({name: b"".join(data)}))
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self._turn(lambda: self._objects.setdefault(name, data) is data)
+
+    def head(self, name: str) -> Any:
+        return self._turn(lambda: self._objects.get(name))
+
+    def get(self, name: str) -> bytes:
+        return self._turn(lambda: self._known(name))
+
+    def copy(self, source: str, name: str) -> None:
+        self._turn(lambda: self._objects.update({name: self._known(source)}))
+
+    def delete(self, names: list[str]) -> None:
+        for name in names:
+            self._turn(lambda name=name: self._objects.pop(name, None))  # type: ignore[misc]
+
+    def _known(self, name: str) -> bytes:
+        if name not in self._objects:
+            raise MissingError(name)
+        return self._objects[name]
+
+
+class Objects(dict[str, bytes]):
+    """Remembers what the object has been."""
+
+    def __init__(self) -> None:
+        self.been: list[bytes] = []
+
+    def update(self, other: Any) -> None:  # type: ignore[override]
+        super().update(other)
+        if NAME in other:
+            self.been.append(other[NAME])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lives=st.lists(st.none() | st.integers(0, 8), min_size=2, max_size=4),
+    order=st.lists(st.integers(0, 3), max_size=40),
+)
+def test_in_any_order_and_whoever_dies_the_object_never_changes(lives: list[int | None], order: list[int]) -> None:
+    objects = Objects()
+    creators = [Creator(objects, b"%d" % number, steps) for number, steps in enumerate([*lives, None])]
+    for number in order:
+        creators[number % len(creators)].step()
+    for _ in range(100):
+        for creator in creators:
+            creator.step()
+    assert all(creator.over for creator in creators)
+    assert len(set(objects.been)) == 1, "some bytes took the place of others"
+    assert objects[NAME] == objects.been[0]
+    assert all(creator.data == objects[NAME] for creator in creators if creator.created)
+    left = [name for name in objects if name != NAME]
+    assert len(left) <= sum(life is not None for life in lives) * 2
