@@ -33,7 +33,7 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.executors.testing.bench import Bench, call
-from treadle.primitives.formats import WriteOptions, encode_part
+from treadle.primitives.formats import WriteOptions, encode_part, tables
 from treadle.primitives.references import BlockRef
 
 EXAMPLES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -261,6 +261,16 @@ def test_output_parts_have_the_same_bytes(
     source = blocks(roomy, cut, kind)
     wanted = written(roomy, tmp_path / "roomy", source, options, tail)
     assert written(tight, tmp_path / "tight", source, options, tail) == wanted
+
+
+@pytest.mark.parametrize(("kind", "value", "options"), [one for one in OUTPUTS if one[2].format == "parquet"])
+def test_row_groups_do_not_show_pieces(
+    roomy: Bench, tight: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, value: Any, options: Any
+) -> None:
+    monkeypatch.setattr(tables, "GROUP_ROWS", 11)
+    source = blocks(roomy, [value[:17], value[17:]] if kind != "table" else [value.slice(0, 17), value.slice(17)], kind)
+    wanted = written(roomy, tmp_path / "roomy", source, options, Keep())
+    assert written(tight, tmp_path / "tight", source, options, Keep()) == wanted
 
 
 def test_parquet_does_not_show_how_a_table_was_cut() -> None:

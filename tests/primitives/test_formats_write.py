@@ -6,8 +6,9 @@ import math
 import subprocess
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from treadle.primitives.formats import (
     ReadOptions,
     WriteOptions,
     encode_part,
+    encode_pieces,
     plan_splits,
     read_split,
     suffix,
+    tables,
     write_part,
 )
 from treadle.primitives.references import Kind
@@ -255,3 +258,70 @@ print([name for name in ("numpy", "pyarrow", "obstore") if name in sys.modules])
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+# -- Parquet in pieces -------------------------------------------------------------------------------------------------
+
+CODED = pa.dictionary(pa.int8(), pa.string())
+
+
+def _coded(words: Sequence[str | None], dictionary: Sequence[str]) -> pa.Array:
+    indices = [None if word is None else dictionary.index(word) for word in words]
+    return pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(dictionary))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=40),
+    cuts=st.lists(st.integers(0, 40), max_size=5),
+    rows=st.integers(1, 12),
+)
+def test_a_parquet_part_shows_neither_pieces_nor_dictionaries(
+    words: list[str | None], cuts: list[int], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "GROUP_ROWS", rows)
+    starts = [0, *sorted(min(cut, len(words)) for cut in cuts), len(words)]
+    orders = [["a", "b", "c"], ["c", "a", "b", "unused"]]
+    pieces = [
+        pa.table({"word": _coded(words[start:stop], orders[number % 2]), "n": pa.array(range(start, stop), pa.int64())})
+        for number, (start, stop) in enumerate(pairwise(starts))
+    ]
+    options = WriteOptions("parquet")
+    whole = pa.table({"word": _coded(words, orders[0]), "n": pa.array(range(len(words)), pa.int64())})
+    wanted = b"".join(encode_part("table", whole, options))
+    assert b"".join(encode_pieces("table", pieces, len(words), options)) == wanted
+    file = pq.ParquetFile(io.BytesIO(wanted))
+    assert file.metadata.num_row_groups == -(-len(words) // rows)
+    back = file.read()
+    assert back.schema.field("word").type == CODED
+    assert (back.column("word").to_pylist(), back.column("n").to_pylist()) == (words, list(range(len(words))))
+
+
+def test_row_groups_are_written_before_all_pieces_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "GROUP_ROWS", 100)
+    made = 0
+
+    def pieces() -> Iterator[list[Any]]:
+        nonlocal made
+        for start in range(0, 1000, 50):
+            made += 1
+            yield [(str(number), number) for number in range(start, start + 50)]
+
+    options = WriteOptions("parquet", WORDS)
+    buffers = encode_pieces("objects", pieces(), 1000, options)
+    first = [next(buffers) for _ in range(3)]
+    assert made < 5
+    assert pq.read_table(io.BytesIO(b"".join([*first, *buffers]))).column("n").to_pylist() == list(range(1000))
+
+
+def test_an_ordered_dictionary_keeps_its_order() -> None:
+    sizes = pa.DictionaryArray.from_arrays(pa.array([2, 0], pa.int8()), pa.array(["s", "m", "l"]), ordered=True)
+    back = pq.read_table(io.BytesIO(_encode("table", pa.table({"size": sizes}), "parquet")))
+    assert back.schema.field("size").type.ordered
+    assert back.column("size").combine_chunks().dictionary.to_pylist() == ["s", "m", "l"]
+
+
+def test_a_record_that_does_not_fit_is_named_by_piece_and_position() -> None:
+    pieces = [[("a", 1), ("b", 2)], [("c", 3), ("d", "x")]]
+    with pytest.raises(DataError, match=r"record 1: column n is int64, .* \(counted from record 2\)"):
+        list(encode_pieces("objects", pieces, 4, WriteOptions("parquet", WORDS)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -20,11 +21,12 @@ Buffer = bytes | memoryview
 def encode_pieces(kind: Kind, pieces: Iterable[Any], rows: int, options: WriteOptions) -> Iterator[Buffer]:
     """The bytes of one file, as they are made. `pieces` together are the partition, of `rows` > 0 records.
 
-    Parquet is made at once: its row groups and pages would show where the pieces end. Raises DataError for the first
-    record that the format cannot hold.
+    Parquet is made a row group at a time. Raises DataError for the first record that the format cannot hold.
     """
     if options.format == "parquet":
-        yield from encode_part(kind, codec.concat(kind, list(pieces)), options)
+        from .tables import encode_tables
+
+        yield from encode_tables(_tables(kind, pieces, options))
         return
     start = width = 0
     for piece in pieces:
@@ -45,8 +47,26 @@ def _encoded(kind: Kind, piece: Any, start: int, rows: int, options: WriteOption
 
         head, data = encode_npy(kind, piece, rows)
         return (data,) if start else (head, data)
-    try:
+    with _counted_from(start):
         return encode_part(kind, piece, options)
+
+
+def _tables(kind: Kind, pieces: Iterable[Any], options: WriteOptions) -> Iterator[Any]:
+    from .tables import as_table
+
+    start = 0
+    for piece in pieces:
+        with _counted_from(start):
+            table = as_table(kind, piece, options)
+        yield table
+        start += codec.rows(kind, piece)
+
+
+@contextmanager
+def _counted_from(start: int) -> Iterator[None]:
+    """Errors say what positions of records in a piece are counted from."""
+    try:
+        yield
     except DataError as error:
         if not start:
             raise

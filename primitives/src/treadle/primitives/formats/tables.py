@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
@@ -103,32 +104,111 @@ def read_parquet(split: FileSplit) -> pa.Table:
         return file.read_row_groups(list(range(split.start, split.stop)), use_threads=False)
 
 
-def _in_one_chunk(table: Any) -> Any:
-    """Pages of a file show how a table was cut. Where no index holds the dictionaries of all chunks, they stay."""
+GROUP_ROWS = 1 << 17
+"""Rows of a row group, of which one is in memory at a time. They show in a file's bytes, so no budget changes them."""
+
+
+def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[bytes]:
+    """One Parquet file; the same rows give the same bytes on the same pyarrow."""
+    return list(encode_tables(as_table(kind, one, options) for one in [value]))
+
+
+def encode_tables(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """The tables together, at least one and all of one schema, as one Parquet file: its bytes as row groups are made.
+
+    Raises DataError for types that Parquet does not have.
+    """
     import pyarrow as pa
 
+    parquet, sink = _pyarrow(), _Sink()
+    groups = _row_groups(tables)
+    try:
+        first = next(groups)
+        with parquet.ParquetWriter(pa.PythonFile(sink, mode="w"), first.schema) as writer:
+            for group in chain([first], groups):
+                writer.write_table(_at_once(group), row_group_size=GROUP_ROWS)
+                yield from sink.taken()
+    except pa.ArrowException as error:
+        raise DataError(f"Parquet cannot hold this partition: {error}", "Convert the columns it names.") from None
+    yield from sink.taken()
+
+
+class _Sink:
+    """A file that gives away what was written to it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        self._written.append(bytes(data))
+        return len(data)
+
+    def taken(self) -> list[bytes]:
+        written, self._written = self._written, []
+        return written
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """All rows, cut anew; a single empty table when there is none."""
+    import pyarrow as pa
+
+    held: list[pa.Table] = []
+    empty: Any = None
+    rows = 0
+    for table in tables:
+        empty = table if empty is None and not table.num_rows else empty
+        held += [table] if table.num_rows else []
+        rows += table.num_rows
+        while rows > GROUP_ROWS:
+            together = pa.concat_tables(held)
+            yield together.slice(0, GROUP_ROWS)
+            held, rows = [together.slice(GROUP_ROWS)], rows - GROUP_ROWS
+    yield pa.concat_tables(held) if held else empty
+
+
+def _at_once(table: pa.Table) -> pa.Table:
+    """The table as if it had been made at once: pages of a file show chunks, and dictionaries what they were of."""
+    import pyarrow as pa
+
+    columns = [_recoded(column) if _is_coded(column.type) else column for column in table.columns]
+    table = pa.table(columns, schema=table.schema) if columns else table
     try:
         return table.combine_chunks()
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid:  # no index holds the dictionaries of all chunks
         return table
 
 
-def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[memoryview]:
-    """One Parquet file; the same rows give the same bytes on the same pyarrow."""
+def _is_coded(kind: Any) -> bool:
     import pyarrow as pa
 
-    parquet = _pyarrow()
-    sink = pa.BufferOutputStream()
+    return pa.types.is_dictionary(kind) and not kind.ordered
+
+
+def _recoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary column whose dictionary holds the column's values, as they occur."""
+    import pyarrow as pa
+
+    kind = column.type
     try:
-        parquet.write_table(_in_one_chunk(_as_table(kind, value, options.columns)), sink)
-    except pa.ArrowException as error:
-        raise DataError(f"Parquet cannot hold this partition: {error}", "Convert the columns it names.") from None
-    return [memoryview(sink.getvalue())]
+        coded = column.cast(kind.value_type).combine_chunks().dictionary_encode()
+        indices = coded.indices.cast(kind.index_type)
+    except (pa.ArrowException, AttributeError):  # of a type that has none, too many, or too long for one array
+        return column
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, coded.dictionary)])
 
 
-def _as_table(kind: Kind, value: Any, columns: Sequence[tuple[str, str]]) -> pa.Table:
+def as_table(kind: Kind, value: Any, options: WriteOptions) -> pa.Table:
+    """The partition as a table of the declared columns. Raises DataError with the position of a record that does not
+    fit, UsageError where columns must be declared."""
     import pyarrow as pa
 
+    columns = options.columns
     if kind == "table":
         table = value if isinstance(value, pa.Table) else pa.Table.from_batches([value])
         return _cast(table, columns)
