@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import io
 import subprocess
 import sys
@@ -12,7 +14,8 @@ import cloudpickle
 import pytest
 
 from treadle.executors.bundle.build import Bundle, build_bundle, content_digest
-from treadle.executors.bundle.open import open_bundle
+from treadle.executors.bundle.open import open_bundle, prepare
+from treadle.executors.program import SharedCode
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.store import Store
@@ -242,3 +245,20 @@ def test_a_worker_refuses_another_bundle_and_one_of_another_key(project: Path, t
     found = run_worker(tmp_path, f"{first}=one:f", f"{second}=two:f")
     assert found[0] == "[1, 2]"
     assert "user error this process has the code of another bundle" in found[1]
+
+
+def test_a_bundle_that_runs_share_is_known_by_its_digest(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("treadle.executors.bundle.open._active", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    write(project, {"shared_module": "def f(x): return x"})
+    made, store = build(project, "shared_module:f"), Store.open(f"file://{tmp_path}/store")
+    store.put("elsewhere/code", trust.seal(b"o" * 32, "elsewhere/code", made.data))
+    digest = hashlib.sha256(made.data).hexdigest()
+    with pytest.raises(CorruptError, match="elsewhere/code is not what it was when the run was submitted"):
+        prepare(store, "run-1", made.digest, b"k" * 32, SharedCode("elsewhere/code", "0" * 64))
+    assert prepare(store, "run-1", made.digest, b"k" * 32, SharedCode("elsewhere/code", digest)) == {}
+    assert importlib.import_module("shared_module").f(1) == 1
+    del sys.modules["shared_module"]

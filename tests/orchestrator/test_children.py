@@ -31,7 +31,7 @@ from treadle.orchestrator.scheduler import (
 )
 from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed
 from treadle.primitives import trust
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.run_names import child_run, parent_run, run_folder, stage_of
 from treadle.primitives.store import Store
@@ -136,11 +136,25 @@ def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> No
     parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
     parent.create_bytes("bundle", b"code")
     first = child_submission(submission({"n": 1}), STARTED, "r/sub", {})
-    assert keep_child(parent, files, first) == first
-    assert bytes(files.load_bytes("bundle")) == b"code"
-    assert keep_child(parent, files, first) == first
+    kept = keep_child(parent, files, first)
+    assert kept == msgspec.structs.replace(first, shared=kept.shared)
+    assert keep_child(parent, files, first) == kept
     with pytest.raises(UsageError, match="r/sub cannot go on: the inputs of it"):
         keep_child(parent, files, child_submission(submission({"n": 2}), STARTED, "r/sub", {}))
+
+
+def test_children_read_the_code_of_the_run_that_began_it_all(tmp_path: Path) -> None:
+    store = Store.open(f"file://{tmp_path}")
+    parent, files, deep = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub", "r/sub/deep"))
+    parent.create_bytes("bundle", b"code")
+    kept = keep_child(parent, files, child_submission(submission({}), STARTED, "r/sub", {}))
+    inner = msgspec.structs.replace(submission({}), run="r/sub", shared=kept.shared)
+    below = keep_child(files, deep, msgspec.structs.replace(child_submission(inner, STARTED, "r/sub/sub", {}), run="x"))
+    assert [info.name for info in store.list() if info.name.endswith("bundle")] == ["runs/r/bundle"]
+    assert files.code(kept) == deep.code(below) == b"code"
+    store.put("runs/r/bundle", trust.seal(KEY, "runs/r/bundle", b"other"))
+    with pytest.raises(CorruptError, match="is not what it was when the run was submitted"):
+        files.code(kept)
 
 
 # -- planning --------------------------------------------------------------------------------------------------------

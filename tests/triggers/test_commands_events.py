@@ -241,6 +241,15 @@ def test_deploy_refuses_what_cannot_work_and_changes_nothing(terminal: Terminal)
     done = terminal.run("deploy", nowhere)
     assert (done.code, "there is no executor 'cluster' here" in done.err) == (2, True)
     assert re.search(r"refused\.yaml:\d+:\d+: ", done.err)
+    parts = terminal.folder / "parts"
+    parts.mkdir()
+    far = write(terminal, "far", parts)
+    far.write_text(far.read_text() + "defaults: {executor: cluster}\n")
+    child = "  sub: {type: workflow, uses: ./parts/far.yaml, with: {orders: '${{ inputs.orders }}'}}\n"
+    nowhere.write_text(write(terminal, "refused", hook=HOOK).read_text().replace("stages:\n", f"stages:\n{child}"))
+    done = terminal.run("deploy", nowhere)
+    assert (done.code, "there is no executor 'cluster' here" in done.err) == (2, True)
+    assert re.search(r"parts/far\.yaml:\d+:\d+: ", done.err)
     right = write(terminal, "refused", hook=HOOK)
     twice = terminal.run("deploy", right, right)
     assert (twice.code, "both hold" in twice.err) == (2, True)
@@ -269,6 +278,11 @@ def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Ter
     assert by_hand.code == 0, by_hand
     records = terminal.run("result", "by-hand", "--stage", "each")
     assert json.loads(records.out) == [5, "today"]
+    runs = terminal.home / "store" / "runs"
+    assert sum(path.name == "spec" for path in runs.rglob("*")) >= 2
+    assert not [path for path in runs.rglob("bundle")], "each reads the one that was deployed"
+    assert terminal.run("rerun", "by-hand", "--id", "by-hand-2", "--watch").code == 0
+    assert [path.parent.name for path in runs.rglob("bundle")] == ["by-hand-2"]
     assert terminal.run("submit", "nights@2", "-i", "orders=[5]").code == 4
 
     listed = told(terminal.run("list", "--trigger", "nights.nightly", "-o", "json"))

@@ -6,12 +6,16 @@ very same child.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from treadle.dsl.normalise import read_normalised
 from treadle.dsl.templates import render
 from treadle.dsl.validation.subworkflows import given_inputs
+from treadle.executors.program import SharedCode
 from treadle.primitives.errors import UsageError
 from treadle.primitives.run_names import child_run, stage_of
 
@@ -43,6 +47,7 @@ def child_submission(parent: Submission, started: str, run: str, bindings: Mappi
         parent.base,
         parent.spec.get("defaults", {}).get("executor") or parent.executor,
         {NO_CACHE: True} if anew else {},
+        parent.shared,
     )
 
 
@@ -54,8 +59,9 @@ def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submiss
     """
     known = files.find(Submission, "spec")
     if known is None:
-        if wanted.bundle:
-            files.create_bytes("bundle", bytes(parent.load_bytes("bundle")))
+        if wanted.bundle and wanted.shared is None:
+            digest = hashlib.sha256(parent.load_bytes("bundle")).hexdigest()
+            wanted = replace(wanted, shared=SharedCode(f"{parent.prefix}/bundle", digest))
         known = wanted if files.create("spec", wanted) else files.load(Submission, "spec")
     if difference := same_workflow(known, wanted):
         text = f"run {wanted.run} cannot go on: {difference} of it would be others than when it began"

@@ -1,7 +1,7 @@
 """Where a run keeps its things in the store, and how they are sealed.
 
 runs/<run>/spec                                what was submitted
-runs/<run>/bundle                              the user's code
+runs/<run>/bundle                              the user's code, unless it is shared
 runs/<run>/plan                                the plan
 runs/<run>/segments/<segment>/ledger/<n>       the chain of records
 runs/<run>/segments/<segment>/manifest/<g>     the committed set once closed; g grows with repairs
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from treadle.executors.program import Outcome
+from treadle.executors.program import Outcome, SharedCode
 from treadle.primitives import trust
 from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import MissingError, UsageError
@@ -52,6 +52,8 @@ class Submission(Struct, frozen=True):
     """Where stages run that name none; empty: where the driver says."""
     memo: dict[str, Any] = {}
     """What the start of a triggered run says of itself: `trigger`, `version`, and of a batch `end` and `count`."""
+    shared: SharedCode | None = None
+    """Where the bundle is; None: with the run."""
 
 
 OPEN = -1
@@ -150,6 +152,15 @@ class RunFiles:
     def create_bytes(self, name: str, payload: bytes) -> bool:
         path = f"{self.prefix}/{name}"
         return self.store.create(path, trust.seal(self.key, path, payload))
+
+    def code(self, submission: Submission) -> bytes:
+        """The bundle of this run; empty without user code. Raises MissingError, CorruptError."""
+        if not submission.bundle:
+            return b""
+        if submission.shared is not None:
+            name = submission.shared.name
+            return bytes(trust.pinned(name, self.store.get(name), submission.shared.digest))
+        return bytes(self.load_bytes("bundle"))
 
     # -- children
 

@@ -109,6 +109,18 @@ def unseal(key: bytes, name: str, data: Buffer) -> memoryview:
     return view[start:]
 
 
+def pinned(name: str, data: Buffer, digest: str) -> memoryview:
+    """The payload of a sealed object, known by its SHA-256: for whoever has that from where it was checked.
+
+    Needs no key, so that what is sealed once can be read by many runs. Raises CorruptError for another payload.
+    """
+    payload = memoryview(data).cast("B").toreadonly()[len(_MAGIC) + _MAC_BYTES :]
+    if not hmac.compare_digest(hashlib.sha256(payload).hexdigest(), digest):
+        hint = "Somebody else can write to the store: its contents are not to be trusted."
+        raise CorruptError(f"{name} is not what it was when the run was submitted", hint)
+    return payload
+
+
 class SealedStore:
     """The objects of a store that are sealed under one key, each for its name."""
 

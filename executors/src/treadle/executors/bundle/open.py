@@ -24,6 +24,7 @@ from treadle.primitives.functions import CAPTURED
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
+from ..program import SharedCode
 from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version
 
 UNUSED = 14 * 86_400.0
@@ -34,7 +35,7 @@ _active: dict[str, Path] = {}
 """Digest -> folder of the one bundle of this process."""
 
 
-def prepare(store: Store, run: str, digest: str, key: bytes) -> dict[str, bytes]:
+def prepare(store: Store, run: str, digest: str, key: bytes, shared: SharedCode | None = None) -> dict[str, bytes]:
     """Make the bundle of a run importable; the functions captured in it, by reference.
 
     A bundle this process has, or this host has unpacked, is not fetched. Raises UsageError when the process has
@@ -45,10 +46,15 @@ def prepare(store: Store, run: str, digest: str, key: bytes) -> dict[str, bytes]
         root = cache_root()
         path = root / digest
         if not _hold(path) or not _is_whole(path):
-            name = f"runs/{run_folder(run)}/bundle"
-            path = open_bundle(bytes(trust.SealedStore(store, key).get(name)), digest, root)
+            path = open_bundle(_fetched(store, run, key, shared), digest, root)
             _hold(path)
     return activate(path)
+
+
+def _fetched(store: Store, run: str, key: bytes, shared: SharedCode | None) -> bytes:
+    if shared is not None:
+        return bytes(trust.pinned(shared.name, store.get(shared.name), shared.digest))
+    return bytes(trust.SealedStore(store, key).get(f"runs/{run_folder(run)}/bundle"))
 
 
 def cache_root() -> Path:

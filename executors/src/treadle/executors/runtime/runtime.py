@@ -244,7 +244,7 @@ def _prepare_bundle(store: Store, job: Job, key: bytes) -> dict[str, bytes]:
         return {}
     from ..bundle.open import prepare
 
-    return prepare(store, job.run, job.bundle, key)
+    return prepare(store, job.run, job.bundle, key, job.shared)
 
 
 def _load(reference: str, captured: dict[str, bytes]) -> Function:

@@ -34,7 +34,7 @@ def records(env: Environment, run: str, stage: str) -> Iterator[str]:
     if plan is None:
         raise LookupError(f"run {run} has not begun yet")
     slices = _slices(files, plan, _reference(plan, stage), stage)
-    prepare(files.store, run, submission.bundle, files.key)
+    prepare(files.store, run, submission.bundle, files.key, submission.shared)
     blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
     for one in slices:
         yield from _lines(blocks, one)

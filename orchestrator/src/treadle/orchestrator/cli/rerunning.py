@@ -89,9 +89,10 @@ def prepare_again(
         run=checked_id(run) if run else new_run_id(spec.name),
         inputs=resolve_inputs(spec, {**known.inputs, **read_inputs(pairs or [], inputs)}),
         executor=executor or known.executor,
+        shared=None,
         memo={name: value for name, value in known.memo.items() if name != NO_CACHE}
         | ({} if cache else {NO_CACHE: True}),
     )
-    code = bytes(env.files(known.run).load_bytes("bundle")) if known.bundle else b""
+    code = env.files(known.run).code(known)
     site = env.plan_site()
     return planned(new, code, replace(site, default=new.executor) if new.executor else site)

@@ -122,7 +122,7 @@ def changes(env: Environment, run: str, now: Prepared | None) -> dict[str, str]:
     if now is None:
         known = env.files(run).load(Submission, "spec")
         try:
-            now = planned(known, bytes(env.files(run).load_bytes("bundle")) if known.bundle else b"", env.plan_site())
+            now = planned(known, env.files(run).code(known), env.plan_site())
         except UsageError as error:
             return {"": error.message}
     found = beside(env, now.plan, now.submission, run)

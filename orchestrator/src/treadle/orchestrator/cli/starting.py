@@ -104,6 +104,7 @@ def prepare_deployed(
     if executor:
         defaults = {**submission.spec.get("defaults", {}), "executor": executor}
         submission = replace(submission, spec={**submission.spec, "defaults": defaults})
+    submission = replace(submission, shared=env.registry.shared(deployment))
     return planned(submission, env.registry.bundle(deployment), env.plan_site())
 
 

@@ -96,13 +96,13 @@ class Runs:
             raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.") from error
         return True
 
-    async def start_once(self, submission: Submission, code: bytes) -> tuple[bool, dict[str, Any]]:
+    async def start_once(self, submission: Submission) -> tuple[bool, dict[str, Any]]:
         """Start a run that an event wants, at most once, whoever asks and however often.
 
         The first submission written under the id is the one that runs. Returns whether this call started it, and the
         memo of the start that counts. Raises StoreError, and Unreachable when nothing can be said.
         """
-        kept = await asyncio.to_thread(keep, self.files(submission.run), submission, code)
+        kept = await asyncio.to_thread(keep, self.files(submission.run), submission)
         start = RunStart(kept.run, digest(kept))
         try:
             await self._start(start, kept, WorkflowIDReusePolicy.REJECT_DUPLICATE)
@@ -310,18 +310,16 @@ def search_attributes(submission: Submission) -> TypedSearchAttributes:
     return TypedSearchAttributes([SearchAttributePair(TRIGGER, trigger)] if trigger else [])
 
 
-def keep(files: RunFiles, submission: Submission, code: bytes) -> Submission:
-    """Write what the run is made of, unless somebody has; what counts. Raises StoreError."""
+def keep(files: RunFiles, submission: Submission) -> Submission:
+    """Write what the run is made of, unless somebody has; what counts. Its code is shared. Raises StoreError."""
     known = files.find(Submission, "spec")
     if known is not None:
         return known
-    if code:
-        files.create_bytes("bundle", code)
     return submission if files.create("spec", submission) else files.load(Submission, "spec")
 
 
 def _write(files: RunFiles, prepared: Prepared) -> None:
-    if prepared.bundle:
+    if prepared.bundle and prepared.submission.shared is None:
         files.create_bytes("bundle", prepared.bundle)
     files.create("spec", prepared.submission)
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 RUNS = "runs/"
 """Of the store: blocks, reports and bundles of runs. Specs of deployed workflows are none of a function's business."""
+CODE = "deployments/bundles/"
+"""Of the store: what deployed workflows have of the user's code, which their runs share."""
 
 TRUST: dict[str, Any] = {
     "Version": "2012-10-17",
@@ -26,7 +28,7 @@ def policy(store: str, data: Sequence[str], prefix: str, key: str = "") -> dict[
     places = (
         [_place(f"{store.rstrip('/')}/{RUNS}"), *(_place(url) for url in data)] if store.startswith("s3://") else []
     )
-    statements = [*_objects(places), *_listings(places), *_logs(prefix), *_key(key)]
+    statements = [*_objects(places), *_code(store), *_listings(places), *_logs(prefix), *_key(key)]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -40,6 +42,14 @@ def _objects(places: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
     resources = [f"arn:aws:s3:::{bucket}/{prefix}*" for bucket, prefix in places]
     return [{"Sid": "Objects", "Effect": "Allow", "Action": actions, "Resource": resources}] if resources else []
+
+
+def _code(store: str) -> list[dict[str, Any]]:
+    if not store.startswith("s3://"):
+        return []
+    bucket, prefix = _place(f"{store.rstrip('/')}/{CODE}")
+    resource = f"arn:aws:s3:::{bucket}/{prefix}*"
+    return [{"Sid": "Code", "Effect": "Allow", "Action": "s3:GetObject", "Resource": resource}]
 
 
 def _listings(places: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -90,6 +90,7 @@ class Run:
             seed=submission.spec.get("seed", 0),
             store=site.store.url,
             bundle=submission.bundle,
+            shared=submission.shared,
         )
         self.blocks = Blocks(site.store, self.id, site.host, self._peers)
         self.scope = Scope(loop_chains(plan.graph))

@@ -29,20 +29,19 @@ class RunStarter:
     def __init__(self, client: Client, runs: Runs, registry: Registry, allow: Sequence[str] | None) -> None:
         """`allow`: URI prefixes that triggered runs may touch (see `allowed`)."""
         self._client, self._runs, self._registry, self._allow = client, runs, registry, allow
-        self._codes: dict[str, bytes] = {}
 
     async def start(self, order: StartOrder) -> Started:
         """See Starter.start."""
         try:
-            submission, code = await asyncio.to_thread(self._prepare, order)
-            new, memo = await self._runs.start_once(submission, code)
+            submission = await asyncio.to_thread(self._prepare, order)
+            new, memo = await self._runs.start_once(submission)
         except NoSuchRun as error:
             raise Unreachable(f"run {order.run} was there and is gone", "It is asked for again.") from error
         except StoreError as error:
             raise Unreachable(error.message, error.hint) from error
         return Started(order.run, new, memo)
 
-    def _prepare(self, order: StartOrder) -> tuple[Submission, bytes]:
+    def _prepare(self, order: StartOrder) -> Submission:
         deployment = self._registry.deployment(order.workflow, order.version)
         facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
         try:
@@ -53,12 +52,8 @@ class RunStarter:
             known = self._known(order.run)
             if known is None:
                 raise
-            submission = known
-        else:
-            submission = replace(submission, memo={**order.memo, **facts})
-        if deployment.bundle not in self._codes:
-            self._codes = {deployment.bundle: self._registry.bundle(deployment)}
-        return submission, self._codes[deployment.bundle]
+            return known
+        return replace(submission, memo={**order.memo, **facts}, shared=self._registry.shared(deployment))
 
     def _known(self, run: str) -> Submission | None:
         return self._runs.files(run).find(Submission, "spec")

@@ -3,7 +3,7 @@
 deployments/workflows/<workflow>/versions/<n>       a Deployment
 deployments/workflows/<workflow>/begins/<n>         from which offsets on it decides, written once it is there
 deployments/workflows/<workflow>/paused/<trigger>   there while the trigger is paused
-deployments/bundles/<digest>                        user code, shared by the versions that need it
+deployments/bundles/<digest>                        user code, shared by the versions that need it and their runs
 
 Every object is sealed under the deployment key. Versions are created if absent: of two who deploy at once, one gets the
 number and the other compares with what it wrote.
@@ -11,6 +11,7 @@ number and the other compares with what it wrote.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from treadle.executors.program import SharedCode
 from treadle.primitives import trust
 from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
@@ -66,6 +68,7 @@ class Registry:
         self._store = store
         self._objects = trust.SealedStore(store, trust.purpose_key(key, b"treadle registry"))
         self._known: dict[str, Deployment] = {}
+        self._shared: dict[str, SharedCode] = {}
 
     # -- versions
 
@@ -89,7 +92,7 @@ class Registry:
                 return Deployed(before, before, False)
             begins(before)
             if candidate.code:
-                self._objects.create(f"{_ROOT}/bundles/{candidate.bundle}", candidate.code)
+                self._objects.create(_bundle_name(candidate.bundle), candidate.code)
             if self._add(made):
                 return Deployed(self.settle(made, begins(before)), before, True)
 
@@ -154,7 +157,15 @@ class Registry:
 
     def bundle(self, deployment: Deployment) -> bytes:
         """The user's code of a version; empty when it has none. Raises MissingError."""
-        return bytes(self._objects.get(f"{_ROOT}/bundles/{deployment.bundle}")) if deployment.bundle else b""
+        return bytes(self._objects.get(_bundle_name(deployment.bundle))) if deployment.bundle else b""
+
+    def shared(self, deployment: Deployment) -> SharedCode | None:
+        """The same, as runs of the version refer to it: what was deployed is never removed. Raises MissingError."""
+        digest = deployment.bundle
+        if digest and digest not in self._shared:
+            known = hashlib.sha256(self.bundle(deployment)).hexdigest()
+            self._shared[digest] = SharedCode(_bundle_name(digest), known)
+        return self._shared.get(digest)
 
     # -- pauses
 
@@ -250,6 +261,10 @@ def alike(one: Deployment, other: Deployment) -> bool:
 
 def _nonce() -> str:
     return secrets.token_hex(8)
+
+
+def _bundle_name(digest: str) -> str:
+    return f"{_ROOT}/bundles/{digest}"
 
 
 def _version_name(workflow: str, version: int) -> str:

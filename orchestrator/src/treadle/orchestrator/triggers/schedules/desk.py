@@ -67,5 +67,5 @@ class TickDesk:
         check_allowed(self._allow, submission)
         facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
         files = RunFiles(self._store, order.run, trust.run_key(self._key, order.run))
-        kept = keep(files, replace(submission, memo=facts), self._registry.bundle(deployment))
+        kept = keep(files, replace(submission, memo=facts, shared=self._registry.shared(deployment)))
         return Begun(RunStart(kept.run, digest(kept)), {**kept.memo, "workflow": order.workflow, "resumption": 1})
