@@ -26,7 +26,9 @@ AHEAD = 4 << 20
 """Bytes pulled together with what is wanted now, when it is known what will be wanted next."""
 _PAUSE = 0.1
 _PULL = 60.0
-"""Seconds for one pull from a host that does answer."""
+"""Seconds for one pull from a host that does answer,"""
+_SLOWEST = 2 << 20
+"""and bytes that it must send in each second beyond them: a large part may have to go through a store."""
 _Key = tuple[str, int]
 _Want = tuple[str, int, int]
 
@@ -126,7 +128,7 @@ class HostPeers:
 
     def _pull_from(self, address: str, wants: list[_Want], *, shared: bool, direct: bool) -> Buffer:
         name, offset, length = wants[0]
-        deadline = time.monotonic() + _PULL
+        deadline = time.monotonic() + _PULL + length / _SLOWEST
         if shared and self._host is not None:
             whole = self._client.fetch_to_host(address, name, None, self._host, deadline, direct=direct)
             return whole[offset : offset + length]
