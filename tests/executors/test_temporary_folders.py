@@ -10,7 +10,7 @@ from typing import Any
 
 from executors.operation_functions import per_record
 
-from treadle.executors.context import Context, temporary_prefix
+from treadle.executors.context import Context
 from treadle.executors.local.child import ChildProcess
 from treadle.executors.local.guard import Guard
 from treadle.executors.testing.bench import Bench
@@ -53,4 +53,28 @@ def names_it(record: Any, context: Context) -> str:
 
 def test_the_name_tells_the_process(bench: Bench) -> None:
     (name,) = bench.records(per_record(names_it), source=[1])
-    assert name.startswith(temporary_prefix(os.getpid()))
+    assert name.startswith(f"treadle-{os.getpid()}-")
+
+
+DRIVER = """
+import os, subprocess, sys, tempfile
+from treadle.executors.local.guard import Guard
+guard, worker = Guard(), subprocess.Popen(["sleep", "300"], start_new_session=True)
+guard.watch(worker.pid)
+print(tempfile.mkdtemp(prefix=f"treadle-{worker.pid}-"), flush=True)
+os._exit(9)
+"""
+
+
+async def test_a_killed_driver_leaves_no_temporary_folder_of_its_workers(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    driver = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DRIVER, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    assert driver.stdout is not None
+    made = Path((await driver.stdout.readline()).decode().strip())
+    await driver.wait()
+    assert made.parent == tmp_path
+    async with asyncio.timeout(30):
+        while made.exists():  # noqa: ASYNC110, ASYNC240  the guard removes it
+            await asyncio.sleep(0.005)

@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from treadle.primitives.trust import SealedStore
 
 
-def temporary_prefix(pid: int) -> str:
-    """What the names of temporary folders of a process begin with, so that they can be removed when it is killed."""
-    return f"treadle-{pid}-"
-
-
 _PROGRESS_INTERVAL = 1.0
 """Seconds between two lines of progress in the log."""
 
@@ -95,7 +90,7 @@ class Context:
         import tempfile
         from pathlib import Path
 
-        return Path(tempfile.mkdtemp(prefix=temporary_prefix(os.getpid())))
+        return Path(tempfile.mkdtemp(prefix=f"treadle-{os.getpid()}-"))  # known to the guard of this process
 
     @cached_property
     def checkpoint(self) -> Checkpoint:

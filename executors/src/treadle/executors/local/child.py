@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import glob
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,9 +20,8 @@ from typing import Any
 from msgspec import Struct
 
 from .. import limits
-from ..context import temporary_prefix
 from ..worker.log import bound, open_log, read_tail
-from .guard import Guard
+from .guard import Guard, remove_temporary
 
 _LOOK = 1.0
 """Seconds between two looks at how long the log is."""
@@ -137,12 +134,6 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def _remove_temporary(self) -> None:
-        """The folders of attempts that it was killed at; in a thread, since they may hold much."""
-        folders = glob.glob(f"{glob.escape(self._temporary)}/{temporary_prefix(self.pid)}*")
-        if folders:
-            threading.Thread(target=_remove_own, args=(folders,), name="remove temporary folders").start()
-
     def _exited(self) -> None:
         """Reap it: first the group, while its zombie keeps the id from being given to another."""
         self._kill_group()
@@ -152,7 +143,6 @@ class ChildProcess:
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self._loop.remove_reader(self._exit)
         self._at_exit()
-        self._remove_temporary()
         death = Death(
             code=self._process.returncode,
             killed=self._killed,
@@ -163,13 +153,7 @@ class ChildProcess:
         os.close(self._exit)
         os.close(self._log)
         self.death.set_result(death)
-
-
-def _remove_own(folders: Sequence[str]) -> None:
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            if os.lstat(folder).st_uid == os.geteuid():
-                shutil.rmtree(folder, ignore_errors=True)
+        threading.Thread(target=remove_temporary, args=(self.pid, self._temporary), name="remove temporary").start()
 
 
 def _peak(kibibytes: int) -> int:

@@ -1,4 +1,5 @@
-"""A small process that outlives a killed driver for a moment: it ends the process groups the driver left behind.
+"""A small process that outlives a killed driver for a moment: it ends the process groups the driver left behind, and
+removes their temporary folders.
 
 The kernel kills a worker whose driver died, but not what user code started from it. This file is run by its path, in
 an interpreter without site-packages, so it imports the standard library only.
@@ -53,6 +54,23 @@ def main() -> None:
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+    for group in groups:
+        remove_temporary(group)
+
+
+def remove_temporary(pid: int, folder: str = "") -> None:
+    """Remove the temporary folders of a process that has ended or is about to (see `Context.tmp`).
+
+    `folder`: where they are; empty: where this process has its own.
+    """
+    import glob
+    import shutil
+    import tempfile
+
+    for path in glob.glob(f"{glob.escape(folder or tempfile.gettempdir())}/treadle-{pid}-*"):
+        with contextlib.suppress(OSError):
+            if os.lstat(path).st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
 
 
 if __name__ == "__main__":
