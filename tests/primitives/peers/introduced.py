@@ -41,6 +41,8 @@ class Office:
         self.said: list[FromMember] = []
         self.drops: Callable[[FromMember], bool] = lambda message: False
         """Which messages are lost."""
+        self.sees: Callable[[Side], int] = lambda side: side.seen[1]
+        """The port from which it sees a member come."""
         self._machine = Coordinator()
         self._gateways: list[tuple[Gateway, Side]] = []
         self._post: queue.SimpleQueue[tuple[int, FromMember] | None] = queue.SimpleQueue()
@@ -50,7 +52,7 @@ class Office:
     def enter(self, gateway: Gateway, side: Side) -> None:
         number = len(self._gateways)
         self._gateways.append((gateway, side))
-        self._machine.connected(number, time.monotonic(), f"tcp://127.0.0.1:{side.seen[1]}")
+        self._machine.connected(number, time.monotonic(), f"tcp://127.0.0.1:{self.sees(side)}")
         self.say(number, Hello(gateway.name, ""))
 
     def say(self, number: int, message: FromMember) -> None:
@@ -105,14 +107,22 @@ class Member:
 
 @contextmanager
 def two_members(
-    folder: Path, *, patience: Patience = PATIENT, schedule: Schedule = BRIEF, paths: bool = True
+    folder: Path,
+    *,
+    patience: Patience = PATIENT,
+    schedule: Schedule = BRIEF,
+    paths: bool = True,
+    port: int = 0,
 ) -> Iterator[tuple[Member, Member, Office]]:
-    """`paths`: they can be connected; else every request for that is lost."""
+    """`paths`: they can be connected; else every request for that is lost. `port`: where they look for each other,
+    if that is another one than where they are."""
     with ExitStack() as stack:
         sides = stack.enter_context(introduced())
         office = Office()
         stack.callback(attempts_end)
         stack.callback(office.close)
+        if port:
+            office.sees = lambda side: port
         if not paths:
             office.drops = lambda message: isinstance(message, Reach)
         both = [Member(side.member, folder, office, side, patience, schedule) for side in sides]

@@ -27,6 +27,7 @@ from treadle.primitives.peers.asking import Patience
 from treadle.primitives.peers.gateway import RELAYED, cut
 from treadle.primitives.peers.messages import PIECE, Answer, Want
 from treadle.primitives.references import BlockRef
+from treadle.primitives.traversal import Paths
 from treadle.primitives.wire import WireError
 
 HURRIED = Patience(silence=0.3, again=0.3, total=LONG)
@@ -157,6 +158,19 @@ def test_a_pair_without_a_path_uses_coordinator_and_store(tmp_path: Path, size: 
         assert (left.gateway.got["stored"] > 0) == (size > RELAYED)
         assert left.passed() == [], "each is removed by whom it was for"
         assert all(len(message.body) < 64 << 10 for message in office.said if isinstance(message, Relay))
+
+
+def test_a_pair_that_failed_is_not_tried_again_for_each_block(tmp_path: Path) -> None:
+    with two_members(tmp_path, port=1) as (left, right, office):
+        for member in (left, right):
+            member.gateway._reacher._paths = Paths(first=1000.0)
+        refs = [right.put(*arrays(1, 500)) for _ in range(20)]
+        assert same(read_all(left, refs[0]), arrays(1, 500))
+        until(lambda: len(left.gateway._reacher._paths) == len(right.gateway._reacher._paths) == 1)
+        for ref in refs:
+            assert same(read_all(left, ref), arrays(1, 500))
+        assert office.said.count(Reach("right")) == 1
+        assert left.gateway.got["path"] == 0
 
 
 def test_what_is_lost_on_the_way_is_said_again(tmp_path: Path) -> None:
