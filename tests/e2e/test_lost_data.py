@@ -69,19 +69,21 @@ def test_after_a_reboot_the_shared_memory_is_made_again(here: Project) -> None:
     assert set(starts(here, "rebooted").values()) == {2}
 
 
-@pytest.mark.parametrize(
-    "kind", ["spec", "plan", "segments/make/manifest/1", "segments/total/ledger/00000001", "bundle"]
-)
-def test_an_object_that_this_deployment_did_not_write_is_refused(here: Project, kind: str) -> None:
-    folder = here.home.store / "runs" / "forged"
-    if not folder.exists():
-        failed_run(here, "forged")
+FORGED = ("spec", "plan", "segments/make/manifest/1", "segments/total/ledger/00000001", "bundle")
+
+
+def test_objects_that_this_deployment_did_not_write_are_refused(here: Project) -> None:
+    """One in each of several runs, by a driver that has seen none of them."""
+    runs = {f"forged-{number}": kind for number, kind in enumerate(FORGED)}
+    for run in runs:
+        failed_run(here, run)
     here.kill_driver()
     shutil.rmtree(here.root / "cache", ignore_errors=True)
-    sealed = (folder / kind).read_bytes()
-    (folder / kind).write_bytes(sealed[:-1] + bytes([sealed[-1] ^ 1]))
-    done = here.treadle("resume", "forged")
-    (folder / kind).write_bytes(sealed)
-    assert done.returncode == 1
-    assert f"runs/forged/{kind} was not written with this deployment's key" in done.stderr
-    assert "Traceback" not in done.stderr
+    for run, kind in runs.items():
+        path = here.home.store / "runs" / run / kind
+        sealed = path.read_bytes()
+        path.write_bytes(sealed[:-1] + bytes([sealed[-1] ^ 1]))
+        done = here.treadle("resume", run)
+        assert done.returncode == 1
+        assert f"runs/{run}/{kind} was not written with this deployment's key" in done.stderr
+        assert "Traceback" not in done.stderr
