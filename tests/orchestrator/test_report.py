@@ -15,9 +15,11 @@ import pytest
 from orchestrator.broken_runs import Broken
 
 from treadle.orchestrator.cli.following import ErrorGroup, LogFollower, grouped
+from treadle.orchestrator.cli.picture import StageView
 from treadle.orchestrator.cli.report.drawing import HEIGHT, WIDTH, draw
 from treadle.orchestrator.cli.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
 from treadle.orchestrator.cli.report.page import SHOWN_ERRORS, About, render, timeline
+from treadle.orchestrator.cli.screens import exchange
 from treadle.orchestrator.plan import Plan
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -118,6 +120,15 @@ def test_errors_beyond_those_shown_are_counted() -> None:
     page = render(about(), facts(), groups, NOW)
     assert page.count("<details>") == SHOWN_ERRORS
     assert "and 7 more kinds" in page
+
+
+def test_what_was_spilled_is_shown_where_something_was() -> None:
+    assert "spilled" not in render(about(), facts(), [], NOW)
+    page = render(about(), facts(spilled=3 << 30), [], NOW)
+    assert '<th class="n">spilled</th>' in page
+    assert '<td class="n">3.0 GiB</td>' in page
+    stage = StageView("a", ("a",), "segment", "done", read={"host": 2048}, spilled=3 << 30)
+    assert exchange(stage) == "read 2.0 KiB host; 3.0 GiB spilled"
 
 
 def test_page_of_an_open_run_says_when_it_was_made() -> None:

@@ -33,6 +33,8 @@ class Summary(Struct, frozen=True):
     failed_items: int = 0
     read: dict[str, int] = {}
     """Bytes of blocks its tasks got, by the kind of place: inline, host, peer, store."""
+    spilled: int = 0
+    """Bytes its tasks wrote to temporary files because they did not fit into memory."""
 
 
 class Problem(Struct, frozen=True):

@@ -54,6 +54,8 @@ class StageView(Struct, frozen=True, rename="camel"):
     """Bytes that were predicted for them."""
     read: dict[str, int] = {}
     """Bytes of blocks it got, by the kind of place: inline, host, peer, store."""
+    spilled: int = 0
+    """Bytes it wrote to temporary files because they did not fit into memory."""
     run: str = ""
     """The child run that it is; its figures are the sums over that."""
     origin: str = ""
@@ -245,6 +247,7 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
         failed_items=summary.failed_items,
         iteration=f"{node.id} {iterations}" if iterations else "",
         read=summary.read,
+        spilled=summary.spilled,
         origin=done.origin,
     )
     return _placed(view, node)

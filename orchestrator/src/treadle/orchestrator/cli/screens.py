@@ -79,10 +79,11 @@ def volume(stage: StageView) -> str:
 
 
 def exchange(stage: StageView) -> str:
-    """Where its blocks were planned to go, with how much was predicted, and what it read from where."""
+    """Where its blocks were planned to go, with how much was predicted, what it read from where, what it spilled."""
     planned = f"to {stage.place}, {words.size(stage.estimate)} predicted" if stage.place else ""
     read = ", ".join(f"{words.size(size)} {place}" for place, size in stage.read.items())
-    return "; ".join(filter(None, [planned, f"read {read}" if read else ""]))
+    spilled = f"{words.size(stage.spilled)} spilled" if stage.spilled else ""
+    return "; ".join(filter(None, [planned, f"read {read}" if read else "", spilled]))
 
 
 class Pace:

@@ -29,6 +29,7 @@ def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> S
         rows=sum(outcome.rows for outcome in outcomes),
         size=sum(map(size_of, outcomes)),
         read=_reads(outcomes),
+        spilled=sum(outcome.spilled for outcome in outcomes),
         failed_items=sum(count.failed for outcome in outcomes for count in outcome.counts.values()),
     )
 

@@ -125,6 +125,7 @@ def _sum(summaries: Sequence[Summary], partitions: int, segment: Segment) -> Sum
         rows=sum(one.rows for one in summaries),
         size=sum(one.size for one in summaries),
         read=dict(sorted(read.items())),
+        spilled=sum(one.spilled for one in summaries),
     )
 
 

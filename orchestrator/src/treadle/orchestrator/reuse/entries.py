@@ -174,7 +174,7 @@ def entry_of(key: str, run: str, ttl: float, result: Result, now: float) -> Entr
 
 def _kept(manifest: Manifest, run: str) -> Manifest:
     outcomes = tuple(_lent(outcome, run) for outcome in manifest.outcomes)
-    return replace(manifest, outcomes=outcomes, summary=replace(manifest.summary, read={}), origin=run)
+    return replace(manifest, outcomes=outcomes, summary=replace(manifest.summary, read={}, spilled=0), origin=run)
 
 
 def _lent(outcome: Outcome, run: str) -> Outcome:

@@ -36,6 +36,8 @@ class Attempted(Struct, frozen=True):
     """A FailureClass; empty: it succeeded."""
     cpu_seconds: float = 0.0
     peak_memory: int = 0
+    spilled: int = 0
+    """Bytes written to temporary files for want of memory."""
     bytes_in: int = 0
     bytes_out: int = 0
     rows: int = 0
@@ -66,6 +68,7 @@ class NodeFacts(Struct, frozen=True):
     busy_seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
+    spilled: int = 0
     run: str = ""
     """The child run that it is."""
 
@@ -118,6 +121,7 @@ def _succeeded(record: Committed) -> Attempted:
         seconds=outcome.seconds,
         cpu_seconds=outcome.cpu_seconds,
         peak_memory=outcome.peak_memory,
+        spilled=outcome.spilled,
         bytes_in=outcome.bytes_in,
         bytes_out=_written(outcome),
         rows=outcome.rows,
@@ -189,6 +193,7 @@ def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, 
         busy_seconds=sum(one.seconds for one in attempts),
         cpu_seconds=sum(one.cpu_seconds for one in attempts),
         peak_memory=max((one.peak_memory for one in attempts), default=0),
+        spilled=sum(one.spilled for one in attempts),
     )
 
 

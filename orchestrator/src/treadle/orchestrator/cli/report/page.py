@@ -73,6 +73,7 @@ def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datet
         nodes=_working(facts),
         colours=colours,
         places=_places(facts),
+        spills=any(node.spilled for node in facts.nodes),
         slowest=sorted(facts.attempts, key=lambda one: -one.seconds)[:SLOWEST],
         errors=errors[:SHOWN_ERRORS],
         more_errors=max(0, len(errors) - SHOWN_ERRORS),
