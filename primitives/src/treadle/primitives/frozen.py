@@ -45,6 +45,8 @@ def _are_frozen(values: Iterable[Any]) -> bool:
         if not types & _NESTED:
             return True
         nested = values if met <= _NESTED else [value for value in values if type(value) in _NESTED]
+        if ATOMS.issuperset(map(type, chain.from_iterable(nested))):
+            return True
         values = list(chain.from_iterable(nested))
     return True
 
@@ -94,6 +96,8 @@ def _may_write(values: Iterable[Any], array: type) -> bool:
         if not met & _CONTAINERS:
             return False
         if met <= _SEQUENCES:  # without a Python call for each
+            if ATOMS.issuperset(map(type, chain.from_iterable(values))):
+                return False
             values = list(chain.from_iterable(values))
             continue
         nested = (value for value in values if type(value) in _CONTAINERS)

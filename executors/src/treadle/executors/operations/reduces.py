@@ -15,7 +15,7 @@ from ..spill.folding import Folder, fold_groups
 from ..spill.grouping import Group, Grouper, sorted_groups
 from .attempt import Attempt, Metrics
 from .flow import Flow, Values, batched, objects, records, within
-from .groups import fold, group, joint_groups, plain
+from .groups import group, joint_groups, plain
 from .joint import spilled_joint_groups
 from .keys import keys_of, seconds
 
@@ -110,25 +110,15 @@ def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
 def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
     if op.uses:
         return Flow("objects", attempt.lazily(batched(_used(op, op.uses, flow, take, attempt))))
-    value, parts = within(flow, attempt.room.size)
-    if parts is not None:
-        return Flow("objects", attempt.lazily(_folded(op, flow.kind, parts, take, attempt)))
-    keys, values = _keys_and_values(op, flow.kind, value, attempt)
-    try:
-        finish = _Finish(op, take, attempt)
-        folded = fold(keys, values, attempt.function(op.combine))
-        return objects([(key, finish(value)) for key, value in folded])
-    except BaseException as error:
-        raise attempt.fail(op.stage, None, error) from error
+    return Flow("objects", attempt.lazily(_finished(op, _folds(op, flow, attempt), take, attempt)))
 
 
-def _folded(op: Reduce, kind: Kind, parts: Iterator[Any], take: Metrics, attempt: Attempt) -> Iterator[list[Any]]:
-    """What does not fit: as many accumulators as there is room for, or one after the other where keys are in order."""
-    columns = attempt.guarded(_columns(op, kind, parts, attempt))
+def _finished(
+    op: Reduce, folds: Iterator[tuple[Any, Any]], take: Metrics, attempt: Attempt
+) -> Iterator[list[tuple[Any, Any]]]:
     try:
         finish = _Finish(op, take, attempt)
-        combine = attempt.function(op.combine)
-        for some in batched(_folds(op, columns, combine, attempt)):
+        for some in batched(folds):
             yield [(key, finish(value)) for key, value in some]
     except GeneratorExit:
         raise
@@ -136,18 +126,35 @@ def _folded(op: Reduce, kind: Kind, parts: Iterator[Any], take: Metrics, attempt
         raise attempt.fail(op.stage, None, error) from error
 
 
-def _folds(op: Reduce, columns: Columns, combine: Binary, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
+def _folds(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
+    """(key, fold) of each key: of records in key order that do not fit one after the other, else of all at once."""
+    combine, parts = attempt.function(op.combine), iter(flow.parts)
     if op.sorted:
-        return fold_groups(sorted_groups(columns), combine)
+        value, rest = within(flow, attempt.room.size)
+        if rest is not None:
+            return fold_groups(sorted_groups(attempt.guarded(_columns(op, flow.kind, rest, attempt))), combine)
+        parts = iter((value,))
     folder = Folder(combine, attempt.room)
-    for keys, values in columns:
-        folder.add(keys, values)
+    try:
+        _fold(op, flow.kind, parts, folder, attempt)
+    except BaseException as error:
+        raise attempt.fail(op.stage, None, error) from error
     return folder.results()
 
 
-def _columns(op: Reduce, kind: Kind, parts: Iterator[Any], attempt: Attempt) -> Columns:
-    """(canonical keys, values) of each part."""
-    start = 0
+def _fold(op: Reduce, kind: Kind, parts: Iterator[Any], folder: Folder, attempt: Attempt) -> None:
+    pairs, start = op.by is not None and op.by.first and kind == "objects", 0
+    for part in attempt.guarded(parts):
+        done, count = folder.add_pairs(part) if pairs else 0, codec.rows(kind, part)
+        if done < count:
+            rest = part[done:] if done else part
+            for keys, values in attempt.guarded(_columns(op, kind, iter((rest,)), attempt, start + done)):
+                folder.add(keys, values)
+        start += count
+
+
+def _columns(op: Reduce, kind: Kind, parts: Iterator[Any], attempt: Attempt, start: int = 0) -> Columns:
+    """(canonical keys, values) of each part; the first record has the position `start`."""
     for part in parts:
         count = codec.rows(kind, part)
         if count:
