@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +163,15 @@ def test_every_command_is_in_a_section_of_the_help() -> None:
     shown = {name.replace(" ", "-") for names in SECTIONS.values() for name in names}
     known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert known == shown | {"lint"}
+
+
+def test_help_names_only_variables_that_have_names_of_their_own(terminal: Terminal) -> None:
+    for command in ("run", "resume", "deploy lambda", "trigger fire"):
+        shown = re.findall(r"env\s+var:\s+(TREADLE_\w+)", terminal.run(*command.split(), "--help").out)
+        assert "TREADLE_PROFILE" in shown
+        assert [name for name in shown if name.startswith("TREADLE_" + command.upper().replace(" ", "_"))] == (
+            ["TREADLE_RESUME_FROM"] if command == "resume" else []
+        )
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -52,6 +52,10 @@ SECTIONS = {
 class Commands(TyperGroup):
     """Commands by what one wants to do. Rich would do it too, and take a quarter of a second to be imported."""
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        return found and _without_variables(found)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         for title, names in SECTIONS.items():
             with formatter.section(title):
@@ -62,8 +66,17 @@ class Commands(TyperGroup):
         """`deploy lambda` and `deploy openwhisk` are commands of their own, unless a file has that name."""
         name = "-".join(args[:2])
         if args[:1] == ["deploy"] and name in self.commands and not Path(args[1]).exists():
-            return name, self.commands[name], args[2:]
+            return name, _without_variables(self.commands[name]), args[2:]
         return super().resolve_command(ctx, args)
+
+
+def _without_variables(command: Any) -> Any:
+    """The command, whose help leaves out variables that are named by the rule which the help of all commands states."""
+    for parameter in command.params:
+        parameter.show_envvar = bool(getattr(parameter, "envvar", None))
+    for inner in getattr(command, "commands", {}).values():
+        _without_variables(inner)
+    return command
 
 
 app = typer.Typer(
@@ -128,7 +141,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def treadle(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, show_envvar=False, help="Print it.")
+    ] = False,
 ) -> None:
     """Declarative workflows for data-parallel work, run durably."""
 

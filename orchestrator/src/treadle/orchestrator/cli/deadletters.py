@@ -79,7 +79,7 @@ def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption
 
 @dlq.command()
 def replay(
-    letters: Annotated[list[str] | None, typer.Argument(help="As `dlq list` shows them.", metavar="[ID...]")] = None,
+    letters: Annotated[list[str] | None, typer.Argument(help="As `dlq list` shows them.", metavar="ID")] = None,
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
     every: Annotated[bool, typer.Option("--all", help="All of --trigger, or all that --reason chooses.")] = False,

@@ -41,7 +41,7 @@ class Outcome(Struct):
 
 
 def deploy(
-    files: Annotated[list[Path], typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE...")],
+    files: Annotated[list[Path], typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE")],
     diff: Annotated[bool, typer.Option("--diff", help="Show what differs from the version that counts now.")] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Undeploy workflows of the same folders that no FILE holds.")

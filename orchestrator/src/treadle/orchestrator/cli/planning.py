@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Workflows.", metavar="FILE...")],
+    files: Annotated[list[Path], typer.Argument(help="Workflows.", metavar="FILE")],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     format: Annotated[
         Literal["text", "json", "sarif", "github"], typer.Option("--format", help="Of the findings.")

@@ -106,7 +106,7 @@ async def _follow(runs: Runs, run: str, select: _selection, output: str) -> None
 
 def result(
     run: RunArgument,
-    stage: StageOption = None,
+    stage: Annotated[str | None, typer.Option("--stage", "-s", help="The records of this stage instead.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Records of --stage, at most.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")] = False,
     profile: ProfileOption = None,

@@ -53,6 +53,7 @@ def resume(
         str | None,
         typer.Option(
             "--from",
+            envvar="TREADLE_RESUME_FROM",
             metavar="STAGE",
             help="Run this stage again, and all that comes after it; keep the rest. `load/read`: of a sub-workflow.",
         ),

@@ -56,7 +56,7 @@ class Line(Struct, frozen=True):
 
 @trigger.command("list")
 def list_(
-    workflow: Annotated[str | None, typer.Argument(help="Only of this workflow.", metavar="[WORKFLOW]")] = None,
+    workflow: Annotated[str | None, typer.Argument(help="Only of this workflow.", metavar="WORKFLOW")] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
