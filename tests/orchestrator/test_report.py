@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import Broken
 
+from treadle.executors.program import Keep, Outcome
 from treadle.orchestrator.cli.following import ErrorGroup, LogFollower, grouped
 from treadle.orchestrator.cli.picture import StageView
 from treadle.orchestrator.cli.report.drawing import HEIGHT, WIDTH, draw
 from treadle.orchestrator.cli.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
 from treadle.orchestrator.cli.report.page import SHOWN_ERRORS, About, render, timeline
 from treadle.orchestrator.cli.screens import exchange
-from treadle.orchestrator.plan import Plan
+from treadle.orchestrator.dispatcher.summary import summarise
+from treadle.orchestrator.plan import ItemsFeed, Plan, Policy, Segment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -129,6 +131,12 @@ def test_what_was_spilled_is_shown_where_something_was() -> None:
     assert '<td class="n">3.0 GiB</td>' in page
     stage = StageView("a", ("a",), "segment", "done", read={"host": 2048}, spilled=3 << 30)
     assert exchange(stage) == "read 2.0 KiB host; 3.0 GiB spilled"
+
+
+def test_the_sums_of_a_segment_tell_what_was_spilled() -> None:
+    segment = Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy())
+    outcomes = [Outcome(index, 1, "objects", 1, spilled=size) for index, size in enumerate((0, 5, 7))]
+    assert summarise(segment, outcomes, 3).spilled == 12
 
 
 def test_page_of_an_open_run_says_when_it_was_made() -> None:
