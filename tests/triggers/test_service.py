@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 import tomllib
 from pathlib import Path
@@ -28,7 +29,7 @@ HOOK = {"type": "webhook", "secret": "s"}
 
 
 class Runner:
-    """Writes down what it is told; `bad` ones cannot start, `broken` ones do not end in order."""
+    """Writes down what it is told; `bad` and `odd` ones cannot start, `broken` ones do not end in order."""
 
     made: ClassVar[dict[str, Runner]] = {}
 
@@ -39,6 +40,8 @@ class Runner:
     async def start(self) -> None:
         if self.trigger == "bad":
             raise UsageError("it cannot be", "Mend it.")
+        if self.trigger == "odd":
+            raise KeyError("a defect")
         self.log.append("start")
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
@@ -95,6 +98,28 @@ async def test_deployed_triggers_run_change_rest_and_end(site: TriggerSite, tmp_
     await asyncio.gather(task, return_exceptions=True)
     assert Runner.made["v.later"].log[-1] == "stop"
     assert read_statuses(site.store, KEY) == {}
+
+
+async def test_a_defect_ends_neither_the_service_nor_other_triggers(
+    site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(site.registry, document({"odd": HOOK, "well": HOOK}, "w"), tmp_path)
+    looks, look = itertools.count(), TriggerService._look
+
+    def sometimes(service: TriggerService) -> Any:
+        if next(looks) % 2 == 0:
+            raise KeyError("a defect of the look")
+        return look(service)
+
+    monkeypatch.setattr(TriggerService, "_look", sometimes)
+    service = TriggerService(site)
+    task = asyncio.create_task(service.run())
+    await heard("w.well", "start")
+    assert {one.trigger: one.state for one in service.statuses()} == {"odd": "failed", "well": "running"}
+    assert next(one.error for one in service.statuses() if one.trigger == "odd") == "KeyError: 'a defect'"
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_statuses_of_others_are_read_while_they_are_fresh(tmp_path: Path) -> None:

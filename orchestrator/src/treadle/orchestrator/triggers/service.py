@@ -82,6 +82,8 @@ class TriggerService:
                     await self._tell()
                 except TreadleError as error:
                     _log.warning("%s", error)
+                except Exception:  # noqa: BLE001  # whoever ends here ends every trigger
+                    _log.exception("triggers were not looked at")
                 await asyncio.sleep(LOOK_EVERY)
         finally:
             await self._stop(list(self._runners))
@@ -124,8 +126,10 @@ class TriggerService:
                 self._broken.pop(key, None)
             else:
                 await runner.update(deployment, paused)
-        except TreadleError as error:
-            text = str(error)
+        except Exception as error:  # noqa: BLE001  # a defect of one trigger ends neither the service nor the others
+            text = str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"
+            if key not in self._broken:
+                _log.warning("%s.%s: %s", workflow, trigger, text, exc_info=not isinstance(error, TreadleError))
             self._broken[key] = TriggerStatus(
                 workflow, trigger, kind, deployment.version, "failed", error=text, time=time.time()
             )
