@@ -100,6 +100,20 @@ def test_a_file_is_sent_as_a_tail(tls: wire.Identity | None, tmp_path: os.PathLi
         os.close(descriptor)
 
 
+def test_a_tail_is_sent_in_pieces_as_they_are_had(tls: wire.Identity | None) -> None:
+    pieces = [os.urandom(size) for size in (1, 0, 3_000_000, 70_000)]
+    content = b"".join(pieces)
+
+    def send(connection: wire.Connection) -> None:
+        connection.send_pieces(Said(1), iter(pieces), len(content), deadline=soon())
+        connection.send_pieces(Said(2), iter(pieces), len(content) + 1, deadline=soon())
+
+    with serving(send, tls) as address, dial(address) as connection:
+        assert received(connection) == (Said(1), content)
+        with pytest.raises(wire.WireError, match="within a message"):
+            connection.receive(Said, soon())  # the pieces end before the tail that was announced
+
+
 def test_unions_are_told_apart_and_what_is_neither_is_an_error() -> None:
     def send(connection: wire.Connection) -> None:
         connection.send(Other(["a"]), deadline=soon())
