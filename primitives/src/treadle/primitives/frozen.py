@@ -90,12 +90,14 @@ def _may_write(values: Iterable[Any], array: type) -> bool:
     """Whether there is an array that can be written to, level by level as in `_are_frozen`."""
     for _ in range(_DEPTH):
         met = set(map(type, values))
+        if met <= ATOMS:
+            return False
         arrays = {cls for cls in met - ATOMS if issubclass(cls, array)}
         if arrays and any(value.flags.writeable for value in values if type(value) in arrays):
             return True
         if not met & _CONTAINERS:
             return False
-        if met <= _SEQUENCES:  # without a Python call for each
+        if met <= _SEQUENCES:  # without a Python call for each, and without a list where they hold atoms
             if ATOMS.issuperset(map(type, chain.from_iterable(values))):
                 return False
             values = list(chain.from_iterable(values))

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
@@ -57,6 +58,7 @@ def _reference(plan: Plan, stage: str) -> DataRef:
 def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
     from ..dispatcher.scope import Scope, loop_chains, partition_inputs
 
+    @cache
     def manifest(segment: str) -> Manifest:
         found = files.manifest(segment)
         if found is None:
@@ -89,8 +91,11 @@ def _lines(blocks: Blocks, one: Slice) -> Iterator[str]:
         yield from map(_line, value)
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _line(record: Any) -> str:
-    return json.dumps(_jsonable(record), ensure_ascii=False)
+    return repr(record) if type(record) is int else _encode(_jsonable(record))
 
 
 def _jsonable(value: Any) -> Any:
