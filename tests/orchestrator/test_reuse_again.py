@@ -182,7 +182,7 @@ def test_a_child_runs_again_as_a_whole_or_from_a_stage_of_it_on(
 
 def test_the_run_of_a_child_that_began_anew_is_the_one_that_counts(nested: Broken) -> None:
     files = nested.engine(nested.executor).site.files(nested.run)
-    assert files.children("sub") == [f"{nested.run}/sub"]
+    assert files.children(["sub"]) == {"sub": [f"{nested.run}/sub"]}
     assert back(nested, "first") == ["first", "sub", "last"]
     assert back(nested, "sub") == ["sub", "last"]
     assert files.child("sub") == f"{nested.run}/sub-3"

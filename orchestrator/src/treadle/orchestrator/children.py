@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -79,9 +80,9 @@ def family(files: RunFiles, others: Callable[[str], RunFiles], below: str = "") 
     if plan is None:
         return
     yield below, files, plan
-    for node in plan.graph.nodes:
-        for run in files.children(node.id) if isinstance(node, Child) else ():
-            yield from family(others(run), others, f"{below}{run.rpartition('/')[2]}/")
+    stages = [node.id for node in plan.graph.nodes if isinstance(node, Child)]
+    for run in chain.from_iterable(files.children(stages).values()):
+        yield from family(others(run), others, f"{below}{run.rpartition('/')[2]}/")
 
 
 def _refuse_copies(run: str, values: Mapping[str, Any]) -> None:

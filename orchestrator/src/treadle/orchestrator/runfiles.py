@@ -10,7 +10,7 @@ runs/<run>/segments/<segment>/closed/<n>/<g>   and its manifest, beside those of
 runs/<run>/segments/<loop>/result              a loop's last state
 runs/<run>/_<stage>/...                        the same of a workflow that ran as a child,
 runs/<run>/_<stage>/result                     and what it came to
-runs/<run>/segments/<stage>/begun/<n>          a person had that run again: its n-th run is the one that counts
+runs/<run>/begun/<stage>/<n>                   a person had that run again: its n-th run is the one that counts
 runs/<run>/blocks/<segment>/...                the data
 runs/<run>/lost/<digest>                       names of lost blocks, when they are many
 runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
@@ -18,7 +18,7 @@ runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -166,20 +166,24 @@ class RunFiles:
 
     def child(self, stage: str) -> str:
         """The id of the run that a stage is: the one that began last."""
-        return self.children(stage)[-1]
+        return self.children([stage])[stage][-1]
 
-    def children(self, stage: str) -> list[str]:
-        """The ids of all runs that a stage was, in the order in which they began. Raises CorruptError."""
-        numbers = [int(info.name.rsplit("/", 1)[1]) for info in self.store.list(f"{self.segment(stage)}/begun/")]
-        for number in numbers:
-            self.load_bytes(f"segments/{stage}/begun/{number}")
-        return [child_run(self.run, stage, number) for number in (1, *sorted(numbers))]
+    def children(self, stages: Collection[str]) -> dict[str, list[str]]:
+        """The ids of all runs that each of these stages was, in the order in which they began. One listing.
 
-    def begin_anew(self, stage: str) -> str:
-        """Have the next run of a stage be another one than before; its id."""
-        number = len(self.children(stage)) + 1
-        self.create_bytes(f"segments/{stage}/begun/{number}", b"")
-        return child_run(self.run, stage, number)
+        Raises CorruptError.
+        """
+        numbers: dict[str, list[int]] = {stage: [1] for stage in stages}
+        for info in self.store.list(f"{self.prefix}/begun") if stages else ():
+            stage, number = info.name.rsplit("/", 2)[1:]
+            if stage in numbers:
+                self.load_bytes(f"begun/{stage}/{number}")
+                numbers[stage].append(int(number))
+        return {stage: [child_run(self.run, stage, number) for number in sorted(numbers[stage])] for stage in stages}
+
+    def begin_anew(self, stage: str) -> None:
+        """Have the next run of a stage be another one than before."""
+        self.create_bytes(f"begun/{stage}/{len(self.children([stage])[stage]) + 1}", b"")
 
     # -- manifests
 

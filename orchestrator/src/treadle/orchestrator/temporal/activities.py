@@ -8,7 +8,7 @@ import hashlib
 import logging
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +132,12 @@ class Activities:
             files.create("plan", self._plan(submission, start.run, started))
         run = self._site.open(start.run)
         take_over(run)
-        done = {node: messages.pack(summary) for node, summary in _closed(run).items()}
+        runs = {stage: ids[-1] for stage, ids in files.children(_children(run)).items()}
+        done = {node: messages.pack(summary) for node, summary in _closed(run, runs).items()}
         wanted, left = narrowed(run.plan.graph, start.only, done)
         graph = messages.pack(messages.slim(wanted))
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
         env, outputs, tells = _needed_env(run), run.plan.outputs, self._telling.on
-        runs = {node.id: files.child(node.id) for node in wanted.nodes if isinstance(node, Child)}
         return Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left, runs=runs)
 
     def _submission(self, start: RunStart, started: str) -> tuple[Submission, str]:
@@ -246,8 +246,12 @@ def digest(submission: Submission) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(submission, order="sorted")).hexdigest()
 
 
-def _closed(run: Run) -> dict[str, Summary]:
-    """Top nodes whose manifests exist: an earlier resumption finished them."""
+def _children(run: Run) -> list[str]:
+    return [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
+
+
+def _closed(run: Run, children: Mapping[str, str]) -> dict[str, Summary]:
+    """Top nodes whose manifests exist: an earlier resumption finished them. `children`: the runs that some are."""
     found: dict[str, Summary] = {}
     for node in run.plan.graph.nodes:
         known: Closing | LoopResult | None = None
@@ -256,7 +260,7 @@ def _closed(run: Run) -> dict[str, Summary]:
         elif isinstance(node, Loop):
             known = run.files.find(LoopResult, f"segments/{node.id}/result")
         elif isinstance(node, Child):
-            ended = run.site.files(run.files.child(node.id)).find(RunResult, "result")
+            ended = run.site.files(children[node.id]).find(RunResult, "result")
             if ended is not None:
                 found[node.id] = Summary(outputs=ended.outputs)
         if known is not None:
