@@ -257,6 +257,22 @@ def test_delayed_run_says_when_it_starts(terminal: Terminal) -> None:
     ok(terminal.run("terminate", "later", "-y"))
 
 
+def test_driver_that_was_killed_is_missed_at_once(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
+    name, let_go = held
+    driver = embedded.status(Home(terminal.home)).driver
+    assert driver is not None
+    watching = terminal.start("watch", name)
+    wait_for(lambda: "waits" in watching.err.read_text())
+    os.kill(driver.pid, signal.SIGKILL)
+    wait_for(
+        lambda: f"no driver is alive, so nothing happens. Start one: treadle resume {name}" in watching.err.read_text()
+    )
+    assert f"none is alive; start one: treadle resume {name}" in ok(terminal.run("show", name)).out
+    let_go()
+    ok(terminal.run("resume", name))
+    assert watching.wait().code == 0
+
+
 def test_show_and_resume_after_the_driver_is_gone(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
     """Last in this module: it ends the driver of all."""
     name, let_go = held

@@ -140,9 +140,11 @@ class Environment:
 
     async def drivers(self, runs: Runs) -> int:
         """Drivers that could serve a run now."""
-        if self.profile.embedded and self.driver_lives():
-            return 1
-        return await runs.drivers()
+        if not self.profile.embedded:
+            return await runs.drivers()
+        from ..temporal.succession import IDENTITY
+
+        return 1 if self.driver_lives() else await runs.drivers(but=IDENTITY)
 
 
 async def _any_open(runs: Runs) -> bool:

@@ -237,11 +237,14 @@ class Watcher:
             if beat.last_failure and beat.last_failure != self._told.get(beat.node):
                 self._told[beat.node] = beat.last_failure
                 where = beat.node or "opening the run"
-                self._screen.note(f"{where}: a driver failed, trying again: {beat.last_failure}")
+                silent = "Heartbeat timeout" in beat.last_failure
+                why = "it fell silent" if silent else beat.last_failure
+                self._screen.note(f"{where}: a driver failed, trying again: {why}")
 
     async def _say_when_alone(self, view: RunView) -> None:
         """Once for each time that the driver is gone."""
-        if view.nodes or not view.open or view.state == "paused" or await self._env.drivers(self._runs):
+        busy = view.nodes and not self._env.profile.embedded  # there it is cheap to know better
+        if busy or not view.open or view.state == "paused" or await self._env.drivers(self._runs):
             self._alone_since = None
             return
         now = time.monotonic()

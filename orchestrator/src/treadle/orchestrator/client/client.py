@@ -244,10 +244,10 @@ class Runs:
             async for execution in self._client.list_workflows(query):
                 yield await listed(execution)
 
-    async def drivers(self) -> int:
-        """Processes that asked for work of this queue within the last minute."""
+    async def drivers(self, but: str = "") -> int:
+        """Processes that asked for work of this queue within the last minute, those of the identity `but` left out."""
         with _translated():
-            return await drivers(self._client, self._queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, _ANSWER)
+            return await drivers(self._client, self._queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, _ANSWER, but)
 
     async def end(self, run: str) -> RunEnd:
         """How the run ended; waits for it."""
