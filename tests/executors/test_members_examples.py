@@ -25,8 +25,10 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 SLOTS = 3
 
 
-@pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[asyncio.Runner, Engine]]:
+@pytest.fixture(params=[True, False], ids=["dialled", "not dialled"])
+def places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[tuple[asyncio.Runner, Engine]]:
     key_file = str(tmp_path / "key")
     key = trust.load_or_create_key(key_file)
     local = LocalExecutor(
@@ -38,7 +40,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[as
             monkeypatch.setenv(name, value)
         place.deploy(key_file, timeout=900)
         calls = FunctionExecutor("lambda", place.invoker(seconds=900), key_file=key_file, slots=SLOTS)
-        staying = MemberExecutor(calls.means, Meeting("tcp://127.0.0.1:0"), key_file=key_file, slots=SLOTS)
+        meeting = Meeting("tcp://127.0.0.1:0", inbound=request.param)
+        staying = MemberExecutor(calls.means, meeting, key_file=key_file, slots=SLOTS)
         executors: dict[str, Executor] = {"local": local, "functions": calls, f"functions{MEMBERS}": staying}
         made = Engine(Store.open(f"file://{tmp_path}/store"), executors, key, tmp_path / "host")
         path, known = list(sys.path), set(sys.modules)

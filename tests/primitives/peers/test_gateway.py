@@ -20,6 +20,7 @@ from primitives.peers.introduced import Member, attempts_end, connected, two_mem
 from primitives.traversal.two_sides import LONG
 from primitives.traversal.two_sides import PATIENT as UNTIL_IT_OPENS
 
+from treadle.primitives.blocks import Blocks
 from treadle.primitives.coordinator.messages import Bye, Reach, Relay, Relayed
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.peers import hosts, presence, resolve, through
@@ -233,22 +234,29 @@ def test_exactly_what_a_member_lacks_is_lost(tmp_path: Path) -> None:
         assert left.blocks.lost(ref.slice(0) for ref in refs) == {refs[1].name, refs[3].name}
 
 
-def test_who_cannot_ask_a_member_believes_its_coordinator(tmp_path: Path) -> None:
-    """As a driver does, which has no gateway."""
-    with two_members(tmp_path) as (left, right, _):
-        slice = right.put(*arrays(1, 80_000)).slice(0)
+def test_a_reader_that_is_no_member_finds_the_gateway_of_its_process(tmp_path: Path) -> None:
+    """As a driver does."""
+    with two_members(tmp_path, paths=False) as (left, right, _):
+        ref = right.put(*arrays(1, 80_000))
         driver = hosts.HostPeers(left.store, RUN, KEY, None)
-        host = right.host.host_id
-        assert driver.gone(host, [slice.name]) == {slice.name}
-        members = {"left", "right"}
-        presence.add(members.__contains__)
+        host, members = right.host.host_id, {"left", "right"}
+        assert driver.gone(host, [ref.name]) == {ref.name}
+        present = presence.Members(members.__contains__, left.server.address)
+        presence.add(present)
         try:
-            assert driver.gone(host, [slice.name]) == set()
+            assert driver.gone(host, [ref.name, "s/other"]) == {"s/other"}
+            assert same(read_all_with(driver, left, ref), arrays(1, 80_000))
             members.remove("right")
-            assert driver.gone(host, [slice.name]) == {slice.name}
+            driver._directory._known.clear()
+            assert driver.gone(host, [ref.name]) == {ref.name}
         finally:
-            presence.remove(members.__contains__)
+            presence.remove(present)
         driver.close()
+
+
+def read_all_with(peers: hosts.HostPeers, member: Member, ref: BlockRef) -> list[np.ndarray[Any, Any]]:
+    blocks = Blocks(member.store, RUN, None, lambda: peers)
+    return [blocks.get(ref.slice(index)) for index in range(len(ref.parts))]
 
 
 def test_a_member_that_says_it_can_be_dialled_and_cannot_is_reached_all_the_same(tmp_path: Path) -> None:

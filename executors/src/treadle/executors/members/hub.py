@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,13 @@ from msgspec import Struct
 
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
-from treadle.primitives.peers import presence
 from treadle.primitives.wire import is_loopback, parse
 
 if TYPE_CHECKING:
     from treadle.primitives.coordinator import Deliver, Returned
     from treadle.primitives.coordinator.server import CoordinatorServer
+
+    from .visitor import Visitor
 
 
 class Meeting(Struct, frozen=True):
@@ -57,6 +59,8 @@ class Hub:
         self.meeting, self._folder = meeting, folder
         self.session = f"members-{secrets.token_hex(8)}"
         self.key = trust.run_key(deployment_key, self.session)
+        self._run_key = partial(trust.run_key, deployment_key)
+        self._visitor: Visitor | None = None
         self._server: CoordinatorServer | None = None
         self._starting = asyncio.Lock()
         self._asked: dict[str, asyncio.Future[bytes]] = {}
@@ -92,11 +96,16 @@ class Hub:
             )
             await server.start()
             self._server = server
-            presence.add(self.present)
+            if self.meeting.direct and not self.meeting.inbound:
+                from .visitor import Visitor
+
+                self._visitor = Visitor(server.address, self.session, self.key, self._run_key, self.present)
 
     async def stop(self) -> None:
         """Hang up on every member. Idempotent."""
-        presence.remove(self.present)
+        visitor, self._visitor = self._visitor, None
+        if visitor is not None:
+            await visitor.stop()
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
@@ -123,6 +132,11 @@ class Hub:
     def present(self, member: str) -> bool:
         """Whether it has come, and neither left nor was lost."""
         return self._server is not None and self._server.present(self.session, member)
+
+    def know(self, run: str, store: str) -> None:
+        """This driver reads what members hold of the run, too."""
+        if self._visitor is not None:
+            self._visitor.know(run, store)
 
     def dismiss(self, member: str) -> None:
         """It is not needed any more."""

@@ -93,6 +93,7 @@ class MemberSlot:
         async with self._turn:
             try:
                 await self._hub.start()
+                self._hub.know(task.job.run, task.job.store)
                 return await self._done(task)
             except StoreError as error:
                 failure = FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE

@@ -12,6 +12,7 @@ from ..run_names import run_folder
 from ..store import Store
 from ..trust import seal, unseal
 from ..whole_files import check_name
+from . import presence
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -94,11 +95,10 @@ class Directory:
 
 def _addresses(entry: Entry, here: Entry | None) -> tuple[str, ...]:
     direct = (entry.address,) if entry.address else ()
-    if not (here and here.gateway and entry.member):
-        return direct
-    if here.member == entry.member:  # blocks that it took over from another one
+    if here is not None and here.member and here.member == entry.member:  # blocks that it took over from another one
         return (here.gateway,)
-    return (*direct, through(here.gateway, entry.member))
+    gateway = (here.gateway if here else "") or presence.gateway_to(entry.member)
+    return (*direct, through(gateway, entry.member)) if gateway and entry.member else direct
 
 
 def _name(run: str, host_id: str) -> str:

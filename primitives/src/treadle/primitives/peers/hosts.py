@@ -13,7 +13,6 @@ from ..references import Slice
 from ..store import Store
 from ..whole_files import Buffer
 from ..wire import NotAuthentic, WireError
-from . import presence
 from .client import PeerClient
 from .directory import Directory
 from .pulling import Unreached
@@ -77,11 +76,7 @@ class HostPeers:
                 time.sleep(_PAUSE)
 
     def gone(self, host: str, names: Sequence[str]) -> set[str]:
-        """Which of these blocks that host does not have; all of them when it is out of reach.
-
-        A member that cannot be dialled from here is believed to have them as long as a coordinator of this process has
-        the member.
-        """
+        """Which of these blocks that host does not have; all of them when it is out of reach."""
         if self._dead.get(host, 0.0) >= time.monotonic():
             return set(names)
         addresses = self._directory.resolve(host) or ()
@@ -92,8 +87,7 @@ class HostPeers:
             except (WireError, NotAuthentic):
                 continue
         self._directory.forget(host, addresses)
-        entry = self._directory.entry(host)
-        return set() if entry is not None and presence.knows(entry.member) else set(names)
+        return set(names)
 
     def close(self) -> None:
         """Close connections that are not in use."""

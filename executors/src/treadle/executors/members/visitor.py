@@ -1,0 +1,102 @@
+"""The driver among its members: it does no tasks and holds no blocks, but may ask for theirs, as any member may."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+
+from treadle.primitives.coordinator.messages import FromMember, ToMember
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.host import HostFolder
+from treadle.primitives.peers import PeerServer, presence
+from treadle.primitives.peers.gateway import Gateway, Membership
+from treadle.primitives.store import Store
+
+from .machine import Dial, Instruction, Leave, MemberMachine, Say
+from .uplink import Uplink
+
+_FOREVER = 1e9
+
+
+class Visitor:
+    """For members that cannot be dialled; readers of this process find it (`peers.presence`). For one event loop."""
+
+    def __init__(
+        self, address: str, session: str, key: bytes, key_of: Callable[[str], bytes], has: Callable[[str], bool]
+    ) -> None:
+        """`address`: of this driver's coordinator; `has`: whether it has a member."""
+        self.name = f"driver-{secrets.token_hex(6)}"
+        self._loop = asyncio.get_running_loop()
+        self._folder = tempfile.mkdtemp(prefix="treadle-visitor-")
+        host = HostFolder(self._folder)
+        self._gateway = Gateway(host, key_of, Membership(self.name, session, key, self._say))
+        self._server = PeerServer(host, key_of, forward=self._gateway.forward)
+        self._present = presence.Members(has, self._server.address)
+        self._machine = MemberMachine(self.name, "", self.name, works_until=-_FOREVER, ends=_FOREVER)
+        self._uplink = Uplink(address, session, key, self._hear, self._broken)
+        self._unsent: asyncio.Queue[FromMember] = asyncio.Queue()
+        self._tasks = [asyncio.create_task(work(), name="visitor") for work in (self._send, self._beat, self._dial)]
+        self._known: set[str] = set()
+
+    def know(self, run: str, store: str) -> None:
+        """Where the run's blocks may be passed on."""
+        if run not in self._known:
+            self._known.add(run)
+            self._gateway.know(run, Store.open(store))
+
+    async def stop(self) -> None:
+        presence.remove(self._present)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._uplink.hang_up()
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._gateway.close()
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _say(self, message: FromMember) -> None:
+        """From any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._unsent.put_nowait, message)
+
+    def _hear(self, message: ToMember) -> None:
+        self._gateway.heard(message, self._uplink.source)
+        self._perform(self._machine.heard(message, time.monotonic()))
+
+    def _broken(self) -> None:
+        presence.remove(self._present)
+        self._perform(self._machine.disconnected(time.monotonic()))
+
+    def _perform(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            match one:
+                case Say(message):
+                    self._unsent.put_nowait(message)
+                case Dial():
+                    self._tasks[2] = asyncio.create_task(self._dial(), name="visitor")
+                case Leave():
+                    presence.remove(self._present)
+
+    async def _send(self) -> None:
+        while True:
+            await self._uplink.send(await self._unsent.get())
+
+    async def _beat(self) -> None:
+        while not self._machine.over:
+            await asyncio.sleep(max(0.1, self._machine.wakes_at() - time.monotonic()))
+            self._perform(self._machine.tick(time.monotonic()))
+
+    async def _dial(self) -> None:
+        with contextlib.suppress(TreadleError):
+            await self._uplink.dial(_FOREVER)
+            self._uplink.listen()
+            self._perform(self._machine.connected(time.monotonic()))
+            presence.add(self._present)
