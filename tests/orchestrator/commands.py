@@ -91,7 +91,8 @@ class Running:
 
 def begin(words: tuple[str, ...], folder: Path, environ: Mapping[str, str], out: Path, err: Path) -> Running:
     """`treadle WORDS`, which writes to these files."""
-    err.touch()
+    for file in (out, err):  # also of one that dies before it writes
+        file.touch()
     process = _context().Process(target=_command, args=(words, str(folder), dict(environ), str(out), str(err)))
     process.start()
     return Running(words, process, out, err)
