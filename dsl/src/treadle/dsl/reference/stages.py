@@ -148,14 +148,14 @@ class Work:
             metrics,
         )
 
-    def once(self, body: Callable[[], T], index: int | None = None) -> T:
+    def once(self, body: Callable[[], T]) -> T:
         """Whatever goes wrong is the stage's failure."""
         try:
             return body()
         except ReferenceFailure:
             raise
         except Exception as error:
-            raise ReferenceFailure(self.path, index, error) from error
+            raise ReferenceFailure(self.path, None, error) from error
 
     # -- types of stages
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 
 from treadle.primitives.errors import MissingError, StoreError
 from treadle.primitives.store import Store
@@ -23,8 +22,7 @@ _GROWTH = 1.5
 class Mailbox:
     """The objects that calls of one executor are waiting for, in any store."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._folders: dict[tuple[str, str], _Folder] = {}
 
     async def look(self, store: Store, name: str) -> bytes | None:
@@ -39,7 +37,7 @@ class Mailbox:
 
         A store that does not answer meanwhile is asked again. Raises StoreError when it does not answer at the end.
         """
-        while (left := until - self._clock()) > 0:
+        while (left := until - time.time()) > 0:
             with contextlib.suppress(StoreError):
                 await self._folder(store, name).seen(name, left)
                 if (data := await self.look(store, name)) is not None:

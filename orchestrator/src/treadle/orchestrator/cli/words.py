@@ -48,8 +48,8 @@ def stamp(when: datetime | None) -> str | None:
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None
 
 
-def counted(count: int, noun: str, plural: str = "") -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

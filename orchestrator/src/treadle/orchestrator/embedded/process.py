@@ -184,12 +184,12 @@ def log_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def log_tail(path: Path, start: int = 0, lines: int = 15) -> str:
+def log_tail(path: Path, start: int = 0) -> str:
     """The last lines written to the log since byte `start`."""
     with contextlib.suppress(OSError):
         size = path.stat().st_size
         text = _last_bytes(path, min(size - start if start <= size else size, 16 << 10)).decode(errors="replace")
-        return "\n".join(text.strip().splitlines()[-lines:])
+        return "\n".join(text.strip().splitlines()[-15:])
     return ""
 
 

@@ -24,12 +24,10 @@ class Gate:
     """Lets in what may start. Counted are the runs that were started here and not seen to end, or what the listing
     says, where that is more: it knows of runs that others started, and lags behind."""
 
-    def __init__(
-        self, starter: Starter, workflow: str, trigger: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, starter: Starter, workflow: str, trigger: str) -> None:
         self.limit: int | None = None
         """None: everything may start."""
-        self._starter, self._workflow, self._trigger, self._clock = starter, workflow, trigger, clock
+        self._starter, self._workflow, self._trigger = starter, workflow, trigger
         self._watched: dict[str, asyncio.Task[None]] = {}
         self._entering = 0
         self._listed, self._listed_at = 0, float("-inf")
@@ -69,9 +67,9 @@ class Gate:
         await asyncio.gather(*watching, return_exceptions=True)
 
     async def _count(self) -> None:
-        if self._clock() >= self._listed_at + FRESH:
+        if time.monotonic() >= self._listed_at + FRESH:
             self._listed = await self._starter.active(self._workflow, self._trigger)
-            self._listed_at = self._clock()
+            self._listed_at = time.monotonic()
 
     def _entered(self, started: Started) -> None:
         if started.new and started.run not in self._watched:

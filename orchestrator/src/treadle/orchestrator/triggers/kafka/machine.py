@@ -79,16 +79,15 @@ HELD_BYTES = 32 * 2**20
 
 
 class Backoff:
-    """When something may be tried again."""
+    """When something may be tried again: in half a second, at most in half a minute."""
 
-    def __init__(self, first: float = 0.5, most: float = 30.0) -> None:
-        self._first, self._most = first, most
+    def __init__(self) -> None:
         self._pause, self.until = 0.0, 0.0
 
     def failed(self, now: float) -> None:
         """Failures of one wave count once."""
         if now >= self.until:
-            self._pause = min(self._most, 2 * self._pause or self._first)
+            self._pause = min(30.0, 2 * self._pause or 0.5)
             self.until = now + self._pause
 
     def worked(self) -> None:

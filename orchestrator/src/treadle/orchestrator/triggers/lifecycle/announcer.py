@@ -23,8 +23,8 @@ _log = logging.getLogger("treadle.lifecycle")
 class Untellable(TreadleError):
     """The event was not taken: whoever keeps the topic or the receiver must look."""
 
-    def __init__(self, message: str, hint: str = "", *, away: bool = True) -> None:
-        super().__init__(message, hint)
+    def __init__(self, message: str, *, away: bool = True) -> None:
+        super().__init__(message)
         self.away = away
         """The next try may do better; False: this event will never be taken."""
 

@@ -33,8 +33,8 @@ _log = logging.getLogger("treadle.lifecycle")
 class Telling:
     """Bound to the driver's site; `announcer` is None where nobody wants to hear."""
 
-    def __init__(self, site: Site, announcer: Announcer | None, clock: Callable[[], float] = time.time) -> None:
-        self._site, self._announcer, self._now = site, announcer, clock
+    def __init__(self, site: Site, announcer: Announcer | None) -> None:
+        self._site, self._announcer = site, announcer
 
     @property
     def on(self) -> bool:
@@ -76,11 +76,11 @@ class Telling:
 
     async def _run_started(self, start: RunStart) -> None:
         about = self._about(await self._run(start.run), start.resumption)
-        await self._tell(about.run, [run_news(about, "started", self._now())])
+        await self._tell(about.run, [run_news(about, "started", time.time())])
 
     async def _run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
         about = About(start.run, await asyncio.to_thread(self._workflow, start.run), start.resumption, started)
-        await self._tell(start.run, [run_news(about, "failed", self._now(), **ended(None, (), problem))])
+        await self._tell(start.run, [run_news(about, "failed", time.time(), **ended(None, (), problem))])
 
     async def _run_ended(self, ending: Ending) -> None:
         run = await self._run(ending.run)
@@ -88,7 +88,7 @@ class Telling:
         problem = messages.unpack(ending.problem, Problem) if ending.problem else None
         outputs = ending.outputs if ending.state == "completed" else None
         more = ended(outputs, tuple(ending.skipped), problem)
-        news = [*self._points(run, about, ending.passed), run_news(about, ending.state, self._now(), **more)]
+        news = [*self._points(run, about, ending.passed), run_news(about, ending.state, time.time(), **more)]
         kept = [one.event for one in await asyncio.to_thread(untold_of, run.files)]
         await self._tell(run.id, [*kept, *news], kept)
 
@@ -96,7 +96,7 @@ class Telling:
         run = await self._run(order.run)
         about = self._about(run, messages.unpack(order.orders, Orders).resumption)
         stages = begun_with(run.plan.graph, order.node) if order.group < 0 else ()
-        begun = [stage_news(about, "started", stage, self._now()) for stage in stages]
+        begun = [stage_news(about, "started", stage, time.time()) for stage in stages]
         await self._tell(run.id, [*self._points(run, about, order.passed), *begun])
 
     async def _node_ends(self, order: NodeOrder, report: NodeReport) -> None:
@@ -110,16 +110,16 @@ class Telling:
         if report.summary:
             summary, over = messages.unpack(report.summary, Summary), ended_with(run.plan.graph, node)
             done = ((stage, stage_done(stage, summary, stage == stages[-1])) for stage in over)
-            return [stage_news(about, "completed", stage, self._now(), **more) for stage, more in done]
+            return [stage_news(about, "completed", stage, time.time(), **more) for stage, more in done]
         if report.problem:
             why = failure(messages.unpack(report.problem, Problem))
-            return [stage_news(about, "failed", stage, self._now(), failure=why) for stage in stages]
+            return [stage_news(about, "failed", stage, time.time(), failure=why) for stage in stages]
         return []
 
     def _points(self, run: Run, about: About, nodes: Iterable[str]) -> list[Event]:
         """Barriers begin and end at once, without an activity of their own."""
         stages = [stage for node in nodes for stage in run.plan.graph.node(node).stages]
-        return [stage_news(about, what, stage, self._now()) for stage in stages for what in ("started", "completed")]
+        return [stage_news(about, what, stage, time.time()) for stage in stages for what in ("started", "completed")]
 
     async def _run(self, run: str) -> Run:
         return await asyncio.to_thread(self._site.open, run)

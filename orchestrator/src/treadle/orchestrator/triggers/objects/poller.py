@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 
 from treadle.dsl.triggers import ObjectTrigger, Poll
 from treadle.primitives.errors import TreadleError, UsageError
@@ -38,8 +37,8 @@ WAIT = 5.0
 class Poller:
     """TriggerRunner of an object trigger with `poll`."""
 
-    def __init__(self, site: TriggerSite, workflow: str, trigger: str, clock: Callable[[], float] = time.time) -> None:
-        self._site, self._workflow, self._name, self._clock = site, workflow, trigger, clock
+    def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
+        self._site, self._workflow, self._name = site, workflow, trigger
         self._records = ObjectRecords(site.store, site.key, workflow, trigger)
         self._gate = Gate(site.starter, workflow, trigger)
         self._deployment: Deployment | None = None
@@ -84,7 +83,7 @@ class Poller:
             self._gate.active,
             self._lag,
             self._error,
-            self._clock(),
+            time.time(),
         )
 
     # -- looking
@@ -171,7 +170,7 @@ class Poller:
                 await self._start(StartOrder(run, self._workflow, deployment.version, self._name, inputs))
         except UsageError as error:
             _log.warning("%s.%s: object %s: %s", self._workflow, self._name, event.subject, error.message)
-            refused = Refused(event, error.message, run, deployment.version, self._clock())
+            refused = Refused(event, error.message, run, deployment.version, time.time())
             await asyncio.to_thread(self._records.refuse, refused)
             self._dead += 1
 

@@ -21,16 +21,16 @@ from .choice import INLINE_BYTES, Choice, Topic, choose
 
 AskTopic = Callable[[str], Topic | None]
 """Topic name -> what is known of it. Asked for every batch that is not small."""
+_REMEMBERED = 60.0
+"""Seconds that an answer holds."""
 
 
 class Payloads:
     """Of the triggers of one connection. Can be used from any thread."""
 
-    def __init__(
-        self, store: Store, key: bytes, ask: AskTopic, now: Callable[[], float] = time.time, remember: float = 60.0
-    ) -> None:
-        """`key` is the deployment's; what `ask` says of a topic holds for `remember` seconds."""
-        self._store, self._key, self._ask, self._now, self._remember = store, key, ask, now, remember
+    def __init__(self, store: Store, key: bytes, ask: AskTopic, now: Callable[[], float] = time.time) -> None:
+        """`key` is the deployment's."""
+        self._store, self._key, self._ask, self._now = store, key, ask, now
         self._topics: dict[str, tuple[float, Topic | None]] = {}
 
     def value(self, batch: Batch, trigger: KafkaTrigger) -> Any:
@@ -72,8 +72,8 @@ class Payloads:
         return name
 
     def _topic(self, topic: str) -> Topic | None:
-        asked, known = self._topics.get(topic, (-self._remember, None))
-        if self._now() >= asked + self._remember:
+        asked, known = self._topics.get(topic, (-_REMEMBERED, None))
+        if self._now() >= asked + _REMEMBERED:
             known = self._ask(topic)
             self._topics[topic] = (self._now(), known)
         return known

@@ -52,7 +52,7 @@ class Served(Protocol):
     def refused(self, problem: Problem) -> None: ...
 
 
-def make_app(hooks: Callable[[str, str], Served | None], clock: Callable[[], float] = time.time) -> Starlette:
+def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
     """`hooks`: the hook of a workflow and trigger, or None."""
 
     async def call(request: Request) -> Response:
@@ -60,7 +60,7 @@ def make_app(hooks: Callable[[str, str], Served | None], clock: Callable[[], flo
         if served is None:
             raise Problem(404, "no such hook is deployed", "Deploy a workflow with a trigger of type webhook.")
         try:
-            return await _call(served, request, clock)
+            return await _call(served, request)
         except Problem as problem:
             served.refused(problem)
             raise
@@ -80,7 +80,7 @@ def make_app(hooks: Callable[[str, str], Served | None], clock: Callable[[], flo
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-async def _call(served: Served, request: Request, clock: Callable[[], float]) -> Response:
+async def _call(served: Served, request: Request) -> Response:
     if served.paused:
         raise Problem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
     body = await _body(request, served.hook.max_body)
@@ -89,7 +89,7 @@ async def _call(served: Served, request: Request, clock: Callable[[], float]) ->
     except UsageError as error:
         _log.warning("hook %s/%s: %s", served.hook.workflow, served.hook.name, error.message)
         raise Problem(503, "the hook is not ready: its secret is missing", retry_after=PAUSED_AGAIN) from None
-    orders = read(served.hook, dict(request.headers), body, secret, clock())
+    orders = read(served.hook, dict(request.headers), body, secret, time.time())
     outcomes = [await _start(served, order) for order in orders]
     if refused := [one for one in outcomes if isinstance(one, Problem)]:
         raise refused[0]
