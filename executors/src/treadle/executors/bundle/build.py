@@ -7,9 +7,7 @@ says what it is. Third-party packages are not in it; their versions are recorded
 from __future__ import annotations
 
 import hashlib
-import io
 import sys
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,12 +18,12 @@ from msgspec import Struct
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import CAPTURED
 
+from ..archive import zipped
 from .imports import Project, names_in_pickle
 
 SIZE_LIMIT = 64 << 20
 """Bytes of all files of a bundle, unpacked."""
 MODULES, CAPTURED_FOLDER, MANIFEST = "modules", "captured", "bundle.json"
-_DATE = (1980, 1, 1, 0, 0, 0)
 _SHOWN = 5
 
 
@@ -69,7 +67,7 @@ def build_bundle(references: Iterable[str], roots: Sequence[Path], captured: Map
     entries |= {f"{CAPTURED_FOLDER}/{name.removeprefix(CAPTURED)}": data for name, data in captured.items()}
     entries[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"))
     _check_size({name: len(data) for name, data in entries.items()})
-    return Bundle(content_digest(entries), _zip(entries), tuple(sorted(entries)), manifest)
+    return Bundle(content_digest(entries), zipped(entries, 0o600), tuple(sorted(entries)), manifest)
 
 
 def content_digest(entries: Mapping[str, bytes]) -> str:
@@ -100,15 +98,3 @@ def _check_size(sizes: Mapping[str, int]) -> None:
         f"the project's code has {total / 2**20:.0f} MiB, more than the {SIZE_LIMIT >> 20} MiB a bundle may have",
         f"Move data out of the packages and read it as an input. The largest files: {listed}",
     )
-
-
-def _zip(entries: Mapping[str, bytes]) -> bytes:
-    """Sorted, dated 1980 and mode 0600: the same bytes for the same entries."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(entries):
-            info = zipfile.ZipInfo(name, _DATE)
-            info.external_attr = 0o600 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, entries[name])
-    return buffer.getvalue()

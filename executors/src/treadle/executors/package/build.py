@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from treadle.primitives.errors import UsageError
 
+from ..archive import zipped
 from ..bundle.build import content_digest
 from . import own
 from .target import Target
 from .wheels import fetch_wheels
 
-_DATE = (1980, 1, 1, 0, 0, 0)
 _SHOWN = 5
 _FOLDERS = {"__pycache__", "tests", "include"}
 _SUFFIXES = {".a", ".c", ".cc", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyc", ".pyi", ".pyx"}
@@ -106,7 +106,8 @@ def build_package(
         entries = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     entries |= own.own_files()
     entries = {name: data for name, data in entries.items() if _is_needed(PurePosixPath(name))} | dict(extra or {})
-    return Package(_zip(entries), content_digest(entries), {name: len(data) for name, data in entries.items()}, target)
+    archive = zipped(entries, 0o100644)  # readable for every user: Lambda runs code as one that does not own it
+    return Package(archive, content_digest(entries), {name: len(data) for name, data in entries.items()}, target)
 
 
 def _is_needed(name: PurePosixPath) -> bool:
@@ -115,18 +116,6 @@ def _is_needed(name: PurePosixPath) -> bool:
     if name.parts[0].endswith(".dist-info"):
         return name.name not in _INSTALLERS
     return not _FOLDERS.intersection(name.parts[:-1])
-
-
-def _zip(entries: Mapping[str, bytes]) -> bytes:
-    """Readable for every user: Lambda runs code as one that does not own it."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in sorted(entries):
-            info = zipfile.ZipInfo(name, _DATE)
-            info.external_attr = 0o100644 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, entries[name])
-    return buffer.getvalue()
 
 
 def _mib(size: int) -> str:
