@@ -120,6 +120,7 @@ class RunFiles:
 
     def __init__(self, store: Store, run: str, key: bytes) -> None:
         self.store, self.run, self.key = store, run, key
+        self._objects = trust.SealedStore(store, key)
         self.prefix = f"runs/{run_folder(run)}"
 
     def segment(self, segment: str) -> str:
@@ -131,8 +132,7 @@ class RunFiles:
 
     def load_bytes(self, name: str) -> memoryview:
         """As `load`, undecoded."""
-        path = f"{self.prefix}/{name}"
-        return trust.unseal(self.key, path, self.store.get(path))
+        return self._objects.get(f"{self.prefix}/{name}")
 
     def find(self, kind: type[T], name: str) -> T | None:
         try:
@@ -150,8 +150,7 @@ class RunFiles:
         return self.create_bytes(name, payload)
 
     def create_bytes(self, name: str, payload: bytes) -> bool:
-        path = f"{self.prefix}/{name}"
-        return self.store.create(path, trust.seal(self.key, path, payload))
+        return self._objects.create(f"{self.prefix}/{name}", payload)
 
     def code(self, submission: Submission) -> bytes:
         """The bundle of this run; empty without user code. Raises MissingError, CorruptError."""
