@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from .program import Report, Task
 
+STOPPED = "the executor was stopped"
+"""Why a task is reported as lost when its slot is stopped."""
+
 
 class Capabilities(Struct, frozen=True):
     """What the planner and the dispatcher may rely on."""

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from treadle.primitives import trust
-from treadle.primitives.errors import FailureClass, InternalError, UsageError
+from treadle.primitives.errors import UsageError
 from treadle.primitives.store import Store
 
 from ..interface import Capabilities, Executor
@@ -16,13 +16,12 @@ from ..program import Report, Task
 from .attempt import FunctionAttempt, Means, Usage
 from .book import CallBook
 from .calls import Names, usable
-from .endings import failure_of
 from .gate import Gate
 from .invoker import Invoker
 from .rate import Rate
 from .sizes import Sizes
+from .underway import Underway
 
-STOPPED = "the executor was stopped"
 _BOOKS = 1000
 """Segments whose calls are kept in mind; those of a forgotten one are read again."""
 
@@ -90,40 +89,17 @@ class FunctionSlot:
 
     def __init__(self, name: str, executor: FunctionExecutor) -> None:
         self.name = name
-        self._executor = executor
-        self._attempt: asyncio.Task[list[Report]] | None = None
-        self._stopped = False
+        self._executor, self._underway = executor, Underway(name)
 
     @property
     def busy(self) -> bool:
-        return self._attempt is not None
+        return self._underway.busy
 
     async def stop(self) -> None:
         """Give up the attempt under way, which is reported as lost."""
-        self._stopped = True
-        if self._attempt is not None:
-            self._attempt.cancel()
-            await asyncio.wait({self._attempt})
+        await self._underway.stop()
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. Raises UsageError when the task needs more memory than any function has, or when who
         deployed the function must act."""
-        if self.busy:
-            raise InternalError(f"slot {self.name} runs a task already")
-        self._stopped = False
-        self._attempt = asyncio.create_task(self._executor.attempt(task), name=f"attempt in {self.name}")
-        try:
-            reports = await self._finished(self._attempt, task)
-        finally:
-            self._attempt = None
-        for one in reports:
-            report(one)
-
-    async def _finished(self, attempt: asyncio.Task[list[Report]], task: Task) -> list[Report]:
-        try:
-            return await attempt
-        except asyncio.CancelledError:
-            if attempt.cancelled() and self._stopped:
-                return [failure_of(task, FailureClass.WORKER_LOST, STOPPED)]
-            attempt.cancel()
-            raise
+        await self._underway.run(task, self._executor.attempt, report)

@@ -23,7 +23,7 @@ from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
 from ..functions.payload import Order, Response, encode_request, open_reports
-from ..interface import Capabilities
+from ..interface import STOPPED, Capabilities
 from ..local.child import ChildProcess, Death
 from ..local.failures import TIMED_OUT, failure_at_death
 from ..local.guard import Guard
@@ -33,7 +33,6 @@ from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
 
 PAYLOAD_LIMIT = 6 << 20
 """Bytes of a request or a response: what providers of functions allow."""
-STOPPED = "the executor was stopped"
 CANCELLED = "the attempt was cancelled"
 
 

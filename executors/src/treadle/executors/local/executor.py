@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from treadle.primitives.errors import InternalError, UsageError
 
 from .. import limits
-from ..interface import Capabilities
+from ..interface import STOPPED, Capabilities
 from ..place import no_secret
 from ..program import Report, Task
 from ..spill.room import room_of
@@ -20,7 +20,6 @@ from .attempt import LocalAttempt
 from .guard import Guard
 from .process import WorkerProcess
 
-STOPPED = "the executor was stopped"
 CANCELLED = "the attempt was cancelled"
 OTHER_BUNDLE = "another bundle was needed"
 

@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable
 
 from treadle.primitives import trust
-from treadle.primitives.errors import CorruptError, FailureClass, InternalError, MissingError, StoreError, TreadleError
+from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
 from treadle.primitives.store import Store
 
 from ..functions.attempt import Means
 from ..functions.calls import START_SECONDS
 from ..functions.endings import failure_at_end, failure_of, refuse
-from ..functions.executor import STOPPED
 from ..functions.invoker import NotRun
 from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, open_reports
+from ..functions.underway import Underway
 from ..program import Failure, Report, Task
 from .call import MemberCall
 from .hub import Gone, Hub
@@ -43,31 +43,20 @@ class MemberSlot:
         self._means, self._hub, self._span, self._key = means, hub, span, key
         self._member: MemberCall | None = None
         self._turn = asyncio.Lock()
-        self._attempt: asyncio.Task[list[Report]] | None = None
+        self._underway = Underway(name)
         self._keeper: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
-        self._stopped = False
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. Raises UsageError when who deployed the function must act, or open the coordinator's port."""
-        if self._attempt is not None:
-            raise InternalError(f"slot {self.name} runs a task already")
-        self._stopped = False
-        self._attempt = asyncio.create_task(self._run(task), name=f"attempt in {self.name}")
-        try:
-            reports = await self._finished(self._attempt, task)
-        finally:
-            self._attempt = None
-        for one in reports:
-            report(one)
+        await self._underway.run(task, self._run, report)
 
     async def stop(self) -> None:
         """Give up the attempt under way, which is reported as lost, and dismiss the member."""
-        self._stopped = True
-        for task in (self._attempt, self._keeper):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
+        await self._underway.stop()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait({self._keeper})
         self._dismiss(self._member)
         self._keeper = None
         leaving = list(self._leaving)
@@ -76,16 +65,6 @@ class MemberSlot:
         for one in leaving:
             one.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
-
-    async def _finished(self, attempt: asyncio.Task[list[Report]], task: Task) -> list[Report]:
-        try:
-            return await attempt
-        except asyncio.CancelledError:
-            if attempt.cancelled() and self._stopped:
-                return [failure_of(task, FailureClass.WORKER_LOST, STOPPED)]
-            attempt.cancel()
-            await asyncio.wait({attempt})
-            raise
 
     # -- an attempt
 
@@ -184,7 +163,7 @@ class MemberSlot:
 
     def _rest(self) -> None:
         """From now on the member has no task."""
-        if self._member is not None and self._keeper is None and not self._stopped:
+        if self._member is not None and self._keeper is None and not self._underway.stopped:
             self._keeper = asyncio.create_task(self._keep(), name=f"keeper of {self.name}")
 
     async def _keep(self) -> None:
