@@ -280,7 +280,7 @@ def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Ter
     assert json.loads(records.out) == [5, "today"]
     runs = terminal.home / "store" / "runs"
     assert sum(path.name == "spec" for path in runs.rglob("*")) >= 2
-    assert not [path for path in runs.rglob("bundle")], "each reads the one that was deployed"
+    assert not list(runs.rglob("bundle")), "each reads the one that was deployed"
     assert terminal.run("rerun", "by-hand", "--id", "by-hand-2", "--watch").code == 0
     assert [path.parent.name for path in runs.rglob("bundle")] == ["by-hand-2"]
     assert terminal.run("submit", "nights@2", "-i", "orders=[5]").code == 4
