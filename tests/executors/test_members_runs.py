@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -76,6 +77,11 @@ async def test_members_that_accept_no_connections_exchange_blocks_all_the_same(r
     assert read["peer"] + read["host"] == made
     assert set(rig.counted.outcomes.values()) == {1}, "nothing was made twice"
     assert [info.name for info in rig.engine.site.store.list("runs/behind/blocks")] == []
+    blocks = rig.engine.site.open("behind").blocks
+    slices = [one.block.slice(part) for one in rig.outcomes("behind", "groups") if one.block for part in range(8)]
+    assert await asyncio.to_thread(blocks.lost, slices) == set(), "the driver finds them, too"
+    assert await asyncio.to_thread(blocks.get, max(slices, key=lambda one: one.part.length))
+    blocks.close()
 
 
 async def test_members_start_cold_once_where_calls_would_be_many(rig: Rig, functions: LambdaPlace) -> None:
