@@ -5,6 +5,7 @@ A code never changes its meaning; docs/diagnostics.md is printed from `CODES` an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -153,6 +154,12 @@ def one_of(words: Iterable[str]) -> str:
     """`a, b or c`, for messages."""
     *most, last = [f"'{word}'" for word in words] or ["nothing"]
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def for_files(text: str) -> str:
+    """What to write instead of the bare name of files; empty for what is no such name."""
+    named = re.search(r"[/*]|\.(txt|csv|jsonl|parquet|npy|gz)$", text) and "${{" not in text
+    return f'for files write `{{uri: "{text}", format: ...}}`' if named else ""
 
 
 def a(noun: str) -> str:

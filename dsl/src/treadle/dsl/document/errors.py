@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..base import Identifier
-from ..diagnostics.diagnostics import Path, did_you_mean, one_of, path_text
+from ..diagnostics.diagnostics import Path, did_you_mean, for_files, one_of, path_text
 from ..model import ErrorType, FunctionRef, Percentage, Reference, Template, WorkflowFile
 from ..quantities import SIZE_UNITS
 from .scalars import resolve
@@ -180,6 +180,8 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
         return _quantity(str(context["error"]), value, name)
     if kind == "string_pattern_mismatch":
         needed, hint = PATTERNS.get(str(context["pattern"]), ("other text", f"it must match {context['pattern']}"))
+        if name == "input":
+            hint = for_files(str(value)) or hint
         return "T016", f"'{name}' must be {needed}, not {found(value)}", hint
     if kind == "literal_error":
         expected = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from ..diagnostics.diagnostics import Path, did_you_mean, one_of
+from ..diagnostics.diagnostics import Path, did_you_mean, for_files, one_of
 from ..model import (
     BroadcastStage,
     Input,
@@ -161,7 +161,7 @@ class Graph:
             case ["stages", name, *_]:
                 hint = f"write `{name}`: references to data do not begin with `stages`"
                 raise ReferenceProblem("T101", f"`{reference}` is not a reference to data", hint)
-        hint = "write a stage's id, `inputs.x`, `state.x` or `LOOP.state.x`"
+        hint = for_files(reference) or "write a stage's id, `inputs.x`, `state.x` or `LOOP.state.x`"
         raise ReferenceProblem("T101", f"`{reference}` is not a reference to data", hint)
 
     def find(self, reference: object, loops: tuple[str, ...]) -> Target | None:

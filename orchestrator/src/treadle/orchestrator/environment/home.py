@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from treadle.executors.worker.environment import secret_variable
 from treadle.primitives.errors import UsageError
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -69,6 +68,8 @@ class Home:
         """
         if not _SECRET_NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name for a secret", "Use letters, digits, _, - and . only.")
+        from treadle.executors.worker.environment import secret_variable  # every command imports this module
+
         variable = secret_variable(name)
         file = self.secrets / name
         if (text := _read_private(file)) is not None:
