@@ -68,7 +68,7 @@ def held(terminal: Terminal, request: pytest.FixtureRequest) -> Iterator[tuple[s
     terminal.run("terminate", name)
 
 
-def wait_for(condition: Callable[[], object], timeout: float = 30.0) -> None:
+def wait_for(condition: Callable[[], object], timeout: float = 90.0) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
