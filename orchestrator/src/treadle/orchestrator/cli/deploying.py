@@ -148,7 +148,7 @@ def _deploy(
 
     before = known.get(str(candidate.document["name"]))
     draft = env.registry.draft(candidate)
-    changes = trigger_changes(before.spec.triggers if before else {}, draft.spec.triggers)
+    changes = trigger_changes(draft.workflow, before.spec.triggers if before else {}, draft.spec.triggers)
     resting = set(env.registry.paused(draft.workflow)) & draft.spec.triggers.keys()
     if paused:
         resting |= {one.trigger for one in changes if one.did == "new"}
@@ -188,7 +188,7 @@ def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> d
 def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcome:
     from ..triggers.registry.changes import trigger_changes
 
-    changes = trigger_changes(deployment.spec.triggers, {})
+    changes = trigger_changes(deployment.workflow, deployment.spec.triggers, {})
     if not dry_run:
         env.registry.undeploy(deployment.workflow)
     return Outcome(deployment.workflow, deployment.version, "undeployed", changes, [])

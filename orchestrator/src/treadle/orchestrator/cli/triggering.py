@@ -90,7 +90,7 @@ def _listed(env: Environment, deployment: Deployment) -> list[Line]:
     paused = env.registry.paused(deployment.workflow)
     statuses = _statuses(env)
     return [
-        _line(deployment, name, listens_to(name, one), one.type, name in paused, statuses)
+        _line(deployment, name, listens_to(deployment.workflow, name, one), one.type, name in paused, statuses)
         for name, one in sorted(deployment.spec.triggers.items())
     ]
 

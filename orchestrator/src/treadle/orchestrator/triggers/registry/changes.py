@@ -26,14 +26,12 @@ class TriggerChange(Struct, frozen=True):
     did: Did
 
 
-def trigger_changes(before: Mapping[str, Trigger], after: Mapping[str, Trigger]) -> list[TriggerChange]:
+def trigger_changes(workflow: str, before: Mapping[str, Trigger], after: Mapping[str, Trigger]) -> list[TriggerChange]:
     """By name."""
+    known = {**before, **after}
     return [
-        TriggerChange(
-            name, (after.get(name) or before[name]).type, listens_to(name, after.get(name) or before[name]), did
-        )
-        for name in sorted({*before, *after})
-        for did in [_did(before.get(name), after.get(name))]
+        TriggerChange(name, one.type, listens_to(workflow, name, one), _did(before.get(name), after.get(name)))
+        for name, one in sorted(known.items())
     ]
 
 
@@ -45,7 +43,7 @@ def _did(before: Trigger | None, after: Trigger | None) -> Did:
     return "unchanged" if before == after else "changed"
 
 
-def listens_to(name: str, trigger: Trigger) -> str:
+def listens_to(workflow: str, name: str, trigger: Trigger) -> str:
     """In few words, such as `orders.v1 of prod_kafka` or `0 2 * * * Europe/Paris`."""
     match trigger:
         case KafkaTrigger():
@@ -55,12 +53,12 @@ def listens_to(name: str, trigger: Trigger) -> str:
             ticks = ", ".join(crons) or f"every {format_duration(trigger.interval or 0)}"
             return f"{ticks} {trigger.timezone}"
         case WebhookTrigger():
-            return f"POST to /hooks/.../{name}"
+            return f"POST to /hooks/{workflow}/{name}"
         case ObjectTrigger(kafka=notifications) if notifications is not None:
             return f"notifications in {', '.join(notifications.topics)} of {notifications.connection}"
         case ObjectTrigger(poll=poll) if poll is not None:
             return f"{poll.uri} every {format_duration(poll.every)}"
-    return f"notifications by POST to /hooks/.../{name}"
+    return f"notifications by POST to /hooks/{workflow}/{name}"
 
 
 def differences(before: Deployment | None, after: Deployment) -> Iterator[str]:
