@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,16 @@ def _resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def _until_heard_of(dead: int) -> None:
+    """Its parent, the executor, has taken its end."""
+    while Path(f"/proc/{dead}").exists():
+        time.sleep(0.02)
+
+
 async def test_a_worker_killed_while_idle_is_replaced_unnoticed(bench: Workbench) -> None:
     first = await _pid(bench)
     os.kill(first, signal.SIGKILL)
-    while Path(f"/proc/{first}").exists():  # until the executor has heard of it
-        await asyncio.sleep(0.02)
+    await asyncio.to_thread(_until_heard_of, first)
     assert await _pid(bench) != first
 
 
