@@ -99,7 +99,8 @@ class Hub:
             if self.meeting.direct and not self.meeting.inbound:
                 from .visitor import Visitor
 
-                self._visitor = Visitor(server.address, self.session, self.key, self._run_key, self.present)
+                about = (self.session, self.key, self._run_key, self.present)
+                self._visitor = Visitor(server.address, *about, self._folder / "visitor")
 
     async def stop(self) -> None:
         """Hang up on every member. Idempotent."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 from treadle.primitives.errors import TreadleError
@@ -27,13 +26,18 @@ class Visitor:
     """For members that cannot be dialled; readers of this process find it (`peers.presence`). For one event loop."""
 
     def __init__(
-        self, address: str, session: str, key: bytes, key_of: Callable[[str], bytes], has: Callable[[str], bool]
+        self,
+        address: str,
+        session: str,
+        key: bytes,
+        key_of: Callable[[str], bytes],
+        has: Callable[[str], bool],
+        folder: Path,
     ) -> None:
-        """`address`: of this driver's coordinator; `has`: whether it has a member."""
+        """`address`: of this driver's coordinator; `has`: whether it has a member; `folder` stays empty."""
         self.name = f"driver-{secrets.token_hex(6)}"
         self._loop = asyncio.get_running_loop()
-        self._folder = tempfile.mkdtemp(prefix="treadle-visitor-")
-        host = HostFolder(self._folder)
+        host = HostFolder(folder)
         self._gateway = Gateway(host, key_of, Membership(self.name, session, key, self._say))
         self._server = PeerServer(host, key_of, forward=self._gateway.forward)
         self._present = presence.Members(has, self._server.address)
@@ -60,7 +64,6 @@ class Visitor:
     def _close(self) -> None:
         self._gateway.close()
         self._server.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _say(self, message: FromMember) -> None:
         """From any thread."""
