@@ -113,5 +113,5 @@ def validated(model: Callable[[Any], M], value: Any, where: str) -> M:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"] if not str(step).startswith("<"))
-        message = "is not an option here" if first["type"] == "extra_forbidden" else first["msg"]
-        raise UsageError(f"{where}: {place}: {message}", "`treadle schema` lists what can stand where.") from error
+        message = " is not an option here" if first["type"] == "extra_forbidden" else f": {first['msg']}"
+        raise UsageError(f"{where}: {place}{message}", "`treadle schema` lists what can stand where.") from error
