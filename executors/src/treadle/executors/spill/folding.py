@@ -66,8 +66,8 @@ class Folder:
     def results(self) -> Iterator[tuple[Key, Any]]:
         """Called once, at the end. Raises what `combine` does."""
         firsts: dict[Any, Any] = self._firsts
-        for name, value in self._folded.items():
-            yield firsts.get(name, name), value
+        folds: Iterable[tuple[Any, Any]] = self._folded.items()
+        yield from ((firsts.get(name, name), value) for name, value in folds) if firsts else folds
         self._folded.clear()
         if self._others is not None:
             yield from fold_groups(self._others.groups(), self._combine)
