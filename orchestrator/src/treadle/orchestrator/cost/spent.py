@@ -152,15 +152,7 @@ def _ledgers(graph: Graph) -> Iterator[tuple[str, dict[str, Segment]]]:
         if isinstance(node, Segment):
             yield node.id, {node.id: node}
         elif isinstance(node, Loop):
-            yield node.id, dict(_inside(node.body))
-
-
-def _inside(graph: Graph) -> Iterator[tuple[str, Segment]]:
-    for node in graph.nodes:
-        if isinstance(node, Segment):
-            yield node.id, node
-        elif isinstance(node, Loop):
-            yield from _inside(node.body)
+            yield node.id, {one.id: one for one in node.body.walk() if isinstance(one, Segment)}
 
 
 def _node(segment: str) -> str:
