@@ -67,7 +67,7 @@ def test_stages_on_two_executors_are_two_segments_joined_by_the_store() -> None:
         (("b",), "fns", "store"),
         (("c",), "local", "store"),
     ]
-    assert "b is apart from a: executor differ" in found["b"].reasons
+    assert "b is apart from a: executor differs" in found["b"].reasons
     assert found["a"].reasons[-1] == "blocks go to store: fns reads them too"
     assert found["b"].reasons[-1] == "blocks go to store: lambda workers do not share this host's memory"
 

@@ -80,12 +80,12 @@ def test_adjacent_maps_are_one_segment() -> None:
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ({"retry": {"maximumAttempts": 5}}, "maximum_attempts differ"),
-        ({"timeout": "3s"}, "timeout differ"),
-        ({"deadline": "3s"}, "deadline differ"),
-        ({"maxConcurrency": 1}, "max_concurrency differ"),
+        ({"retry": {"maximumAttempts": 5}}, "maximum_attempts differs"),
+        ({"timeout": "3s"}, "timeout differs"),
+        ({"deadline": "3s"}, "deadline differs"),
+        ({"maxConcurrency": 1}, "max_concurrency differs"),
         ({"memory": "1GiB"}, "memory_start, memory_max differ"),
-        ({"executor": "isolated"}, "executor differ"),
+        ({"executor": "isolated"}, "executor differs"),
         ({"idempotent": False}, "maximum_attempts, idempotent differ"),
         ({"toleratedFailures": 3}, "toleratedFailures differ"),
         ({"when": "1 < 2"}, "b has a condition"),

@@ -95,7 +95,7 @@ def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> st
         before, after = msgspec.to_builtins(first), msgspec.to_builtins(policy)
         names = [name for name in before if before[name] != after[name] and name not in _OF_BLOCKS]
         if names:
-            return f"{', '.join(names)} differ"
+            return f"{', '.join(names)} differ{'s' * (len(names) == 1)}"
     last = flow.tolerated.get(flow.stages[-1]) if flow.stages else None
     if first is not None and _limits(last) != _limits(tolerance):
         return "toleratedFailures differ"
