@@ -23,7 +23,7 @@ from .room import Extent, Room, SpillFile
 from .sizes import memory_of
 from .sorting import Block, Sorter
 
-_DIGIT = 6
+_DIGIT = 7
 """Bits of the hash that make a digit, at most."""
 _BITS = 48
 """Those that are used, from its top: a shuffle takes its targets from the whole, mostly from its end."""
