@@ -46,6 +46,10 @@ def no_pairs(record: int) -> Any:
     return ("a", record) if record < 5 else record
 
 
+def triples(record: int) -> Any:
+    return ("a", record) if record < 5 else ("a", record, record)
+
+
 def refuses(a: int, b: int) -> int:
     raise ValueError("the fold fails")
 

@@ -48,8 +48,9 @@ def test_of_two_failures_the_one_that_comes_first_in_the_program_counts(
     assert (failure.stage, failure.error) == (stage, error)
 
 
-def test_record_that_is_no_pair_is_named_by_its_position(bench: Bench) -> None:
-    failure = bench.failure(mapping(functions.no_pairs), source=list(range(10)), tail=combining(functions.keep_first))
+@pytest.mark.parametrize("function", [functions.no_pairs, functions.triples])
+def test_record_that_is_no_pair_is_named_by_its_position(bench: Bench, function: Any) -> None:
+    failure = bench.failure(mapping(function), source=list(range(10)), tail=combining(functions.keep_first))
     assert failure.stage == "group"
     assert "record 5" in failure.message
 
