@@ -34,6 +34,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..client.client import RunEnd, Runs, RunView
+    from ..plan import Graph
     from .picture import StageView
     from .screens import Screen
 
@@ -305,10 +306,16 @@ class Watcher:
         plan = self._painter.plan
         if plan is None or plan.graph.outputs:
             return [f"{stage} is in {uri}" for stage, uri in plan.graph.outputs.items()] if plan else []
-        stages = [
-            one for node in plan.graph.nodes for one in node.stages if one in plan.datasets and one not in skipped
-        ]
-        return [f"Its data: treadle result {self._run} --stage {stage}" for stage in stages[-1:]]
+        ends = [stage for stage in plan.datasets if stage not in skipped and _is_end(plan.graph, stage)]
+        return [f"Its data: treadle result {self._run} --stage {stage}" for stage in ends[-1:]]
+
+
+def _is_end(graph: Graph, stage: str) -> bool:
+    """Whether the stage makes data that no other reads."""
+    from ..plan import Barrier
+
+    own = {node.id for node in graph.nodes_of(stage) if not isinstance(node, Barrier)}
+    return bool(own) and not any(own & {*node.data} and stage not in node.stages for node in graph.nodes)
 
 
 def driver_command(env: Environment, run: str) -> str:
