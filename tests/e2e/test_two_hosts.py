@@ -18,6 +18,7 @@ CHAIN = {
         **({} if number else {"batch": {"maxItems": 1}}),
         "per": "partition",
         "uses": "functions:block" if number == 0 else "functions:longer",
+        "exchange": "direct",  # on a busy machine the store may seem to be faster
         # Unlike settings keep the steps apart, so that each is an activity that either driver may take.
         "retry": {"maximumAttempts": 3 + number},
     }

@@ -87,7 +87,7 @@ def test_gang_fails_with_the_first_cause(breaking: Breaking, tmp_path: Path) -> 
     found, _ = breaking(spec(sum=noting("raises_always", tmp_path, retry=TWICE))).go()
     assert failure(found) == "user error"
     assert isinstance(found, EngineFailure)
-    assert "sum: the gang failed, partition 1 first: never" in found.problem.message
+    assert "sum: the gang failed, partition 1 first: ValueError: never" in found.problem.message
     assert sum(name.startswith("sum-1") for name in started(tmp_path)) == 2
 
 
@@ -95,7 +95,7 @@ def test_cause_is_told_even_if_what_follows_from_it_is_known_before(breaking: Br
     found, _ = breaking(spec(sum=gang("follows", **{"with": {"cause": True}}))).go()
     assert failure(found) == "user error"
     assert isinstance(found, EngineFailure)
-    assert "partition 1 first: the cause" in found.problem.message
+    assert "partition 1 first: ValueError: the cause" in found.problem.message
 
 
 def test_failure_without_a_cause_ends_the_others_and_spends_no_attempt(
