@@ -18,12 +18,14 @@ CHAIN = {
         **({} if number else {"batch": {"maxItems": 1}}),
         "per": "partition",
         "uses": "functions:block" if number == 0 else "functions:longer",
-        "exchange": "direct",  # on a busy machine the store may seem to be faster
         # Unlike settings keep the steps apart, so that each is an activity that either driver may take.
         "retry": {"maximumAttempts": 3 + number},
     }
     for number in range(6)
 }
+
+DIRECTLY = {"exchange": "direct"}
+"""As defaults: on a busy machine the store may seem to be the faster way."""
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_two_drivers_share_a_run_and_pull_blocks_from_each_other(two: Hosts) -> 
     two.start("right")
     for number in range(4):
         log = two.here.root / f"log-{number}"
-        done = two.here.run(f"shared-{number}", chain(log))
+        done = two.here.run(f"shared-{number}", chain(log), defaults=DIRECTLY)
         assert done.returncode == 0, done.stderr
         read = places(two.here, f"shared-{number}")
         starts = [line for line in two.here.notes(log.name) if line[0] == "start"]
@@ -70,7 +72,7 @@ def test_a_host_that_is_lost_costs_what_lay_on_it(two: Hosts) -> None:
         "with": {"gate": str(two.here.root / "gate")}, "retry": {"maximumAttempts": 1000, "initialInterval": "100ms",
         "maximumInterval": "100ms"},
     }  # fmt: skip
-    two.here.submit("lost", stages)
+    two.here.submit("lost", stages, defaults=DIRECTLY)
     wait_until(lambda: len([line for line in two.here.notes("log") if line[:2] == ["start", "step5"]]) == 8)
     two.start("right")
     two.kill("left")
