@@ -41,7 +41,7 @@ def main(args):
 def zipped(source: str = ACTION) -> str:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("__main__.py", source)
+        archive.writestr(zipfile.ZipInfo("__main__.py"), source)  # without the time of day
     return base64.b64encode(buffer.getvalue()).decode()
 
 
