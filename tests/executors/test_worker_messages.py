@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
+import resource
+import socket
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.executors.worker.main import Channel
 from treadle.executors.worker.messages import HEADER, FrameBuffer, FrameEncoder
 
 
@@ -34,3 +39,19 @@ def test_half_a_header_is_no_frame() -> None:
     buffer = FrameBuffer()
     assert buffer.feed(b"\0\0") == []
     assert buffer.feed(b"\0\1\xc0") == [b"\xc0"]
+
+
+def test_a_channel_hears_on_any_descriptor() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        descriptor = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 1500)
+        try:
+            channel = Channel(descriptor)
+            assert channel.is_silent(0.01)
+            theirs.send(b"x")
+            assert not channel.is_silent(60)
+        finally:
+            os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -42,10 +42,12 @@ class Channel:
         self._fd = fd
         self._frames = FrameBuffer()
         self._encoder = FrameEncoder()
+        self._poll = select.poll()  # not select(), which knows descriptors below 1024 only
+        self._poll.register(fd, select.POLLIN)
 
     def is_silent(self, seconds: float) -> bool:
         """Whether so many seconds pass without a message."""
-        return not select.select([self._fd], [], [], seconds)[0]
+        return not self._poll.poll(seconds * 1000)
 
     def receive(self) -> bytes | None:
         """The next message; None when the driver has closed its end. One message is under way at a time."""
