@@ -131,11 +131,16 @@ async def test_who_does_not_prove_the_key_is_refused_before_anything_is_decoded(
     assert decoded == []
 
 
-async def test_what_is_no_message_ends_its_connection_only() -> None:
+@pytest.mark.parametrize(
+    "data",
+    [b"\xc1nothing", msgspec.msgpack.encode(m.Hello("m", "")).replace(b"\xa1m", b"\xa1\xff")],
+    ids=["no MessagePack", "text that is no UTF-8"],
+)
+async def test_what_is_no_message_ends_its_connection_only(data: bytes) -> None:
     refused: list[Exception] = []
     async with quick(on_refused=refused.append) as coordinator:
         one, two = await gang(coordinator.address, 2)
-        one.say_bytes(b"\xc1nothing")
+        one.say_bytes(data)
         with pytest.raises((EOFError, ConnectionError)):
             await one.hear(m.Seat)
         assert "no message of a member" in str(refused[0])

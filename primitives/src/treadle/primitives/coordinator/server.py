@@ -166,7 +166,7 @@ class CoordinatorServer:
         for head in heads:
             try:
                 message = _decode(head)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 hint = "It speaks another protocol, or another version of it."
                 raise WireError(f"{connection.address} sent what is no message of a member", hint) from error
             run.instructions += run.machine.received(connection.number, message, self._clock())

@@ -224,7 +224,7 @@ class Roads:
                         self._use(road, link)
                 else:
                     self._arrived(known[0], _letter(head))
-        except (WireError, msgspec.MsgspecError):
+        except (WireError, msgspec.MsgspecError, UnicodeDecodeError):
             self._broken(known[0], link)
 
     def _broken(self, road: Road | None, link: Link) -> None:
