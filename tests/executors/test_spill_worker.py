@@ -10,6 +10,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,11 +104,19 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     await asyncio.to_thread(shutil.rmtree, host)
 
 
-async def started(place: Place, memory: int) -> Line:
+@asynccontextmanager
+async def started(place: Place, memory: int) -> AsyncIterator[Line]:
+    """At the end it has kept to its budget."""
     tests = str(Path(__file__).parent.parent)
     executor = LocalExecutor(run_key=place.run_key, slots=1, memory=memory, host_root=place.host_root, path=[tests])
     await executor.start()
-    return Line(executor, place, memory)
+    line = Line(executor, place, memory)
+    try:
+        yield line
+        if memory >= LARGE[0]:
+            assert max(line.peaks) <= 1.3 * memory
+    finally:
+        await executor.stop()
 
 
 async def shuffled(line: Line, count: int) -> BlockInput:
@@ -124,8 +133,7 @@ async def shuffled(line: Line, count: int) -> BlockInput:
 async def test_a_dataset_of_several_budgets(place: Place, memory: int, size: int) -> None:
     """Made and shuffled by one task, to one target; sorted, reduced per key and folded by one task each."""
     count = size // RECORD_BYTES
-    line = await started(place, memory)
-    try:
+    async with started(place, memory) as line:
         target = await shuffled(line, count)
 
         in_order = await line.run(Sort("sorted", FIRST), source=target)
@@ -148,25 +156,16 @@ async def test_a_dataset_of_several_budgets(place: Place, memory: int, size: int
         assert folded.rows == count
 
         assert all(outcome.spilled > size // 2 for outcome in (in_order, grouped, folded))
-        if memory >= LARGE[0]:
-            assert max(line.peaks) <= 1.3 * memory
-    finally:
-        await line._executor.stop()
 
 
 @pytest.mark.parametrize(("memory", "size"), SIZES)
 async def test_a_key_of_several_budgets(place: Place, memory: int, size: int) -> None:
     """The function gets its values one after the other."""
     count = size // RECORD_BYTES
-    line = await started(place, memory)
-    try:
+    async with started(place, memory) as line:
         target = await shuffled(line, count)
         one = await line.run(
             Reduce("one", "key", uses=call(functions.count), by=by(functions.everything)), source=target
         )
         assert line.records(one.block) == [(0, (count, sum(number % 10 for number in range(count))))]
         assert size // 2 < one.spilled < 2 * size
-        if memory >= LARGE[0]:
-            assert max(line.peaks) <= 1.3 * memory
-    finally:
-        await line._executor.stop()

@@ -42,6 +42,13 @@ async def ended(here: Service, run: str, document: dict[str, Any], base: Path, *
         return await here.runs.end(run)
 
 
+def words_of(end: RunEnd, failure: str) -> str:
+    """The message of a run that failed with this class."""
+    assert end.failure is not None
+    assert (end.state, end.failure.failure) == ("failed", failure)
+    return end.failure.message
+
+
 async def test_whatever_goes_wrong_ends_a_run_with_a_class(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,28 +61,20 @@ async def test_whatever_goes_wrong_ends_a_run_with_a_class(
     with monkeypatch.context() as patch:
         patch.setattr(activities, "make_plan", defect)
         end = await ended(here, "planner", ONE, tmp_path)
-    assert end.failure is not None
-    assert (end.state, end.failure.failure) == ("failed", "internal")
-    assert "KeyError: 'planner'" in end.failure.message
+    assert "KeyError: 'planner'" in words_of(end, "internal")
 
     with monkeypatch.context() as patch:
         patch.setattr(Scheduler, "handle", illegal)
         end = await ended(here, "scheduler", ONE, tmp_path)
-    assert end.failure is not None
-    assert (end.state, end.failure.failure) == ("failed", "internal")
-    assert "an event that cannot be" in end.failure.message
+    assert "an event that cannot be" in words_of(end, "internal")
 
     large = ONE | {"inputs": TEXT, "outputs": {"big": "${{ inputs.big }}"}}
     end = await ended(here, "opened", large, tmp_path, big="x" * PAYLOAD)
-    assert end.failure is not None
-    assert (end.state, end.failure.failure) == ("failed", "user error")
-    assert "inputs that its conditions and outputs read" in end.failure.message
+    assert "inputs that its conditions and outputs read" in words_of(end, "user error")
 
     twice = ONE | {"inputs": TEXT, "outputs": dict.fromkeys("abc", "${{ inputs.big }}")}
     end = await ended(here, "outputs", twice, tmp_path, big="x" * (PAYLOAD // 2))
-    assert end.failure is not None
-    assert (end.state, end.failure.failure) == ("failed", "user error")
-    assert "the outputs have" in end.failure.message
+    assert "the outputs have" in words_of(end, "user error")
 
     end = await ended(here, "after", ONE, tmp_path)
     assert end.state == "succeeded", "and the driver goes on with others"

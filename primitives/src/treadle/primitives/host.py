@@ -53,10 +53,7 @@ class HostFolder:
             make_folders(temporary.parent)
             return self.spares.open(temporary, size)
 
-        if size < LEAST:
-            write_file(path, buffers, durable=False)
-        else:
-            write_file(path, buffers, durable=False, reuse=reuse)
+        write_file(path, buffers, durable=False, reuse=reuse if size >= LEAST else None)
 
     def map(self, name: str) -> memoryview:
         """The bytes of a block file, read-only and not copied. Raises MissingError."""

@@ -107,7 +107,6 @@ def _argsort_column(column: Column) -> NDArray[np.intp]:
 
 
 def _argsort_values(column: Any) -> NDArray[np.intp]:
-
     from . import columns
 
     if isinstance(column, columns.Indexed):

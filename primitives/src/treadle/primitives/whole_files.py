@@ -18,6 +18,8 @@ from typing import TypeAlias
 from .errors import UsageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+Reuse: TypeAlias = Callable[[Path], int | None]
+"""Moves a file as large as what will be written to a path, and opens it to be overwritten; None: there is none."""
 _TEMPORARY = ".tmp-"
 _MAX_VECTORS = 512
 _MAX_BYTES = 1 << 30
@@ -59,13 +61,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_file(
-    path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: Callable[[Path], int | None] = lambda _: None
-) -> None:
-    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError.
-
-    `reuse`: moves a file to a path, as large as this one will be, and opens it to be overwritten; None: there is none.
-    """
+def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: Reuse | None = None) -> None:
+    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
     with _temporary(path, buffers, durable, reuse) as temporary:
         os.rename(temporary, path)
     if durable:
@@ -86,12 +83,10 @@ def create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(
-    path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Callable[[Path], int | None] = lambda _: None
-) -> Iterator[Path]:
+def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reuse | None = None) -> Iterator[Path]:
     """A complete file beside `path`, for the caller to move; removed when anything fails."""
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
-    descriptor = reuse(temporary)
+    descriptor = reuse(temporary) if reuse is not None else None
     if descriptor is None:
         descriptor = _open_new(temporary, durable)
     try:

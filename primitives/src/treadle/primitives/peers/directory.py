@@ -10,7 +10,7 @@ from ..decoding import known
 from ..errors import MissingError
 from ..run_names import run_folder
 from ..store import Store
-from ..trust import seal, unseal
+from ..trust import SealedStore
 from ..whole_files import check_name
 from . import presence
 
@@ -30,18 +30,17 @@ def announce(
     store: Store, run: str, key: bytes, host_id: str, address: str, member: str = "", gateway: str = ""
 ) -> None:
     """This host's blocks of the run are served there from now on (see `Entry`). Raises StoreError."""
-    name = _name(run, host_id)
-    store.put(name, seal(key, name, msgspec.msgpack.encode(Entry(address, member, gateway))))
+    entry = msgspec.msgpack.encode(Entry(address, member, gateway))
+    SealedStore(store, key).put(_name(run, host_id), entry)
 
 
 def resolve(store: Store, run: str, key: bytes, host_id: str) -> Entry | None:
     """What was announced last; None: there is nothing. Raises StoreError, and CorruptError for a forged one."""
-    name = _name(run, host_id)
     try:
-        data = store.get(name)
+        data = SealedStore(store, key).get(_name(run, host_id))
     except MissingError:
         return None
-    return msgspec.msgpack.decode(unseal(key, name, data), type=known(Entry))
+    return msgspec.msgpack.decode(data, type=known(Entry))
 
 
 def through(gateway: str, member: str) -> str:
