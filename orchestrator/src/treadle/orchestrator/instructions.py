@@ -133,6 +133,8 @@ class Run(Struct, frozen=True):
     limit: int = 0
     group: int = -1
     """A task group of the node; -1: the node itself."""
+    then: tuple[Run, ...] = ()
+    """Nodes that follow one another: whoever is soon done with one may go on with the next. Those are running, too."""
 
 
 class Stop(Struct, frozen=True):

@@ -14,17 +14,20 @@ A wide node says which of its task groups are not closed (NodeGrouped). It is `r
 its own, and then once more by itself: it puts together what they left, or names groups that are still not closed. What
 ends a group ends the node when its other groups have ended: stopped ones with a failure, by themselves with a loss.
 
+A Run may name nodes that follow (`then`): `running` from the beginning; those that were not begun end by NodeStopped.
+
 Illegal events raise InternalError and change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from treadle.dsl import expressions
 from treadle.primitives.errors import InternalError
 
+from .ahead import Ahead
 from .groups import Groups
 from .instructions import (
     Complete,
@@ -50,7 +53,7 @@ from .instructions import (
     Summary,
     Unpause,
 )
-from .plan import Child, Graph, Loop, Node, Segment
+from .plan import Barrier, Child, Graph, Loop, Node, Segment
 
 __all__ = [
     "MAXIMUM_REPAIRS",
@@ -99,8 +102,12 @@ class Scheduler:
         done: Mapping[str, Summary] | None = None,
         prefix: str = "",
         groups: Mapping[str, NodeGrouped] | None = None,
+        ahead: int = 0,
     ) -> None:
-        """`done` and `groups`: what is known already of nodes that are over, and of wide ones that are not."""
+        """`done` and `groups`: what is known already of nodes that are over, and of wide ones that are not.
+
+        `ahead`: nodes that may follow another in one Run.
+        """
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._status = dict.fromkeys(self._nodes, "waiting")
         self._graph = graph
@@ -116,6 +123,7 @@ class Scheduler:
         self._escalated: set[str] = set()
         self._groups: dict[str, Groups] = {}
         self._grouped = dict(groups or {})
+        self._ahead, self._most = Ahead(graph), ahead
         self._paused = self._resting = False
         self._over = False
         for node, summary in (done or {}).items():
@@ -340,7 +348,27 @@ class Scheduler:
         grouped = self._grouped.pop(node.id, None)
         if grouped is not None and grouped.groups and not repair:
             return self._begin_groups(grouped)
-        return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id))]
+        then = () if repair else tuple(self._following(node))
+        return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
+
+    def _following(self, node: Node) -> Iterator[Run]:
+        """What only this node is holds up, then what only that does, and so on. What they are told is known now."""
+        over, left, last = {node.id}, self._most, node
+        while left and (then := self._ahead.next_of(last.id, self._status)) and self._may_follow(then, over):
+            over.add(then.id)
+            last = then
+            if not isinstance(then, Barrier):  # which passes by itself
+                left -= 1
+                self._status[then.id] = "running"
+                yield Run(then.id, self._bindings(then), limit=self.limit_of(then.id))
+
+    def _may_follow(self, node: Node, over: Collection[str]) -> bool:
+        if isinstance(node, Child) or node.when or node.id in self._repair or node.id in self._grouped:
+            return False
+        if any(need not in over and self._status.get(need, "done") != "done" for need in (*node.data, *node.after)):
+            return False
+        changing = {stage for known in over for stage in self._nodes[known].stages}
+        return not any(path.split(".")[1] in changing for path in node.paths if path.startswith("stages."))
 
     def _needs_over(self, node: Node) -> bool:
         return all(self._status.get(need, "done") in ("done", "skipped") for need in (*node.data, *node.after))

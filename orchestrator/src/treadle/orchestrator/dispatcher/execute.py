@@ -46,7 +46,7 @@ class Desk:
 
     def __init__(self) -> None:
         self._runs: dict[int, SegmentRun] = {}
-        self.iteration = ""
+        self.node = self.iteration = ""
 
     def progress(self) -> list[Progress]:
         return [run.progress() for run in self._runs.values()]

@@ -42,9 +42,15 @@ from ..runfiles import Closing, LoopResult, RunResult, Submission
 from ..scheduler import Problem, Summary
 from ..triggers.lifecycle.telling import Telling
 from . import limits, messages, seats
-from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
+from .messages import PAYLOAD, Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
+AHEAD = 16
+"""Nodes that may follow another in one activity."""
+GOING_ON = 1.0
+"""Seconds after which an activity goes on with no other node: whoever pauses a run waits for one node, not for many."""
+_SMALL = PAYLOAD // (2 * AHEAD)
+"""Bytes of a summary after which it may go on: what it did is told in one document."""
 _log = logging.getLogger(__name__)
 
 
@@ -96,20 +102,29 @@ class Activities:
 
     @activity.defn(name=messages.RUN_NODE)
     async def run_node(self, order: NodeOrder) -> NodeReport:
-        """Run a segment, a task group of one, or a loop to its end.
+        """Run a segment, a task group of one, or a loop to its end; then those that follow, as long as that is quick.
 
         Committed work is found in its ledger and never done again.
         """
-        desk = Desk()
-        with self._busy(), self._site.telemetry.node(order.run, order.node, activity.info().attempt):
-            async with (
-                _heartbeats(lambda: (order.node, msgspec.to_builtins(desk.progress()), desk.iteration)),
-                self._telling.node(order) as hand_over,
-            ):
+        began, before, desk = time.monotonic(), dict[str, str](), Desk()
+        with self._busy():
+            async with _heartbeats(lambda: (desk.node, msgspec.to_builtins(desk.progress()), desk.iteration)):
+                for one in (order, *order.then):
+                    report = await self._run_node(one, desk)
+                    told = limits.after(before, report)
+                    if not 0 < len(report.summary) <= _SMALL or not _goes_on(began):
+                        break
+                    before[one.node] = report.summary
+        if told.closed or told.groups:
+            told.seats = await seats.there_are(self._client, self._site)
+        return told
+
+    async def _run_node(self, order: NodeOrder, desk: Desk) -> NodeReport:
+        desk.node, desk.iteration = order.node, ""
+        with self._site.telemetry.node(order.run, order.node, activity.info().attempt):
+            async with self._telling.node(order) as hand_over:
                 report = limits.bounded(await self._report(order, desk), order.node)
                 hand_over(report)
-        if report.closed or report.groups:
-            report.seats = await seats.there_are(self._client, self._site)
         return report
 
     @activity.defn(name=messages.END_RUN)
@@ -138,7 +153,9 @@ class Activities:
         graph = messages.pack(messages.slim(wanted))
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
         env, outputs, tells = _needed_env(run), run.plan.outputs, self._telling.on
-        return Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left, runs=runs)
+        opened = Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left, runs=runs)
+        opened.ahead = AHEAD if self._site.one_host and not tells else 0  # hosts take turns; who listens, hears at once
+        return opened
 
     def _submission(self, start: RunStart, started: str) -> tuple[Submission, str]:
         """(what the run is made of, when it started first)."""
@@ -276,6 +293,10 @@ def _unclosed_groups(run: Run, done: Collection[str]) -> dict[str, list[int]]:
             closed = run.files.closed_groups(node.id)
             found[node.id] = [group for group in range(count_of(node.partitions, node.group)) if group not in closed]
     return found
+
+
+def _goes_on(began: float) -> bool:
+    return time.monotonic() - began < GOING_ON and not activity.is_cancelled()
 
 
 def _report_of(result: Summary | Unclosed | None) -> NodeReport:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 
 from treadle.primitives.errors import FailureClass, UsageError
 
@@ -37,6 +39,12 @@ def bounded(report: NodeReport, node: str) -> NodeReport:
         return report
     text = f"{node}: its state or outputs have {size:,} bytes, and {PAYLOAD:,} are allowed; keep large values in data"
     return NodeReport(problem=messages.pack(Problem(str(FailureClass.USER_ERROR), text, node)))
+
+
+def after(before: Mapping[str, str], report: NodeReport) -> NodeReport:
+    """The report, with what was done before it; if both do not fit, its node is left: it is found done next time."""
+    whole = replace(report, before=dict(before))
+    return whole if not before or _size(whole) <= PAYLOAD else NodeReport(stopped=True, before=dict(before))
 
 
 def _size(value: Opened | NodeReport) -> int:

@@ -78,6 +78,8 @@ class Opened:
     """Nodes that this resumption leaves for another one; they are not in the graph."""
     runs: dict[str, str] = field(default_factory=dict)
     """node -> the child run that it is."""
+    ahead: int = 0
+    """Nodes that may follow another in one activity."""
 
 
 @dataclass
@@ -91,6 +93,8 @@ class NodeOrder:
     """A task group of the node; -1: the node itself."""
     since: float = 0.0
     """Of a group: when the first one of its node began, in seconds since the epoch."""
+    then: list[NodeOrder] = field(default_factory=list)
+    """For nodes that follow one another, as long as that is soon done."""
 
 
 @dataclass
@@ -108,7 +112,7 @@ class Ending:
 
 @dataclass
 class NodeReport:
-    """How a node's activity ended; exactly one is set."""
+    """How a node's activity ended; exactly one is set, beside what it did before."""
 
     summary: str = ""
     problem: str = ""
@@ -122,6 +126,8 @@ class NodeReport:
     """With the two above: groups that drivers can take at once."""
     size: int = 0
     """With `groups`: partitions of one."""
+    before: dict[str, str] = field(default_factory=dict)
+    """node -> Summary of those that were done before it."""
 
 
 def pack(value: Summary | Problem | Orders | Graph) -> str:

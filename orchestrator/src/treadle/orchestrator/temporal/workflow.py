@@ -31,15 +31,10 @@ with workflow.unsafe.imports_passed_through():
         Complete,
         Event,
         Fail,
-        GroupDone,
         Hold,
         Instruction,
         Limit,
-        NodeDone,
-        NodeFailed,
         NodeGrouped,
-        NodeLost,
-        NodeStopped,
         Pause,
         Problem,
         Release,
@@ -53,6 +48,7 @@ with workflow.unsafe.imports_passed_through():
     from . import messages
     from .children import Children
     from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
+    from .reports import events_of, unexpected
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
 """A driver silent for so long is taken for dead; two dispatchers at once are harmless (see ledger)."""
@@ -74,7 +70,9 @@ class RunWorkflow:
     def __init__(self) -> None:
         self._inbox: list[Event] = []
         self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
-        """By node and task group."""
+        """By the first node and task group."""
+        self._first: dict[str, str] = {}
+        """node -> the one that it follows in an activity; itself, if it is the first."""
         self._since: dict[str, float] = {}
         """When the first group of a node began."""
         self._waiting: set[asyncio.Task[None]] = set()
@@ -108,7 +106,7 @@ class RunWorkflow:
         # Where somebody listens, the node itself comes first, and tells that it begins.
         wide = {} if opened.tells else opened.groups
         groups = {node: NodeGrouped(node, tuple(known), opened.seats) for node, known in wide.items()}
-        self._scheduler = Scheduler(graph, opened.env, done, groups=groups)
+        self._scheduler = Scheduler(graph, opened.env, done, groups=groups, ahead=opened.ahead)
         self._inbox[:0] = [Limit(stage, count) for stage, count in self._limits.items()]
         self._inbox[:0] = [Pause()] if self._paused else []
         heard = opened.tells or parent_run(start.run)  # a child's end is kept for its parent's resumptions
@@ -273,7 +271,8 @@ class RunWorkflow:
                 self._children.release(node)
             case Stop(node):
                 self._children.stop(node)
-                for handle in [handle for (name, _), handle in self._activities.items() if name == node]:
+                first = self._first.get(node)
+                for handle in [handle for (name, _), handle in self._activities.items() if name == first]:
                     handle.cancel()
             case Complete():
                 return True
@@ -284,9 +283,10 @@ class RunWorkflow:
 
     def _run_node(self, run: Run) -> None:
         assert self._start is not None
-        grouped = run.group >= 0
-        orders = Orders(run.bindings, run.repair, run.limit, self._start.resumption, self._assume())
-        order = NodeOrder(self._start.run, run.node, messages.pack(orders), self._newly_passed(), run.group)
+        grouped, names = run.group >= 0, [run.node, *(one.node for one in run.then)]
+        self._first |= dict.fromkeys(names, run.node)
+        order = NodeOrder(self._start.run, run.node, self._orders(run), self._newly_passed(), run.group)
+        order.then = [NodeOrder(self._start.run, one.node, self._orders(one)) for one in run.then]
         if grouped:
             order.since = self._since.setdefault(run.node, workflow.time())
         handle = workflow.start_activity(
@@ -294,18 +294,22 @@ class RunWorkflow:
             order,
             task_queue=workflow.info().task_queue + messages.GROUPS if grouped else None,
             result_type=NodeReport,
-            summary=f"{run.node}, group {run.group}" if grouped else run.node,
+            summary=f"{run.node}, group {run.group}" if grouped else " to ".join(dict.fromkeys((names[0], names[-1]))),
             start_to_close_timeout=LONGEST,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=_RETRY,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
         self._activities[run.node, run.group] = handle
-        task = asyncio.create_task(self._hear(run.node, run.group, handle))
+        task = asyncio.create_task(self._hear(names, run.group, handle))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    async def _hear(self, node: str, group: int, handle: workflow.ActivityHandle[NodeReport]) -> None:
+    def _orders(self, run: Run) -> str:
+        assert self._start is not None
+        return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, self._assume()))
+
+    async def _hear(self, nodes: list[str], group: int, handle: workflow.ActivityHandle[NodeReport]) -> None:
         try:
             report = await handle
         except asyncio.CancelledError:
@@ -314,10 +318,10 @@ class RunWorkflow:
             # Told to stop, and its driver died before it had: then the server does not try again.
             stopped = is_cancelled_exception(error) or error.retry_state is RetryState.CANCEL_REQUESTED
             report = (
-                NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(_unexpected(node, error)))
+                NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(unexpected(nodes[0], error)))
             )
-        self._activities.pop((node, group), None)
-        self._inbox.append(_event(node, group, report))
+        self._activities.pop((nodes[0], group), None)
+        self._inbox += events_of(nodes, group, report)
 
     def _assume(self) -> Any:
         return self._start.assume if self._start else ""
@@ -367,24 +371,7 @@ def is_long() -> bool:
     return workflow.info().is_continue_as_new_suggested()
 
 
-def _event(node: str, group: int, report: NodeReport) -> Event:
-    if report.summary:
-        return NodeDone(node, messages.unpack(report.summary, Summary))
-    if report.problem:
-        return NodeFailed(node, messages.unpack(report.problem, Problem), group)
-    if report.lost:
-        return NodeLost(node, tuple(report.lost), group)
-    if report.groups:
-        return NodeGrouped(node, tuple(report.groups), report.seats, report.size)
-    return GroupDone(node, group, report.seats) if report.closed else NodeStopped(node, group)
-
-
 def _node_of(error: ApplicationError) -> tuple[str, ...]:
     """Of a failed run: see _obey."""
     known = error.details[0] if error.details else {}
     return (str(known.get("node", "")),) if isinstance(known, dict) else ()
-
-
-def _unexpected(node: str, error: ActivityError) -> Problem:
-    cause = error.cause if isinstance(error.cause, ApplicationError) else None
-    return Problem(cause.type or "internal" if cause else "internal", cause.message if cause else str(error), node)

@@ -1,0 +1,44 @@
+"""From what an activity reports to what the scheduler is told. Pure."""
+
+from __future__ import annotations
+
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from ..scheduler import (
+    Event,
+    GroupDone,
+    NodeDone,
+    NodeFailed,
+    NodeGrouped,
+    NodeLost,
+    NodeStopped,
+    Problem,
+    Summary,
+)
+from . import messages
+from .messages import NodeReport
+
+
+def events_of(nodes: list[str], group: int, report: NodeReport) -> list[Event]:
+    """What became of the nodes of an activity: done ones, the one that the report is of, those that were not begun."""
+    done = [NodeDone(node, messages.unpack(report.before[node], Summary)) for node in nodes if node in report.before]
+    last, *left = nodes[len(done) :]
+    return [*done, _event(last, group, report), *map(NodeStopped, reversed(left))]
+
+
+def _event(node: str, group: int, report: NodeReport) -> Event:
+    if report.summary:
+        return NodeDone(node, messages.unpack(report.summary, Summary))
+    if report.problem:
+        return NodeFailed(node, messages.unpack(report.problem, Problem), group)
+    if report.lost:
+        return NodeLost(node, tuple(report.lost), group)
+    if report.groups:
+        return NodeGrouped(node, tuple(report.groups), report.seats, report.size)
+    return GroupDone(node, group, report.seats) if report.closed else NodeStopped(node, group)
+
+
+def unexpected(node: str, error: ActivityError) -> Problem:
+    """Why an activity failed that reported nothing."""
+    cause = error.cause if isinstance(error.cause, ApplicationError) else None
+    return Problem(cause.type or "internal" if cause else "internal", cause.message if cause else str(error), node)

@@ -1,0 +1,205 @@
+"""Nodes that follow others in one activity: what runs stays the same, and nothing that could start waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+from orchestrator.test_scheduler import diamond, segment
+
+from treadle.orchestrator.plan import Barrier, Child, Graph, Node
+from treadle.orchestrator.scheduler import (
+    Complete,
+    Fail,
+    Instruction,
+    Limit,
+    NodeDone,
+    NodeFailed,
+    NodeGrouped,
+    NodeLost,
+    NodeStopped,
+    Pause,
+    Problem,
+    Run,
+    Scheduler,
+    Stop,
+    Summary,
+    Unpause,
+)
+from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.temporal.messages import NodeReport
+from treadle.orchestrator.temporal.reports import events_of
+
+
+def scheduler(*nodes: Node, ahead: int = 9) -> Scheduler:
+    return Scheduler(Graph(nodes), {}, ahead=ahead)
+
+
+def followers(instructions: list[Instruction]) -> list[str]:
+    [run] = instructions
+    assert isinstance(run, Run)
+    return [one.node for one in run.then]
+
+
+def test_what_only_one_node_holds_up_follows_it() -> None:
+    nodes = (segment("a"), segment("b", ("a",)), Barrier("c", ("c",), data=("b",)), segment("d", ("c",)))
+    graph = scheduler(*nodes)
+    assert followers(graph.start()) == ["b", "d"]
+    assert graph.running == ("a", "b", "d")
+    assert graph.handle(NodeDone("a", Summary())) == graph.handle(NodeDone("b", Summary())) == []
+    assert graph.handle(NodeDone("d", Summary())) == [Complete()]
+
+
+def test_no_more_follow_than_may() -> None:
+    nodes = (segment("a"), segment("b", ("a",)), segment("c", ("b",)))
+    assert followers(scheduler(*nodes, ahead=1).start()) == ["b"]
+    assert followers(scheduler(*nodes, ahead=0).start()) == []
+
+
+def test_what_could_run_side_by_side_does_not_follow() -> None:
+    assert followers(Scheduler(diamond(), {}, ahead=9).start()) == []
+
+
+def test_what_waits_for_a_follower_anyway_holds_nothing_back() -> None:
+    nodes = (segment("a"), segment("b", ("a",)), segment("c", ("b",)), segment("d", ("a", "c")))
+    assert followers(scheduler(*nodes).start()) == ["b", "c", "d"]
+
+
+def test_what_waits_for_another_branch_does_not_follow() -> None:
+    graph = scheduler(segment("a"), segment("b"), segment("c", ("a", "b")))
+    assert graph.start() == [Run("a", {}), Run("b", {})]
+
+
+def test_conditions_child_runs_and_metrics_that_are_not_known_yet_are_asked_for() -> None:
+    asked = (
+        segment("b", ("a",), when="true"),
+        Child("b", ("b",), "inner", data=("a",)),
+        segment("b", ("a",), paths=("stages.a.metrics.n",)),
+    )
+    for node in asked:
+        assert followers(scheduler(segment("a"), node).start()) == []
+
+
+def test_metrics_that_are_known_are_told_to_followers() -> None:
+    nodes = (segment("z"), segment("a", ("z",), when="true"), segment("b", ("a",), paths=("stages.z.metrics.n",)))
+    graph = scheduler(*nodes)
+    graph.start()
+    [run] = graph.handle(NodeDone("z", Summary(metrics={"z": {"n": 7}})))
+    assert isinstance(run, Run)
+    assert run.then[0].bindings["stages"]["z"]["metrics"] == {"n": 7}
+
+
+def test_a_limit_that_was_set_is_told_to_followers() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)))
+    assert graph.handle(Limit("b", 3)) == []
+    [run] = graph.start()
+    assert isinstance(run, Run)
+    assert [one.limit for one in run.then] == [3]
+
+
+def test_a_node_that_is_repaired_is_followed_by_none() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)))
+    graph.start()
+    graph.handle(NodeDone("a", Summary()))
+    assert graph.handle(NodeLost("b", ("a/0.1.x",))) == [Run("a", {}, ("a/0.1.x",))]
+
+
+def test_a_failure_of_one_fails_the_run_once_its_followers_are_known_not_to_run() -> None:
+    graph, problem = scheduler(segment("a"), segment("b", ("a",))), Problem("user error", "no")
+    graph.start()
+    assert graph.handle(NodeFailed("a", problem)) == [Stop("b")]
+    assert graph.handle(NodeStopped("b")) == [Fail(problem)]
+
+
+def test_a_pause_stops_followers_too_and_they_follow_again() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)))
+    graph.start()
+    assert graph.handle(Pause()) == [Stop("a"), Stop("b")]
+    for event in events_of(["a", "b"], -1, NodeReport(stopped=True)):
+        assert graph.handle(event) == []
+    assert followers(graph.handle(Unpause())) == ["b"]
+
+
+def test_a_wide_follower_is_taken_apart() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)), segment("c", ("b",)))
+    graph.start()
+    report = NodeReport(groups=[0, 1], seats=2, size=3, before={"a": messages.pack(Summary())})
+    done, grouped, left = events_of(["a", "b", "c"], -1, report)
+    assert (done, left) == (NodeDone("a", Summary()), NodeStopped("c"))
+    assert grouped == NodeGrouped("b", (0, 1), 2, 3)
+    assert [graph.handle(event) for event in (done, grouped)][1] == [Run("b", {}, group=0), Run("b", {}, group=1)]
+
+
+# -- any graph, any order
+
+
+@dataclass
+class Activities:
+    """Activities that carry out Runs, one node after the other; each step and each end is drawn."""
+
+    nodes: tuple[Node, ...]
+    scheduler: Scheduler
+    open: list[list[str]] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    """How many of an open activity's nodes are done."""
+    ran: list[str] = field(default_factory=list)
+    over: bool = False
+
+    def obey(self, instructions: list[Instruction]) -> None:
+        for one in instructions:
+            if isinstance(one, Run):
+                self.open.append([one.node, *(each.node for each in one.then)])
+                self.at.append(0)
+            else:
+                assert one == Complete()
+                self.over = True
+
+    def step(self, index: int, *, ends: bool) -> None:
+        """An activity is done with a node; it ends there, or when there is no other one."""
+        names = self.open[index]
+        assert set(self._needs(names[self.at[index]])) <= set(self.ran)
+        self.ran.append(names[self.at[index]])
+        self.at[index] += 1
+        if ends or self.at[index] == len(names):
+            del self.open[index], self.at[index]
+            before = [name for name in names if name in self.ran][:-1]
+            summary = messages.pack(Summary())
+            for event in events_of(names, -1, NodeReport(summary, before=dict.fromkeys(before, summary))):
+                self.obey(self.scheduler.handle(event))
+
+    def held_back(self) -> list[str]:
+        """What could run, and no activity is at it."""
+        now = {names[at] for names, at in zip(self.open, self.at, strict=True)}
+        return [
+            node.id
+            for node in self.nodes
+            if node.id not in now and node.id not in self.ran and set(self._needs(node.id)) <= set(self.ran)
+        ]
+
+    def _needs(self, name: str) -> tuple[str, ...]:
+        [node] = [node for node in self.nodes if node.id == name]
+        return (*node.data, *node.after)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Node, ...]:
+    names = [f"n{index}" for index in range(draw(st.integers(1, 9)))]
+    needs = [
+        draw(st.lists(st.sampled_from(names[:index]), max_size=3, unique=True)) if index else []
+        for index in range(len(names))
+    ]
+    return tuple(segment(name, tuple(some)) for name, some in zip(names, needs, strict=True))
+
+
+@given(graphs(), st.integers(0, 9), st.data())
+def test_every_node_runs_once_in_order_and_none_that_could_run_is_held_back(
+    nodes: tuple[Node, ...], ahead: int, data: st.DataObject
+) -> None:
+    here = Activities(nodes, scheduler(*nodes, ahead=ahead))
+    here.obey(here.scheduler.start())
+    while not here.over:
+        assert not here.held_back()
+        index = data.draw(st.integers(0, len(here.open) - 1))
+        here.step(index, ends=data.draw(st.booleans()))
+    assert sorted(here.ran) == sorted(node.id for node in nodes)
