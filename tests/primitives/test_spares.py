@@ -154,3 +154,23 @@ def test_two_that_want_the_only_spare_do_not_share_it(folder: HostFolder) -> Non
     assert opened[0] is not None
     assert opened[1] is None
     os.close(opened[0])
+
+
+@pytest.mark.parametrize(("available", "left"), [(124, 0), (126, 1)])
+def test_no_spares_are_kept_where_the_machine_is_short_of_memory(tmp_path: Path, available: int, left: int) -> None:
+    (tmp_path / "meminfo").write_text(f"MemTotal: 1000 kB\nMemAvailable: {available} kB\nHugePages_Total: 0\n")
+    kept = Spares(tmp_path / "kept", tmp_path / "meminfo")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "block").write_bytes(bytes(LEAST))
+    kept.keep(tmp_path / "run")
+    kept.drop(3600)
+    assert len(os.listdir(tmp_path / "kept")) == left
+
+
+def test_a_system_that_tells_nothing_of_its_memory_is_not_short_of_it(tmp_path: Path) -> None:
+    kept = Spares(tmp_path / "kept", tmp_path / "none")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "block").write_bytes(bytes(LEAST))
+    kept.keep(tmp_path / "run")
+    kept.drop(3600)
+    assert len(os.listdir(tmp_path / "kept")) == 1

@@ -15,7 +15,7 @@ from .whole_files import make_folders
 LEAST = 512 << 10
 """Bytes of a file that is worth keeping."""
 _SHARE, _MOST = 8, 256
-"""At most one byte in so many of the file system is kept, and so many files."""
+"""At most one byte in so many of the file system is kept, and so many files; none when less memory is available."""
 _TRIED = 8
 """Spares looked at for one file, should others still read them."""
 
@@ -23,8 +23,8 @@ _TRIED = 8
 class Spares:
     """A folder on the file system of the blocks. Any number of processes of one user may share it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, meminfo: Path = Path("/proc/meminfo")) -> None:
+        self._folder, self._meminfo = folder, meminfo
 
     def keep(self, folder: Path) -> None:
         """Take the large files below a folder that is being removed, as far as there is room. Raises OSError."""
@@ -76,12 +76,19 @@ class Spares:
         return [*names[first:], *reversed(names[:first])][:_TRIED]
 
     def drop(self, seconds: float = 0) -> None:
-        """Remove those that nobody wanted for so long. Raises OSError."""
-        kept_from = time.time() - seconds
+        """Remove those that nobody wanted for so long, all of them if the machine is short of memory. Raises OSError."""
+        kept_from = time.time() - (0 if self._short() else seconds)
         for name in self._names():
             with contextlib.suppress(FileNotFoundError):
                 if (self._folder / name).stat().st_ctime <= kept_from:
                     os.unlink(self._folder / name)
+
+    def _short(self) -> bool:
+        """Other programs could want what is kept."""
+        with contextlib.suppress(OSError, KeyError):  # a system that does not tell
+            known = dict(line.split()[:2] for line in self._meminfo.read_text().splitlines())
+            return int(known["MemAvailable:"]) * _SHARE < int(known["MemTotal:"])
+        return False
 
     def _names(self) -> list[str]:
         try:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .writer import LedgerWriter
 
 SWEEP_SECONDS = 20.0
-KEEP_SPARES = 60.0
+KEEP_SPARES = 300.0
 """Seconds in which memory of removed blocks is used again or given back."""
 KEEP_FAILED = timedelta(hours=24)
 """How long blocks of a run that did not succeed wait for `treadle resume`."""
