@@ -39,8 +39,8 @@ def is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY)
 
 
-def make_folders(folder: Path, *, durable: bool = False) -> None:
-    """Create `folder` and its missing parents with mode 0700; durable: sync each new entry."""
+def make_folders(folder: Path) -> list[Path]:
+    """Create `folder` and its missing parents with mode 0700; which folders have a new entry. Raises OSError."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -48,8 +48,7 @@ def make_folders(folder: Path, *, durable: bool = False) -> None:
     for new in reversed(missing):
         with contextlib.suppress(FileExistsError):
             os.mkdir(new, 0o700)
-        if durable:
-            sync_folder(new.parent)
+    return [new.parent for new in missing]
 
 
 def sync_folder(folder: Path) -> None:
@@ -65,8 +64,6 @@ def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: R
     """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
     with _temporary(path, buffers, durable, reuse) as temporary:
         os.rename(temporary, path)
-    if durable:
-        sync_folder(path.parent)
 
 
 def create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
@@ -78,17 +75,20 @@ def create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
         except FileExistsError:
             created = False
         os.unlink(temporary)
-    sync_folder(path.parent)
     return created
 
 
 @contextlib.contextmanager
 def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reuse | None = None) -> Iterator[Path]:
-    """A complete file beside `path`, for the caller to move; removed when anything fails."""
+    """A complete file beside `path`, for the caller to move; removed when anything fails.
+
+    Every folder with a new entry is synced at the end: for most file systems the first of these is the last that costs.
+    """
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
     descriptor = reuse(temporary) if reuse is not None else None
+    changed = [path.parent]
     if descriptor is None:
-        descriptor = _open_new(temporary, durable)
+        descriptor = _open_new(temporary, changed)
     try:
         try:
             write_all(descriptor, buffers)
@@ -101,14 +101,17 @@ def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reus
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    for folder in changed if durable else ():
+        sync_folder(folder)
 
 
-def _open_new(path: Path, durable: bool) -> int:
+def _open_new(path: Path, changed: list[Path]) -> int:
+    """A new file, and the folders that it needs; those with a new entry are added to `changed`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
-        make_folders(path.parent, durable=durable)
+        changed += make_folders(path.parent)
         return os.open(path, flags, 0o600)
 
 
