@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,20 @@ def test_captured_functions_may_hold_many_sorts_of_values() -> None:
     data = [cloudpickle.dumps(make(n)) for n in (1, 1, 2)]
     one, same, other = map(code_by_value, data)
     assert one == same != other
+
+
+def test_class_of_a_captured_function_counts_alike_while_it_lives_and_elsewhere() -> None:
+    class Local:
+        size = 1
+
+    def function() -> int:
+        return Local.size
+
+    data = cloudpickle.dumps(function)
+    here = code_by_value(data)
+    del function, Local
+    gc.collect()  # as in another process: cloudpickle makes a class of its own
+    assert code_by_value(data) == here
 
 
 def test_project_functions_that_captured_ones_name_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,8 @@ class _Walk:
                 self._many("property", [value.fget, value.fset, value.fdel])
             case types.CellType():
                 self._many("cell", _content(value))
-            case type():
-                self._many(f"class {value.__qualname__}", [*value.__bases__, *_flat(_own_of(value))])
+            case type():  # cloudpickle keeps its qualified name only while the class it was pickled from is alive
+                self._many(f"class {value.__name__}", [*value.__bases__, *_flat(_own_of(value))])
             case tuple() | list():
                 self._many(type(value).__name__, value)
             case dict():
