@@ -302,15 +302,16 @@ def test_captured_functions_may_hold_many_sorts_of_values() -> None:
 
 
 def test_class_of_a_captured_function_counts_alike_while_it_lives_and_elsewhere() -> None:
-    class Local:
-        size = 1
+    def make() -> Callable[[], int]:
+        class Local:
+            size = 1
 
-    def function() -> int:
-        return Local.size
+        return lambda: Local.size
 
+    function = make()
     data = cloudpickle.dumps(function)
     here = code_by_value(data)
-    del function, Local
+    del function
     gc.collect()  # as in another process: cloudpickle makes a class of its own
     assert code_by_value(data) == here
 
