@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 PRELOAD = [
-    "treadle.orchestrator.cli",
+    "treadle.orchestrator.cli.commands",
     "treadle.orchestrator.cli.picture",
     "treadle.orchestrator.cli.documents",
     "treadle.orchestrator.client.client",

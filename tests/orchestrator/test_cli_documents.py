@@ -13,7 +13,7 @@ import pytest
 import typer.main
 from orchestrator.commands import Terminal, session
 
-from treadle.orchestrator.cli import SECTIONS, app
+from treadle.orchestrator.cli.commands import SECTIONS, app
 from treadle.orchestrator.cli.exits import Exit
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -176,7 +176,7 @@ def test_help_names_only_variables_that_have_names_of_their_own(terminal: Termin
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from treadle.orchestrator.cli import app; app(['--help'], standalone_mode=False);"
+        "import sys; from treadle.orchestrator.cli.commands import app; app(['--help'], standalone_mode=False);"
         "heavy = ('temporalio', 'pyarrow', 'numpy', 'pydantic', 'rich', 'yaml', 'treadle.executors');"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -1,0 +1,155 @@
+"""Every command by its name, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from . import (
+    cleaning,
+    converting,
+    deadletters,
+    deploying,
+    doctor,
+    making,
+    planning,
+    providers,
+    reading,
+    reporting,
+    rerunning,
+    resuming,
+    serving,
+    showing,
+    starting,
+    steering,
+    triggering,
+    trying,
+    watching,
+)
+from .exits import finish
+
+SECTIONS = {
+    "Write a workflow": ("init", "validate", "plan", "convert", "schema"),
+    "Start and go on": ("run", "submit", "resume", "rerun"),
+    "Look": ("watch", "show", "list", "logs", "result", "report"),
+    "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
+    "Events": ("deploy", "undeploy", "trigger", "dlq"),
+    "Functions": ("deploy lambda", "deploy openwhisk"),
+    "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
+}
+
+
+class Commands(TyperGroup):
+    """Commands by what one wants to do. Rich would do it too, and take a quarter of a second to be imported."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        return found and _without_variables(found)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                known = [(name, self.commands[name.replace(" ", "-")]) for name in names]
+                formatter.write_dl([(name, command.get_short_help_str(300)) for name, command in known])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """`deploy lambda` and `deploy openwhisk` are commands of their own, unless a file has that name."""
+        name = "-".join(args[:2])
+        if args[:1] == ["deploy"] and name in self.commands and not Path(args[1]).exists():
+            return name, _without_variables(self.commands[name]), args[2:]
+        return super().resolve_command(ctx, args)
+
+
+def _without_variables(command: Any) -> Any:
+    """The command, whose help leaves out variables that are named by the rule which the help of all commands states."""
+    for parameter in command.params:
+        parameter.show_envvar = bool(getattr(parameter, "envvar", None))
+    for inner in getattr(command, "commands", {}).values():
+        _without_variables(inner)
+    return command
+
+
+app = typer.Typer(
+    name="treadle",
+    cls=Commands,
+    help="Declarative workflows for data-parallel work, run durably.",
+    epilog="Every option is also read from TREADLE_<COMMAND>_<OPTION>.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "TREADLE", "help_option_names": ["--help", "-h"]},
+)
+for command in (
+    making.init,
+    making.schema,
+    planning.validate,
+    planning.plan,
+    converting.convert,
+    starting.run,
+    starting.submit,
+    resuming.resume,
+    rerunning.rerun,
+    watching.watch,
+    showing.show,
+    reading.logs,
+    reading.result,
+    reporting.report,
+    steering.pause,
+    steering.unpause,
+    steering.limit,
+    steering.cancel,
+    steering.terminate,
+    deploying.deploy,
+    deploying.undeploy,
+    providers.deploy_lambda,
+    providers.deploy_openwhisk,
+    serving.worker,
+    serving.triggers,
+    cleaning.gc,
+    doctor.doctor,
+):
+    app.command()(command)
+app.command("list")(showing.list_)
+app.command("lint", hidden=True)(planning.validate)
+triggering.trigger.command("test")(trying.try_)
+triggering.trigger.command()(trying.fire)
+triggering.trigger.command()(trying.backfill)
+triggering.trigger.command()(trying.seek)
+app.add_typer(triggering.trigger, name="trigger")
+app.add_typer(deadletters.dlq, name="dlq")
+app.add_typer(serving.dev, name="dev")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"treadle {version('treadle-orchestrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def treadle(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, show_envvar=False, help="Print it.")
+    ] = False,
+) -> None:
+    """Declarative workflows for data-parallel work, run durably."""
+
+
+def run() -> NoReturn:
+    """Do what the command line says, and end the process.
+
+    At once: threads of native libraries may still run, and one that calls into an interpreter half gone kills the
+    process after its work was done.
+    """
+    try:
+        app()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finish(code)
