@@ -79,7 +79,7 @@ def test_every_name_offered_is_there(package: str) -> None:
 def test_command_line_has_these_verbs() -> None:
     import typer.main
 
-    from treadle.orchestrator.cli import app
+    from treadle.orchestrator.cli.commands import app
 
     root = typer.main.get_command(app)
     commands: dict[str, Any] = root.commands  # type: ignore[attr-defined]
