@@ -166,16 +166,17 @@ class LiveScreen:
 
     def __init__(self, compact: bool) -> None:
         from rich.console import Console
-        from rich.live import Live
+
+        from .live import Redrawn
 
         self._compact = compact
         self._pace = Pace()
         self._console = Console(stderr=True, highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=4, transient=False)
+        self._live = Redrawn(self._console)
         self._live.start()
 
     def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
-        self._live.update(picture(view, stages, self._pace, time.time(), self._compact, cost))
+        self._live.show(picture(view, stages, self._pace, time.time(), self._compact, cost))
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)

@@ -1,0 +1,60 @@
+"""Drawing over what was drawn before, on a terminal whose width may change meanwhile."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderResult
+from rich.control import Control
+from rich.live import Live
+from rich.segment import ControlType, Segment
+
+
+class Drawn:
+    """A picture that knows how wide its lines came out. Nothing invisible ends them, which would be wrapped too."""
+
+    def __init__(self, picture: RenderableType) -> None:
+        self._picture = picture
+        self._widths: list[int] = []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = [_trimmed(line) for line in console.render_lines(self._picture, options, pad=False)]
+        self._widths = [Segment.get_line_length(line) for line in lines]
+        if len(lines) > options.size.height:  # Live draws dots in the place of the last, from edge to edge
+            self._widths[options.size.height - 1 :] = [options.max_width]
+        return chain.from_iterable([*line, Segment.line()] for line in lines)
+
+    def broken(self, columns: int) -> int:
+        """How many rows it has beyond its lines, on a terminal of so many columns."""
+        return sum(max(0, width - 1) // columns for width in self._widths)
+
+
+class Redrawn(Live):
+    """rich's Live, which goes up by as many rows as it wrote lines. A terminal made narrower has wrapped them since, if
+    it is one of those that wrap again (most do: tmux, VTE, kitty, iTerm2, Windows Terminal)."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console=console, auto_refresh=False)
+        self._now = self._last = Drawn("")
+
+    def show(self, picture: RenderableType) -> None:
+        """Draw this in the place of what is there."""
+        self._now = Drawn(picture)
+        self.update(self._now, refresh=True)
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Go up further than Live would, and draw."""
+        again = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * self._last.broken(self.console.width)
+        home, *rest = super().process_renderables(renderables)
+        self._last = self._now
+        return [home, Control(*again), *rest]
+
+
+def _trimmed(line: list[Segment]) -> list[Segment]:
+    """Without the spaces at its end."""
+    while line and not line[-1].text.strip():
+        line.pop()
+    if line:
+        text, style, control = line.pop()
+        line.append(Segment(text.rstrip(), style, control))
+    return line
