@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from treadle.dsl.model import Spec
+from treadle.dsl.model import MapStage, Spec
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Cut, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
 from treadle.orchestrator.plan import (
@@ -19,12 +19,14 @@ from treadle.orchestrator.plan import (
     NarrowFeed,
     NodeData,
     Plan,
+    Policy,
     RangeFeed,
     Segment,
     Shipped,
     StateData,
 )
 from treadle.orchestrator.planner import Site, make_plan
+from treadle.orchestrator.planner.flow import KEYS
 from treadle.primitives.errors import UsageError
 
 LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
@@ -80,13 +82,13 @@ def test_adjacent_maps_are_one_segment() -> None:
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ({"retry": {"maximumAttempts": 5}}, "maximum_attempts differs"),
+        ({"retry": {"maximumAttempts": 5}}, "retry differs"),
         ({"timeout": "3s"}, "timeout differs"),
         ({"deadline": "3s"}, "deadline differs"),
-        ({"maxConcurrency": 1}, "max_concurrency differs"),
-        ({"memory": "1GiB"}, "memory_start, memory_max differ"),
+        ({"maxConcurrency": 1}, "maxConcurrency differs"),
+        ({"memory": "1GiB"}, "memory differs"),
         ({"executor": "isolated"}, "executor differs"),
-        ({"idempotent": False}, "maximum_attempts, idempotent differ"),
+        ({"idempotent": False}, "idempotent differs"),
         ({"toleratedFailures": 3}, "toleratedFailures differ"),
         ({"when": "1 < 2"}, "b has a condition"),
     ],
@@ -95,6 +97,11 @@ def test_what_keeps_maps_apart_is_told(setting: dict[str, Any], reason: str) -> 
     found = plan({"a": mapped(SOURCE), "b": mapped("a", **setting)})
     assert stages_of(found) == {"a": ("a",), "b": ("b",)}
     assert f"b is apart from a: {reason}" in segments(found)["b"].reasons
+
+
+def test_reasons_name_settings_as_authors_write_them() -> None:
+    keys = {field.alias or name for name, field in MapStage.model_fields.items()}
+    assert {KEYS.get(field, field) for field in Policy.__struct_fields__} <= keys
 
 
 def test_data_with_two_readers_is_kept() -> None:

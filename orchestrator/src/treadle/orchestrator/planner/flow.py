@@ -84,6 +84,17 @@ class Flow:
 
 _OF_BLOCKS = {"exchange", "durability"}
 """Settings of what a segment leaves: the last stage's count, since the others leave nothing."""
+KEYS = {
+    "maximum_attempts": "retry",
+    "initial_interval": "retry",
+    "backoff_coefficient": "retry",
+    "maximum_interval": "retry",
+    "non_retryable": "retry",
+    "memory_start": "memory",
+    "memory_max": "memory",
+    "max_concurrency": "maxConcurrency",
+}
+"""Fields of a Policy by the keys of a document; the others are called the same there."""
 
 
 def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> str:
@@ -91,15 +102,21 @@ def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> st
     first = flow.policy
     if policy.gang or (first is not None and first.gang):
         return "a gang has tasks of its own"
-    if first is not None:
-        before, after = msgspec.to_builtins(first), msgspec.to_builtins(policy)
-        names = [name for name in before if before[name] != after[name] and name not in _OF_BLOCKS]
-        if names:
-            return f"{', '.join(names)} differ{'s' * (len(names) == 1)}"
+    if first is not None and (keys := _different(first, policy)):
+        return f"{' and '.join(keys)} differ{'s' * (len(keys) == 1)}"
     last = flow.tolerated.get(flow.stages[-1]) if flow.stages else None
     if first is not None and _limits(last) != _limits(tolerance):
         return "toleratedFailures differ"
     return ""
+
+
+def _different(one: Policy, other: Policy) -> list[str]:
+    """Keys of a document by which the policies differ."""
+    mine, theirs = msgspec.to_builtins(one), msgspec.to_builtins(other)
+    fields = [name for name in mine if mine[name] != theirs[name] and name not in _OF_BLOCKS]
+    if "idempotent" in fields:  # which is why there is one attempt only
+        fields = [name for name in fields if name != "maximum_attempts"]
+    return list(dict.fromkeys(KEYS.get(name, name) for name in fields))
 
 
 def _limits(tolerance: Tolerance | None) -> tuple[float, float]:
