@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.primitives.coordinator.messages import FromMember, ToMember
+from treadle.primitives.coordinator.messages import ToMember
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.store import Store
@@ -55,8 +55,6 @@ class _Member:
         self._shelf: Shelf | None = None
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
-        self._unsent: asyncio.Queue[FromMember] = asyncio.Queue()
-        self._loop = asyncio.get_running_loop()
         self._dialling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._over = asyncio.Event()
@@ -67,14 +65,12 @@ class _Member:
             await self._uplink.dial(min(self._began + _FIRST_DIAL, self._ends))
         except TreadleError:
             return Response(problem="coordinator")
-        sender = asyncio.create_task(self._send(), name="messages of a member")
         try:
             await self._set_up()
             self._connected()
             await self._keep_time()
-            await self._unsent.join()
+            await self._uplink.finish()
         finally:
-            sender.cancel()
             await self._stop()
             if self._dialling is not None:
                 self._dialling.cancel()
@@ -88,7 +84,9 @@ class _Member:
         if self._join.direct:
             root = await self._handler.hold_blocks()
             key_of, here = self._handler.run_key, self._uplink.source[0] if self._join.inbound else ""
-            membership = Membership(self._join.member, self._session, key_of(self._session), self._say)
+            membership = Membership(
+                self._join.member, self._session, key_of(self._session), self._uplink.say_threadsafe
+            )
             self._shelf = await asyncio.to_thread(Shelf, root, key_of, here, self._join.identity, membership)
             address, host = self._shelf.address, self._shelf.host_id
         self._machine = MemberMachine(
@@ -123,18 +121,13 @@ class _Member:
     def _broken(self) -> None:
         self._perform(self._machine.disconnected(time.monotonic()))
 
-    def _say(self, message: FromMember) -> None:
-        """From any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._unsent.put_nowait, message)
-
     # -- instructions
 
     def _perform(self, instructions: list[Instruction]) -> None:
         for one in instructions:
             match one:
                 case Say(message):
-                    self._unsent.put_nowait(message)
+                    self._uplink.say(message)
                 case Begin(task, body):
                     self._under_way = asyncio.create_task(self._do(task, body, self._under_way), name=f"task {task}")
                 case Stop():
@@ -146,14 +139,6 @@ class _Member:
                     self._is_copy = why == COPY
                     self._over.set()
         self._woken.set()
-
-    async def _send(self) -> None:
-        while True:
-            message = await self._unsent.get()
-            try:
-                await self._uplink.send(message)
-            finally:
-                self._unsent.task_done()
 
     async def _dial(self) -> None:
         """Until the machine has lost its patience."""

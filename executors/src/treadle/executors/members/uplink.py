@@ -1,4 +1,4 @@
-"""A member's connection to its coordinator, for an event loop: a thread reads, sending is handed to threads."""
+"""A member's connection to its coordinator, for an event loop: a thread reads, another one sends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 
 import msgspec
 
@@ -21,6 +22,8 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 """Seconds between attempts; each pause is twice the last."""
 _FOREVER = 1e9
 _encode = msgspec.msgpack.Encoder().encode
+_Unsent = SimpleQueue[FromMember | None]
+"""None: there is no more."""
 
 
 class Uplink:
@@ -33,7 +36,9 @@ class Uplink:
         self._heard, self._broken = heard, broken
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._sending = asyncio.Lock()
+        self._unsent: _Unsent | None = None
+        """For the connection there is, from `listen` on."""
+        self._sender: threading.Thread | None = None
 
     @property
     def source(self) -> tuple[str, int]:
@@ -60,30 +65,52 @@ class Uplink:
                 return
 
     def listen(self) -> None:
-        """Hear what comes over the new connection."""
+        """Hear what comes over the new connection, and say what is to be said."""
         assert self._connection is not None
-        threading.Thread(target=self._read, args=(self._connection,), name="treadle-uplink", daemon=True).start()
+        self._unsent = SimpleQueue()
+        self._sender = self._start(_send, self._connection, self._unsent)
+        self._start(self._read, self._connection)
 
-    async def send(self, message: FromMember) -> None:
-        """In order. What cannot be sent ends the connection, which is told by `broken`."""
-        async with self._sending:
-            connection = self._connection
-            if connection is None or connection.closed:
-                return
-            try:
-                await asyncio.to_thread(connection.send_frame, _encode(message), deadline=time.monotonic() + _ATTEMPT)
-            except WireError:
-                connection.abort()
+    def say(self, message: FromMember) -> None:
+        """In order, without waiting. While nobody listens it is lost: what matters is said again over a new connection.
+
+        What cannot be sent ends the connection, which is told by `broken`.
+        """
+        if self._unsent is not None:
+            self._unsent.put(message)
+
+    def say_threadsafe(self, message: FromMember) -> None:
+        """The same from any thread: the loop says it, so that nothing comes before what a connection begins with."""
+        self._tell(self.say, message)
+
+    async def finish(self) -> None:
+        """Hang up once all was sent."""
+        sender, unsent = self._sender, self._unsent
+        if sender is not None and unsent is not None:
+            unsent.put(None)
+            await asyncio.to_thread(sender.join)
+        self.hang_up()
 
     def hang_up(self) -> None:
         """End the connection; the thread that reads it closes it."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        unsent, self._unsent = self._unsent, None
+        if connection is None:
+            return
+        if unsent is None:
+            connection.close()  # nobody reads it yet
+        else:
             connection.abort()
+            unsent.put(None)
 
     def _connect(self) -> Connection:
         deadline = time.monotonic() + _ATTEMPT
         return connect(self._address, self._run, self._key, deadline=deadline, source=ANY)
+
+    def _start(self, work: Callable[..., None], *about: object) -> threading.Thread:
+        thread = threading.Thread(target=work, args=about, name="treadle-uplink", daemon=True)
+        thread.start()
+        return thread
 
     def _read(self, connection: Connection) -> None:
         with contextlib.suppress(WireError), connection:
@@ -102,5 +129,13 @@ class Uplink:
 
     def _ended(self, connection: Connection) -> None:
         if connection is self._connection:
-            self._connection = None
+            self.hang_up()
             self._broken()
+
+
+def _send(connection: Connection, unsent: _Unsent) -> None:
+    with contextlib.suppress(WireError):
+        while (message := unsent.get()) is not None:
+            connection.send_frame(_encode(message), deadline=time.monotonic() + _ATTEMPT)
+        return
+    connection.abort()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.primitives.coordinator.messages import FromMember, ToMember
+from treadle.primitives.coordinator.messages import ToMember
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerServer, presence
@@ -36,15 +36,14 @@ class Visitor:
     ) -> None:
         """`address`: of this driver's coordinator; `has`: whether it has a member; `folder` stays empty."""
         self.name = f"driver-{secrets.token_hex(6)}"
-        self._loop = asyncio.get_running_loop()
+        self._uplink = Uplink(address, session, key, self._hear, self._broken)
         host = HostFolder(folder)
-        self._gateway = Gateway(host, key_of, Membership(self.name, session, key, self._say))
+        self._gateway = Gateway(host, key_of, Membership(self.name, session, key, self._uplink.say_threadsafe))
         self._server = PeerServer(host, key_of, forward=self._gateway.forward)
         self._present = presence.Members(has, self._server.address)
         self._machine = MemberMachine(self.name, "", self.name, works_until=-_FOREVER, ends=_FOREVER)
-        self._uplink = Uplink(address, session, key, self._hear, self._broken)
-        self._unsent: asyncio.Queue[FromMember] = asyncio.Queue()
-        self._tasks = [asyncio.create_task(work(), name="visitor") for work in (self._send, self._beat, self._dial)]
+        self._beating = asyncio.create_task(self._beat(), name="visitor")
+        self._dialling = asyncio.create_task(self._dial(), name="visitor")
         self._known: set[str] = set()
 
     def know(self, run: str, store: str) -> None:
@@ -55,9 +54,9 @@ class Visitor:
 
     async def stop(self) -> None:
         presence.remove(self._present)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._beating.cancel()
+        self._dialling.cancel()
+        await asyncio.gather(self._beating, self._dialling, return_exceptions=True)
         self._uplink.hang_up()
         await asyncio.to_thread(self._close)
 
@@ -65,32 +64,23 @@ class Visitor:
         self._gateway.close()
         self._server.close()
 
-    def _say(self, message: FromMember) -> None:
-        """From any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._unsent.put_nowait, message)
-
     def _hear(self, message: ToMember) -> None:
         self._gateway.heard(message, self._uplink.source)
         self._perform(self._machine.heard(message, time.monotonic()))
 
     def _broken(self) -> None:
-        presence.remove(self._present)
         self._perform(self._machine.disconnected(time.monotonic()))
 
     def _perform(self, instructions: list[Instruction]) -> None:
         for one in instructions:
             match one:
                 case Say(message):
-                    self._unsent.put_nowait(message)
+                    self._uplink.say(message)
                 case Dial():
-                    self._tasks[2] = asyncio.create_task(self._dial(), name="visitor")
+                    presence.remove(self._present)
+                    self._dialling = asyncio.create_task(self._dial(), name="visitor")
                 case Leave():
                     presence.remove(self._present)
-
-    async def _send(self) -> None:
-        while True:
-            await self._uplink.send(await self._unsent.get())
 
     async def _beat(self) -> None:
         while not self._machine.over:

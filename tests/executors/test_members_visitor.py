@@ -1,0 +1,98 @@
+"""The driver's own seat among its members: it comes back when its connection breaks, and asks and answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from treadle.executors.members import machine
+from treadle.executors.members.visitor import Visitor
+from treadle.primitives.coordinator.server import CoordinatorServer
+from treadle.primitives.host import HostFolder
+from treadle.primitives.peers import PeerClient, presence, through
+from treadle.primitives.run_names import run_folder
+
+RUN, KEY, SESSION = "run", bytes(range(32)), "members-1"
+HELD = b"a block of its own"
+LONG = 60.0
+
+
+@pytest.fixture
+async def coordinator() -> AsyncIterator[CoordinatorServer]:
+    async with CoordinatorServer({SESSION: KEY}.get) as server:
+        yield server
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`add` and `remove`, each time readers of this process were told of a visitor."""
+    calls: list[str] = []
+    for what in ("add", "remove"):
+        monkeypatch.setattr(presence, what, _recorded(what, getattr(presence, what), calls))
+    return calls
+
+
+def _recorded(
+    what: str, call: Callable[[presence.Members], None], calls: list[str]
+) -> Callable[[presence.Members], None]:
+    def recorded(members: presence.Members) -> None:
+        calls.append(what)
+        call(members)
+
+    return recorded
+
+
+@asynccontextmanager
+async def visiting(coordinator: CoordinatorServer, folder: Path) -> AsyncIterator[Visitor]:
+    HostFolder(folder).put(f"{run_folder(RUN)}/s/a", [HELD])
+    visitor = Visitor(coordinator.address, SESSION, KEY, {RUN: KEY}.__getitem__, lambda member: True, folder)
+    visitor.know(RUN, f"file://{folder}/store")
+    try:
+        yield visitor
+    finally:
+        await visitor.stop()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(LONG):
+        while not holds():  # noqa: ASYNC110 (threads do it)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_answers(
+    coordinator: CoordinatorServer, seen: list[str], tmp_path: Path
+) -> None:
+    async with visiting(coordinator, tmp_path / "one") as one, visiting(coordinator, tmp_path / "other") as other:
+        await until(lambda: seen.count("add") == 2)
+        for connection in list(coordinator._open):
+            connection.abort()
+        await until(lambda: seen.count("add") == 4)
+        assert seen.count("remove") == 2
+        assert all(coordinator.present(SESSION, visitor.name) for visitor in (one, other))
+        for reader, holder in ((one, other), (other, one)):
+            assert await asyncio.to_thread(read, reader, holder) == HELD
+    assert not presence.gateway_to(other.name)
+
+
+async def test_a_visitor_that_hears_nothing_for_long_dials_again_and_is_there_once(
+    coordinator: CoordinatorServer, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "SILENCE", 0.2)  # less than the time between two signs of life
+    async with visiting(coordinator, tmp_path / "one"):
+        await until(lambda: seen.count("add") == 3)
+    assert not presence.gateway_to("anybody")
+
+
+def read(reader: Visitor, holder: Visitor) -> bytes:
+    client = PeerClient(RUN, KEY)
+    try:
+        address = through(reader._server.address, holder.name)
+        (found,) = client.fetch(address, [("s/a", 0, len(HELD))], time.monotonic() + LONG)
+    finally:
+        client.close()
+    return bytes(found)
