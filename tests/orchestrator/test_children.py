@@ -45,6 +45,7 @@ INNER = {
     "stages": {"a": MAP, "b": {**MAP, "output": {"uri": "out/${{ inputs.n }}", "format": "text"}}},
 }
 STARTED = "2026-01-01T00:00:00Z"
+COPY = "events/0123456789abcdef"
 
 
 def submission(given: dict[str, Any], inputs: dict[str, Any] | None = None, **more: Any) -> Submission:
@@ -116,19 +117,42 @@ def test_what_a_skipped_stage_gives_counts_as_not_given() -> None:
     assert child.inputs == {"n": None, "source": "in/*.txt"}
 
 
-def test_events_that_were_copied_for_the_parent_are_refused() -> None:
-    offsets = {
-        "connection": "c",
-        "topic": "t",
-        "topicId": "i",
-        "partition": 0,
-        "start": 0,
-        "runs": [1],
-        "copied": "e/1",
-    }
-    parent = submission({"source": "${{ inputs.events }}"}, {"events": {"kafka": offsets}})
-    with pytest.raises(UsageError, match="were copied for run r"):
-        child_submission(parent, STARTED, "r/sub", {})
+def test_events_that_were_copied_for_the_parent_are_copied_for_the_child(tmp_path: Path) -> None:
+    store = Store.open(f"file://{tmp_path}")
+    parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
+    parent.create_bytes(COPY, b"records")
+    events = {"kafka": {"connection": "c", "topic": "t", "copied": COPY}}
+    wanted = msgspec.structs.replace(child_submission(submission({}), STARTED, "r/sub", {}), bundle="")
+    keep_child(parent, files, msgspec.structs.replace(wanted, inputs={"events": events, "n": 1}))
+    assert store.head(f"runs/r/_sub/{COPY}") is not None
+    assert bytes(files.load_bytes(COPY)) == b"records"
+
+
+@pytest.mark.parametrize("name", ["plan", "events/../plan", "../s/plan", "events/0123456789abcdef/../../plan", 3])
+def test_what_only_looks_like_a_copy_of_events_is_not_handed_over(tmp_path: Path, name: object) -> None:
+    store = Store.open(f"file://{tmp_path}")
+    parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
+    parent.create_bytes("plan", b"the plan of another run")
+    wanted = msgspec.structs.replace(child_submission(submission({}), STARTED, "r/sub", {}), bundle="")
+    keep_child(
+        parent, files, msgspec.structs.replace(wanted, inputs={"a": {"kafka": {"copied": name}}, "b": {"kafka": 1}})
+    )
+    assert [info.name for info in store.list("runs/r/_sub")] == ["runs/r/_sub/spec"]
+
+
+def test_child_that_began_anew_touches_no_more_than_an_event_may() -> None:
+    inner = {**INNER, "stages": {"b": {**MAP, "output": {"uri": "out/${{ run.id }}", "format": "text"}}}}
+    stage = {"type": "workflow", "uses": inner}
+    parent = msgspec.structs.replace(
+        submission({}),
+        spec={"apiVersion": "treadle/v1", "name": "outer", "stages": {"sub": stage}},
+        allow=("/srv/project/in", "/srv/project/out/r/sub"),
+    )
+    assert child_submission(parent, STARTED, "r/sub", {}).allow == parent.allow
+    with pytest.raises(Forbidden, match="run r/sub-2 would touch 'out/r/sub-2'"):
+        child_submission(parent, STARTED, "r/sub-2", {})
+    by_a_person = msgspec.structs.replace(parent, allow=msgspec.UNSET)
+    assert child_submission(by_a_person, STARTED, "r/sub-2", {}).run == "r/sub-2"
 
 
 def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> None:

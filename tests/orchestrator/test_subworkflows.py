@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from orchestrator.record_histories import ITEMS, TESTS, spec
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
 
+from treadle.dsl.model import Spec
+from treadle.orchestrator.client.submission import prepare
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.temporal.activities import plan_site
 from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import UsageError
 
@@ -136,6 +140,28 @@ async def test_input_that_does_not_fit_fails_the_stage(here: Service, tmp_path: 
 
 
 # -- failure, resume -------------------------------------------------------------------------------------------------
+
+
+async def test_what_an_event_started_reads_nothing_outside_by_a_link(here: Service, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (tmp_path / "secret.txt").write_text("1")
+    (base / "a.txt").symlink_to(tmp_path / "secret.txt")
+    document = outer(sub=runs(child(), {"uri": "*.txt", "format": "text"}))
+    found = prepare(
+        Spec.model_validate(document, by_alias=True, by_name=False),
+        {},
+        run="linked",
+        base=base,
+        roots=[TESTS],
+        captured={},
+        site=plan_site(here.site),
+    )
+    await here.runs.submit(replace(found, submission=replace(found.submission, allow=(str(base),))))
+    end = await here.runs.end("linked")
+    assert end.failure is not None
+    assert (end.failure.failure, end.failure.run) == ("user error", "linked/sub")
+    assert f"would touch '{tmp_path}/secret.txt', to which {base}/a.txt leads" in end.failure.message
 
 
 async def test_failure_is_the_stages_and_a_resume_goes_on_inside_the_child(here: Service, tmp_path: Path) -> None:

@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
+from msgspec.structs import replace
+from orchestrator.test_planner import plan
 
+from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.runfiles import Submission
-from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed, is_below
+from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed, check_found, is_below
+from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.files import glob_matches
 
 BASE = Path("/srv/project")
@@ -74,6 +79,55 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
     os.symlink(out, base / "link")
     assert is_below("x", str(base), base)
     assert not is_below("link/x", str(base), base)
+
+
+def found_by(uri: str, base: Path, *allow: str) -> tuple[Submission, Plan]:
+    """A triggered run that reads these files, planned."""
+    stages = {"read": {"type": "map", "input": {"uri": uri, "format": "text"}, "uses": "m:f"}}
+    given = Submission("w.t.1", {"stages": stages}, {}, "", {}, str(base), allow=allow or (str(base),))
+    return given, plan(stages, base=base)
+
+
+def test_a_wildcard_finds_no_file_outside_by_a_link(tmp_path: Path) -> None:
+    base, out = tmp_path / "base", tmp_path / "out"
+    (base / "in").mkdir(parents=True)
+    out.mkdir()
+    (out / "secret.txt").write_text("s")
+    (base / "in" / "a.txt").write_text("a")
+    os.symlink("a.txt", base / "in" / "b.txt")
+    check_found(*found_by("in/*.txt", base))
+    os.symlink(out / "secret.txt", base / "in" / "c.txt")
+    with pytest.raises(Forbidden, match=r"out/secret.txt', to which .*/in/c.txt leads, and which"):
+        check_found(*found_by("in/*.txt", base))
+    check_found(*found_by("in/*.txt", base, str(base), str(out)))
+    check_found(*found_by("in/[ab].txt", base))
+    os.symlink(out, base / "in" / "deep")
+    with pytest.raises(Forbidden, match=r"to which .*/in/deep/secret.txt leads"):
+        check_found(*found_by("in/*/*.txt", base))
+    by_a_person, planned = found_by("in/*.txt", base)
+    check_found(replace(by_a_person, allow=UNSET), planned)
+
+
+def test_a_link_changed_after_the_files_were_listed_is_told(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    (tmp_path / "base").mkdir()
+    link = tmp_path / "base" / "a.txt"
+    os.symlink(tmp_path / "secret", link)
+    listed = found_by("*.txt", tmp_path / "base")
+    link.unlink()
+    link.write_text("a")
+    with pytest.raises(UsageError, match="changed since"):
+        check_found(*listed)
+    link.unlink()
+    with pytest.raises(MissingError, match="is gone"):
+        check_found(*listed)
+
+
+def test_a_folder_that_is_allowed_by_a_link_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.txt").write_text("a")
+    os.symlink(tmp_path / "real", tmp_path / "base")
+    check_found(*found_by("*.txt", tmp_path / "base"))
 
 
 STEPS = st.lists(st.sampled_from(["a", "ab", "b", "*", "a*", "?b", "**", "..", "."]), min_size=1, max_size=4)

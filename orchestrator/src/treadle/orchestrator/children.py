@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from treadle.dsl.normalise import read_normalised
@@ -24,10 +25,13 @@ from .client.submission import same_workflow
 from .plan import Child, Plan
 from .reuse.entries import NO_CACHE
 from .runfiles import RunFiles, Submission
+from .triggers.allowed import check_allowed
+from .triggers.payloads import hand_over
 
 
 def child_submission(parent: Submission, started: str, run: str, bindings: Mapping[str, Any]) -> Submission:
-    """The child of that id. Raises UsageError when its inputs do not get what they need.
+    """The child of that id. Raises UsageError when its inputs do not get what they need, Forbidden when it would touch
+    what its parent may not.
 
     `started` is the parent's `run.startTime`, `bindings` the values of its stages that the child's own mentions. What
     a person has run again takes nothing over from other runs.
@@ -37,9 +41,8 @@ def child_submission(parent: Submission, started: str, run: str, bindings: Mappi
     declared = parent.spec["stages"][stage]
     env = {**bindings, "inputs": parent.inputs, "run": {"id": parent.run, "startTime": started}}
     values = render(declared.get("with", {}), env)
-    _refuse_copies(parent.run, values)
     document = declared["uses"]
-    return Submission(
+    child = Submission(
         run,
         document,
         given_inputs(read_normalised(document), values),
@@ -49,11 +52,15 @@ def child_submission(parent: Submission, started: str, run: str, bindings: Mappi
         parent.spec.get("defaults", {}).get("executor") or parent.executor,
         {NO_CACHE: True} if anew else {},
         parent.shared,
+        parent.allow,
     )
+    if not isinstance(child.allow, UnsetType):
+        check_allowed(child.allow, child)
+    return child
 
 
 def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submission:
-    """Write what the child is made of, unless that was done. Blocking.
+    """Write what the child is made of, and the events that its parent hands to it, unless that was done. Blocking.
 
     Raises UsageError when the child began as something else: what its parent's stages gave was then made anew, and
     differs.
@@ -63,6 +70,7 @@ def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submiss
         if wanted.bundle and wanted.shared is None:
             digest = hashlib.sha256(parent.load_bytes("bundle")).hexdigest()
             wanted = replace(wanted, shared=SharedCode(f"{parent.prefix}/bundle", digest))
+        hand_over(parent, files, wanted.inputs)
         known = wanted if files.create("spec", wanted) else files.load(Submission, "spec")
     if difference := same_workflow(known, wanted):
         text = f"run {wanted.run} cannot go on: {difference} of it would be others than when it began"
@@ -83,11 +91,3 @@ def family(files: RunFiles, others: Callable[[str], RunFiles], below: str = "") 
     stages = [node.id for node in plan.graph.nodes if isinstance(node, Child)]
     for run in chain.from_iterable(files.children(stages).values()):
         yield from family(others(run), others, f"{below}{run.rpartition('/')[2]}/")
-
-
-def _refuse_copies(run: str, values: Mapping[str, Any]) -> None:
-    """Records of a topic that were copied for a run are in its own folder, under its own key."""
-    for name, value in values.items():
-        if isinstance(value, Mapping) and value.get("kafka", {}).get("copied"):
-            text = f"the events of input {name} were copied for run {run}, and a child run cannot read them"
-            raise UsageError(text, "Read them in a stage, and let it write files; or set `events: range` or `inline`.")

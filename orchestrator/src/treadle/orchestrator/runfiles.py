@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from treadle.executors.program import Outcome, SharedCode
 from treadle.primitives import trust
@@ -54,6 +54,8 @@ class Submission(Struct, frozen=True):
     """What the start of a triggered run says of itself: `trigger`, `version`, and of a batch `end` and `count`."""
     shared: SharedCode | None = None
     """Where the bundle is; None: with the run."""
+    allow: tuple[str, ...] | UnsetType = UNSET
+    """Prefixes of what it may touch, since an event started it; unset: a person did."""
 
 
 OPEN = -1

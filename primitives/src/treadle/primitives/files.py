@@ -169,6 +169,18 @@ def read_range(info: FileInfo, start: int, stop: int) -> bytes:
         os.close(descriptor)
 
 
+def real_path(info: FileInfo) -> str:
+    """Where a listed local file is, links followed: the very file that later reads accept (open(2), O_PATH).
+
+    A hard link is no link here. Raises as `read_range` does.
+    """
+    descriptor = _open_listed(info, os.O_PATH)
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def map_file(info: FileInfo) -> memoryview | bytes:
     """The whole of a listed file: a read-only mapping of a local file, without a copy; else its bytes."""
     if info.size == 0 or not is_local(info.uri):
@@ -180,9 +192,9 @@ def map_file(info: FileInfo) -> memoryview | bytes:
         os.close(descriptor)
 
 
-def _open_listed(info: FileInfo) -> int:
+def _open_listed(info: FileInfo, how: int = os.O_RDONLY) -> int:
     try:
-        descriptor = os.open(info.uri, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(info.uri, how | os.O_CLOEXEC)
     except FileNotFoundError:
         raise _gone(info) from None
     except PermissionError:

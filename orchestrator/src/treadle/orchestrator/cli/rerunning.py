@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,11 +54,19 @@ def rerun(
             if dry_run:
                 show_dry_run(prepared)
                 return Exit.SUCCESS
+            await asyncio.to_thread(_hand_over_events, env, known.run, prepared.submission)
             name = await start(env, runs, prepared, "fail")
             typer.echo(name)
             return await watch_run(env, runs, name, Watching()) if watch else Exit.SUCCESS
 
         raise typer.Exit(int(env.with_runs(work)))
+
+
+def _hand_over_events(env: Environment, run: str, new: Submission) -> None:
+    """Those that were copied for the old run. Blocking."""
+    from ..triggers.payloads import hand_over
+
+    hand_over(env.files(run), env.files(new.run), new.inputs)
 
 
 def prepare_again(
@@ -72,8 +81,9 @@ def prepare_again(
 ) -> Prepared:
     """A new run of the same: its code is the old run's, and nothing is imported. Raises InvalidInputs, UsageError.
 
-    Without `cache` it takes nothing over from other runs.
+    Without `cache` it takes nothing over from other runs. What an event started may touch what the profile allows now.
     """
+    from msgspec import UNSET
     from msgspec.structs import replace
 
     from treadle.dsl.normalise import read_normalised
@@ -81,6 +91,7 @@ def prepare_again(
 
     from ..client.submission import new_run_id, planned
     from ..reuse.entries import NO_CACHE
+    from ..triggers.allowed import check_allowed
     from .documents import read_inputs
 
     spec = read_normalised(known.spec)
@@ -93,6 +104,8 @@ def prepare_again(
         memo={name: value for name, value in known.memo.items() if name != NO_CACHE}
         | ({} if cache else {NO_CACHE: True}),
     )
+    if new.allow is not UNSET:
+        new = replace(new, allow=check_allowed(env.profile.allow, new))
     code = env.files(known.run).code(known)
     site = env.plan_site()
     return planned(new, code, replace(site, default=new.executor) if new.executor else site)

@@ -40,6 +40,7 @@ from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
 from ..runfiles import Closing, LoopResult, RunResult, Submission
 from ..scheduler import Problem, Summary
+from ..triggers.allowed import check_found
 from ..triggers.lifecycle.telling import Telling
 from . import limits, messages, seats
 from .messages import PAYLOAD, Ending, NodeOrder, NodeReport, Opened, RunStart
@@ -176,7 +177,9 @@ class Activities:
         site = plan_site(self._site)
         if submission.executor:
             site = msgspec.structs.replace(site, default=submission.executor)
-        return make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
+        plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
+        check_found(submission, plan)
+        return plan
 
     # -- nodes
 

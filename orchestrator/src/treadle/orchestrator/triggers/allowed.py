@@ -1,9 +1,13 @@
 """Which URIs triggered runs may touch. An event comes from outside: it must not choose what a run reads or overwrites.
 
-Pure. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for every bucket); without it,
-a triggered run may touch what is below the folder of its deployment and nothing else. Checked are the inputs of the
-run, and every `uri` of the workflow with those inputs filled in; what user code opens by itself is its own affair. The
-same goes for the workflows that its stages run, so what they touch must be known before the run too.
+Pure, but for following links. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for
+every bucket); without it, a triggered run may touch what is below the folder of its deployment and nothing else.
+Checked are the inputs of the run, and every `uri` of the workflow with those inputs filled in; what user code opens by
+itself is its own affair. The same goes for the workflows that its stages run, so what they touch must be known before
+the run too.
+
+The run keeps the prefixes (`Submission.allow`). They are asked again when it is planned, for the files that were found,
+since a wildcard matches links too; and when a child begins, which a person may have had run again under another id.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from msgspec import UnsetType
 from msgspec.structs import replace
 
 from treadle.dsl.expressions import ExpressionError
@@ -22,9 +27,10 @@ from treadle.dsl.normalise import read_normalised
 from treadle.dsl.templates import render
 from treadle.dsl.validation.subworkflows import given_inputs
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import absolute_uri, is_local
+from treadle.primitives.files import FileInfo, absolute_uri, is_local, real_path
 from treadle.primitives.run_names import child_run
 
+from ..plan import FilesFeed, Graph, Plan, Segment
 from ..runfiles import Submission
 
 _MAGIC = re.compile(r"[*?[]")
@@ -37,16 +43,44 @@ class Forbidden(UsageError):
     """The run would touch a URI outside what the profile allows; the event, the workflow or the profile must change."""
 
 
-def check_allowed(allow: Sequence[str] | None, submission: Submission) -> None:
-    """Raises Forbidden for the first URI of a triggered run that is below none of the prefixes."""
+def check_allowed(allow: Sequence[str] | None, submission: Submission) -> tuple[str, ...]:
+    """The prefixes that hold. Raises Forbidden for the first URI of a triggered run that is below none of them."""
     base = Path(submission.base)
     prefixes = (submission.base,) if allow is None else allow
     for uri in touched(submission):
         if not any(is_below(uri, prefix, base) for prefix in prefixes):
             raise Forbidden(
                 f"run {submission.run} would touch {uri!r}, which triggered runs may not",
-                f"Allowed: {', '.join(prefixes) or 'nothing'}. If it is meant: add a prefix to `allow` in the profile.",
+                _hint(prefixes),
             )
+    return tuple(prefixes)
+
+
+def check_found(submission: Submission, plan: Plan) -> None:
+    """Raises Forbidden for a local file that a triggered run would read by a link which leads out of the prefixes.
+
+    Who can write into an allowed folder could else have any file read that workers may read: `in/*.csv` finds
+    `in/a.csv -> /etc/passwd`. Of hard links nobody can tell.
+    """
+    if isinstance(submission.allow, UnsetType):
+        return
+    base = Path(submission.base)
+    for found in _local_files(plan.graph):
+        real = real_path(found)
+        if real != found.uri and not any(is_below(real, prefix, base) for prefix in submission.allow):
+            text = f"run {submission.run} would touch {real!r}, to which {found.uri} leads"
+            raise Forbidden(f"{text}, and which triggered runs may not", _hint(submission.allow))
+
+
+def _local_files(graph: Graph) -> Iterator[FileInfo]:
+    """Once each."""
+    feeds = [node.feed for node in graph.walk() if isinstance(node, Segment)]
+    splits = {one.uri: one for feed in feeds if isinstance(feed, FilesFeed) for one in feed.splits if is_local(one.uri)}
+    return (FileInfo(one.uri, one.size, one.version) for one in splits.values())
+
+
+def _hint(prefixes: Sequence[str]) -> str:
+    return f"Allowed: {', '.join(prefixes) or 'nothing'}. If it is meant: add a prefix to `allow` in the profile."
 
 
 def touched(submission: Submission) -> Iterator[str]:

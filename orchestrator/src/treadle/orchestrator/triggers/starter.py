@@ -46,14 +46,15 @@ class RunStarter:
         facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
         try:
             submission = deployment.submission(order.run, order.inputs)
-            check_allowed(self._allow, submission)
+            allow = check_allowed(self._allow, submission)
         except UsageError:
             # Another owner of the partition may have cut a batch that does, under the same id.
             known = self._known(order.run)
             if known is None:
                 raise
             return known
-        return replace(submission, memo={**order.memo, **facts}, shared=self._registry.shared(deployment))
+        shared = self._registry.shared(deployment)
+        return replace(submission, memo={**order.memo, **facts}, shared=shared, allow=allow)
 
     def _known(self, run: str) -> Submission | None:
         return self._runs.files(run).find(Submission, "spec")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,10 @@ from treadle.primitives.events.offsets import runs_of
 from treadle.primitives.events.records import as_item
 from treadle.primitives.store import Store
 
+from ...runfiles import RunFiles
 from ..kafka.batch import Batch
 from .choice import INLINE_BYTES, Choice, Topic, choose
+from .copies import copy_name
 
 AskTopic = Callable[[str], Topic | None]
 """Topic name -> what is known of it. Asked for every batch that is not small."""
@@ -67,8 +68,8 @@ class Payloads:
         reads the other's.
         """
         packed = pack(one.record for one in batch.matched)
-        name = f"events/{hashlib.sha256(packed).hexdigest()[:16]}"
-        trust.SealedStore(self._store, trust.run_key(self._key, batch.run)).create(f"runs/{batch.run}/{name}", packed)
+        name = copy_name(packed)
+        RunFiles(self._store, batch.run, trust.run_key(self._key, batch.run)).create_bytes(name, packed)
         return name
 
     def _topic(self, topic: str) -> Topic | None:

@@ -64,8 +64,9 @@ class TickDesk:
             return Begun(reason=f"{deployment.name} has no trigger {tick.trigger}")
         order = order_for(deployment, tick.trigger, nominal)
         submission = deployment.submission(order.run, order.inputs)
-        check_allowed(self._allow, submission)
+        allow = check_allowed(self._allow, submission)
         facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
         files = RunFiles(self._store, order.run, trust.run_key(self._key, order.run))
-        kept = keep(files, replace(submission, memo=facts, shared=self._registry.shared(deployment)))
+        shared = self._registry.shared(deployment)
+        kept = keep(files, replace(submission, memo=facts, shared=shared, allow=allow))
         return Begun(RunStart(kept.run, digest(kept)), {**kept.memo, "workflow": order.workflow, "resumption": 1})
