@@ -21,6 +21,7 @@ from treadle.primitives.errors import DataError, MissingError, StoreError, Tread
 from treadle.primitives.events.decode import decode
 from treadle.primitives.events.offsets import stretches
 from treadle.primitives.events.records import Record, as_item
+from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 from treadle.primitives.whole_files import Buffer
 
@@ -54,7 +55,7 @@ class EventReader:
             yield [as_item(decode(record, split.format, split.connection), split.envelope) for record in some]
 
     def _copied(self, split: EventSplit) -> Iterator[Record]:
-        name = f"runs/{self._run}/{split.copied}"
+        name = f"runs/{run_folder(self._run)}/{split.copied}"
         try:
             known = unpack(trust.SealedStore(self._store, self._key).get(name))
         except MissingError as error:
