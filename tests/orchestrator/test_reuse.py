@@ -15,8 +15,20 @@ from orchestrator.broken_runs import Counted
 
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
+from treadle.executors.program import (
+    Cut,
+    Cuts,
+    MapPartition,
+    MapRecords,
+    Merge,
+    Reduce,
+    Sample,
+    Scatter,
+    Sort,
+    ToBroadcast,
+)
 from treadle.orchestrator.dispatcher import arguments
-from treadle.orchestrator.reuse.compare import compare
+from treadle.orchestrator.reuse.compare import compare, first_difference
 from treadle.orchestrator.reuse.entries import NO_CACHE, Entries
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.harness import Harness
@@ -207,6 +219,16 @@ def test_each_part_of_the_key_counts_for_its_stage(
     project.run()
     assert project.run(changed(**{stage: setting})) == made
     assert project.differs().get(stage, "") == reason
+
+
+def test_settings_are_told_by_the_keys_of_documents() -> None:
+    for part in (MapRecords, MapPartition, Sort, Reduce, ToBroadcast, Sample, Cuts, Scatter, Merge, Cut):
+        for field in {*part.__struct_fields__} - {"non_retryable"}:
+            label = f"setting {field} of one"
+            assert "_" not in first_difference({label: "1"}, {label: "2"})
+    assert first_difference({"setting fan_in of one": "4"}, {"setting fan_in of one": "8"}) == (
+        "setting fanIn of one: 8 -> 4"
+    )
 
 
 def test_inputs_and_the_seed_are_part_of_the_key(project: Project) -> None:

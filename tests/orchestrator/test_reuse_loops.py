@@ -74,7 +74,7 @@ def test_a_loop_is_taken_over_as_one(project: Project) -> None:
 @pytest.mark.parametrize(
     ("turns", "inputs", "reason"),
     [
-        ({"maxIterations": 2}, {}, "steps of the loop changed"),
+        ({"maxIterations": 2}, {}, "`next`, `until` or `maxIterations` of the loop changed"),
         ({"state": {"data": "one", "count": 1}}, {}, 'initial state: {"count": "0"} -> {"count": "1"}'),
         ({}, {"limit": 2}, 'inputs of the steps: {"limit": 9, "more": 1} -> {"limit": 2, "more": 1}'),
         ({}, {"more": 2}, 'inputs of the steps: {"limit": 9, "more": 1} -> {"limit": 9, "more": 2}'),

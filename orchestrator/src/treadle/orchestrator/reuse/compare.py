@@ -10,6 +10,23 @@ from ..plan import Barrier, Plan
 from ..runfiles import Submission
 from .components import Components, components_of
 
+_TOLD = {
+    "segment": "its partitions, or the stages that run together, changed",
+    "partitions": "how its input is cut into partitions changed",
+    "form of the data": "how its input is partitioned changed",
+    "reading": "how it reads its input changed",
+    "steps of the loop": "`next`, `until` or `maxIterations` of the loop changed",
+}
+"""Components whose values nobody wrote."""
+_KEYS = {
+    "tolerate": "toleratedFailures",
+    "fan_in": "fanIn",
+    "max_items": "batch.maxItems",
+    "max_bytes": "batch.maxBytes",
+    "names": "input",
+}
+"""Settings of an operation by the keys of a document; the others are called the same there."""
+
 
 class Difference(Struct, frozen=True, rename="camel"):
     """One node beside that of the other run."""
@@ -51,6 +68,11 @@ def _group(label: str) -> str:
 
 
 def _words(label: str, ours: str | None, theirs: str | None) -> str:
+    if label in _TOLD:
+        return _TOLD[label]
+    if label.startswith("setting "):
+        name, _, stage = label.removeprefix("setting ").partition(" of ")
+        label = f"setting {_KEYS.get(name, name)} of {stage}"
     fate = "is gone" if ours is None else "is new" if theirs is None else "changed"
     if label.startswith("code of "):
         function, _, unit = label.removeprefix("code of ").partition(": ")
