@@ -74,8 +74,19 @@ class Strings(Struct, frozen=True):
         return len(self.values)
 
     def to_list(self) -> list[Any]:
-        values = self.values if self.nulls is None else self.values.fill_null(self.empty)
-        return cast("list[Any]", values.to_pylist())
+        return cast("list[Any]", self._filled().to_pylist())
+
+    def to_bytes(self) -> list[bytes]:
+        """Text as UTF-8."""
+        import pyarrow as pa
+
+        values = self._filled()
+        wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+        raw = values.cast(pa.large_binary() if wide else pa.binary())
+        return cast("list[bytes]", raw.to_numpy(zero_copy_only=False).tolist())
+
+    def _filled(self) -> Any:
+        return self.values if self.nulls is None else self.values.fill_null(self.empty)
 
 
 class Structs(Struct, frozen=True):

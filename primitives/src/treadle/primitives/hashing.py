@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from .keys import NAN_BITS, NULL_HASH, Salt, mix, stable_hash, utf8, xxh3
@@ -99,6 +100,10 @@ def _hash_values(column: Column) -> NDArray[np.uint64]:
         return _hash_structs(column)
     if isinstance(column, columns.Indexed):
         return _hash_column(column.values)[column.indices]
+    if isinstance(column, columns.Strings):
+        salt = Salt.STR if isinstance(column.empty, str) else Salt.BYTES
+        hashes = map(xxh3, column.to_bytes(), repeat(salt))
+        return np.fromiter(hashes, dtype=np.uint64, count=len(column))
     return np.asarray(hash_sequence(column.to_list()), dtype=np.uint64)
 
 

@@ -6,36 +6,48 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from ..errors import DataError
-from .content import decoded, first_line, line_content
+from .content import Content, decoded, first_line, line_pieces
 from .options import FileSplit, WriteOptions
 from .rows import Rows, plain
 
 csv.field_size_limit(sys.maxsize)  # process-wide, and 128 KiB by default: a long field is not an error
+_BATCH_RECORDS, _BATCH_CHARACTERS = 1024, 1 << 18
+"""Of a list of records, at most."""
 
 
-def read_csv(split: FileSplit) -> list[Any]:
-    """Dicts of str by the columns of the file's first line, or tuples of str without a header.
+def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
+    """Dicts of str by the columns of the file's first line, or tuples of str without a header, in short lists.
 
-    Blank lines are skipped, except that the first line must name the columns; a byte order mark is dropped.
+    The file is read about `size` bytes at a time. Blank lines are skipped, except that the first line must name the
+    columns; a byte order mark is dropped.
     """
-    offset, data = line_content(split)
-    text = decoded(data, split, offset)
-    if split.start == 0:
-        text = text.removeprefix("\ufeff")
-    rows = _parsed(text, split)
+    rows = _parsed(line_pieces(split, size), split)
     if not split.options.header:
-        return [tuple(row) for row in rows if row]
-    header = rows if split.start == 0 else _parsed(decoded(first_line(split), split, 0).removeprefix("\ufeff"), split)
-    names = next(header, None)
-    return _by_name(names, rows, split) if names is not None else []
+        yield from _batched(tuple(row) for row in rows if row)
+        return
+    names = next(rows if split.start == 0 else _parsed([(0, first_line(split))], split), None)
+    if names is not None:
+        yield from _batched(_by_name(names, rows, split))
 
 
-def _parsed(text: str, split: FileSplit) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=split.options.delimiter, strict=True)
+def _batched(records: Iterator[Any]) -> Iterator[list[Any]]:
+    """The records as lists, short ones while records are long."""
+    size = 1
+    while batch := list(islice(records, size)):
+        yield batch
+        fields = batch[-1].values() if isinstance(batch[-1], dict) else batch[-1]
+        size = max(1, min(2 * size, _BATCH_RECORDS, _BATCH_CHARACTERS // (1 + sum(map(len, fields)))))
+
+
+def _parsed(pieces: Iterable[tuple[int, Content]], split: FileSplit) -> Iterator[list[str]]:
+    """The rows of whole lines, which come in pieces with their offset in the file."""
+    lines = chain.from_iterable(io.StringIO(_text(data, split, offset), newline="\n") for offset, data in pieces)
+    reader = csv.reader(lines, delimiter=split.options.delimiter, strict=True)
     try:
         yield from reader
     except csv.Error as error:
@@ -46,51 +58,61 @@ def _parsed(text: str, split: FileSplit) -> Iterator[list[str]]:
         ) from None
 
 
-def _by_name(names: list[str], rows: Iterator[list[str]], split: FileSplit) -> list[dict[str, str]]:
+def _text(data: Content, split: FileSplit, offset: int) -> str:
+    text = decoded(data, split, offset)
+    return text if offset else text.removeprefix("\ufeff")
+
+
+def _by_name(names: list[str], rows: Iterator[list[str]], split: FileSplit) -> Iterator[dict[str, str]]:
     if not names or len(set(names)) < len(names):
         raise DataError(
             f"the first line of {split.uri} does not name its columns, each once: {names}",
             "Mend it, or write `header: false` to get tuples.",
         )
-    records = []
     for position, row in enumerate(rows):
         if len(row) == len(names):
-            records.append(dict(zip(names, row, strict=True)))
+            yield dict(zip(names, row, strict=True))
         elif row:
             place = f"record {position} of the split at byte {split.start}"
             raise DataError(
                 f"{split.uri}, {place}, has {len(row)} fields, the header has {len(names)}",
                 "Quote fields that contain the delimiter, or correct `delimiter`.",
             )
-    return records
 
 
 def encode_csv(rows: Rows, options: WriteOptions) -> str:
     """The rows as text, after a header when one is wanted and the names are known."""
-    quoted = _quoting(options.delimiter)
+    quoted = quoting(options.delimiter)
     lines: list[str] = []
     if options.header and rows.names:
-        lines.append(_line([quoted(name) for name in rows.names], options.delimiter))
+        lines.append(line([quoted(name) for name in rows.names], options.delimiter))
     for position, row in enumerate(rows.values):
-        lines.append(_line([quoted(_cell(plain(value), position)) for value in row], options.delimiter))
+        lines.append(line([quoted(cell(plain(value), position)) for value in row], options.delimiter))
     return "".join(lines)
 
 
-def _line(fields: Sequence[str], delimiter: str) -> str:
+def line(fields: Sequence[str], delimiter: str) -> str:
     """One record; a lone empty field is quoted, because a blank line is not a record."""
     return delimiter.join(fields) + "\n" if len(fields) != 1 or fields[0] else '""\n'
 
 
-def _quoting(delimiter: str) -> Callable[[str], str]:
-    special = re.compile(f'[{re.escape(delimiter)}"\r\n\ufeff]').search
+def special(delimiter: str) -> str:
+    """What a field is quoted for, as a regular expression of Python and of RE2."""
+    return f'[{re.escape(delimiter)}"\r\n\ufeff]'
+
+
+def quoting(delimiter: str) -> Callable[[str], str]:
+    """What makes a text a field."""
+    is_special = re.compile(special(delimiter)).search
 
     def quoted(field: str) -> str:
-        return '"' + field.replace('"', '""') + '"' if special(field) else field
+        return '"' + field.replace('"', '""') + '"' if is_special(field) else field
 
     return quoted
 
 
-def _cell(value: Any, position: int) -> str:
+def cell(value: Any, position: int) -> str:
+    """A value of the record at `position` as text. Raises DataError for what has no one text."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ..errors import DataError
@@ -37,10 +38,7 @@ def encode_part(kind: Kind, value: Any, options: WriteOptions) -> Sequence[bytes
         case "jsonl":
             return _encode_json_lines(records_of(kind, value))
         case "csv":
-            from .csv import encode_csv
-
-            rows = tabulate(kind, value, [name for name, _ in options.columns])
-            return [_utf8(encode_csv(rows, options), "a field")]
+            return _encode_csv(kind, value, options)
         case "parquet":
             from .tables import encode_parquet
 
@@ -79,6 +77,18 @@ def _not_a_line(records: list[Any]) -> DataError:
                 "split or escape it, or write jsonl",
             )
     raise AssertionError("no record is at fault")
+
+
+def _encode_csv(kind: Kind, value: Any, options: WriteOptions) -> Sequence[bytes | memoryview]:
+    from .csv import encode_csv
+
+    if kind == "table" and value.num_columns:
+        from .csv_tables import encode_csv_table
+
+        with suppress(DataError):  # row by row, the first record that does not fit is found
+            return list(encode_csv_table(value, options)) or [b""]
+    rows = tabulate(kind, value, [name for name, _ in options.columns])
+    return [_utf8(encode_csv(rows, options), "a field")]
 
 
 def _encode_json_lines(records: list[Any]) -> Sequence[bytes]:
