@@ -241,6 +241,28 @@ def waits_while_the_coordinator_is_replaced() -> str:
     return "passed"
 
 
+def is_told_of_a_loss_after_a_restart() -> str:
+    """Members that meet in shared memory, a coordinator that is replaced, and then a member that is killed."""
+    barrier = Barrier("epoch")
+    barrier.wait()
+    uplink = current_member()._uplink
+    before = uplink._link
+    halt("met")
+    while uplink._link in (None, before):
+        time.sleep(0.01)
+    halt("back")
+    try:
+        barrier.wait()
+    except MemberLost as error:
+        return f"lost {len(error.lost)}"
+    return "passed"
+
+
+def waits_with_other_parties() -> None:
+    """All wait at one barrier, but for different numbers of parties."""
+    Barrier("epoch", current_gang().size - rank()).wait()
+
+
 def dials_a_silent_peer() -> Any:
     """Member 0 says it is where somebody accepts and never answers: the coordinator carries what is for it."""
     roads._DIALLING = 0.5

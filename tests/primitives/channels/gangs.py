@@ -86,11 +86,13 @@ class Place(NamedTuple):
     address: str
     store: str
     host: str
+    one_host: bool = False
+    """Members are told that they share its memory."""
 
     def start(self, size: int, function: Callable[..., Any], *arguments: Any, deadline: float = 30.0) -> list[Process]:
         """`size` processes, each of which calls `function(*arguments)` as a member of one new gang."""
         name = f"gang-{os.urandom(4).hex()}"
-        gangs = [Gang(self.address, RUN, name, rank, size, deadline) for rank in range(size)]
+        gangs = [Gang(self.address, RUN, name, rank, size, deadline, self.one_host) for rank in range(size)]
         return [Process(self, gang, function, arguments) for gang in gangs]
 
     def run(self, size: int, function: Callable[..., Any], *arguments: Any, deadline: float = 30.0) -> list[Ended]:
@@ -98,7 +100,7 @@ class Place(NamedTuple):
 
     def left_over(self) -> list[str]:
         """Files in shared memory."""
-        return [str(path) for path in Path(self.host).rglob("*") if path.is_file()]
+        return [str(path) for path in Path(self.host).rglob("*") if not path.is_dir()]
 
 
 @contextlib.contextmanager

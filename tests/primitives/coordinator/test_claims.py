@@ -289,6 +289,16 @@ def test_barrier_takes_no_more_than_its_parties() -> None:
     assert refused(waits(bench, 0, 1, parties=3))
 
 
+def test_parties_that_meet_elsewhere_hear_of_a_loss_and_of_nothing_else() -> None:
+    bench = Bench()
+    bench.gang(3)
+    for number in range(3):
+        assert bench.say(number, m.Wait("b", 3, 0, elsewhere=True)) == []
+    assert refused(bench.say(0, m.Wait("b", 3, 0)))
+    assert refused(bench.say(0, m.Wait("b", 3, 1, elsewhere=True)))
+    assert bench.say(1, m.Bye())[1:] == [("m0", m.Broken("b", 0, ("m1",))), ("m2", m.Broken("b", 0, ("m1",)))]
+
+
 def test_idle_barrier_gives_way_to_a_new_one_and_its_parties_go_on() -> None:
     bench = Bench(limits=Limits(barriers=1))
     bench.gang(2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from primitives.coordinator.world import GRACE, LEASE, Sim, World
+from primitives.coordinator.world import ELSEWHERE, GRACE, LEASE, Sim, World, waits_at
 from properties.profiles import examples
 
 from treadle.primitives.coordinator import messages as m
@@ -157,9 +157,9 @@ class Histories(RuleBasedStateMachine):
     # -- barriers, blocks, tasks ----------
 
     @precondition(lambda self: len(self.world.sims) >= BARRIER_PARTIES)
-    @rule()
-    def agree_on_barrier(self) -> None:
-        name = f"barrier{len(self.world.parties)}"
+    @rule(kind=st.sampled_from(["", ELSEWHERE]))
+    def agree_on_barrier(self, kind: str) -> None:
+        name = f"barrier{len(self.world.parties)}{kind}"
         self.world.parties[name] = set(list(self.world.sims)[-BARRIER_PARTIES:])
 
     @precondition(lambda self: self.peopled and self.world.parties)
@@ -170,7 +170,7 @@ class Histories(RuleBasedStateMachine):
             sim = self.world.sims.get(sorted(self.world.parties[name])[party])
             if sim is not None and name not in sim.waiting and name not in sim.broken:
                 sim.waiting[name] = BARRIER_PARTIES
-                self._say(sim, m.Wait(name, BARRIER_PARTIES, sim.passed.get(name, 0)))
+                self._say(sim, waits_at(name, BARRIER_PARTIES, sim.passed.get(name, 0)))
             if exchange:
                 self.world.exchange()
 

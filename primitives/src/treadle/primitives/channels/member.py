@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -29,12 +29,12 @@ from ..coordinator.messages import (
     Released,
     ToMember,
     View,
-    Wait,
 )
 from ..errors import TreadleError, UsageError
 from ..host import SHARED_MEMORY, host_id
 from ..traversal import Reacher
 from ..wire import Identity, address_of, is_loopback, listen, parse
+from .barriers import Barriers
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang
 from .io.loop import Late, Loop
@@ -62,17 +62,6 @@ class Joined(Struct):
     """It has a view, and this member is in it."""
 
 
-class Arrival(Struct):
-    """A barrier this member waits at, or did."""
-
-    wait: Wait
-    waiting: bool = False
-    answer: Released | Broken | Refused | None = None
-
-    def take(self) -> Released | Broken | Refused | None:
-        return self.answer
-
-
 class Member:
     """Connected to the coordinator; to other members once there is something to send. Thread-safe."""
 
@@ -85,10 +74,10 @@ class Member:
         """Messages sent to members: `data` and `control`."""
         self._host = blocks.host.host_id if blocks.host is not None else host_id(SHARED_MEMORY)
         self._channels: dict[str, Joined] = {}
-        self._barriers: dict[str, Arrival] = {}
         self._counted: dict[str, Counted] = {}
         self._loop = Loop()
         self._uplink = Uplink(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
+        self._barriers = Barriers(self._loop, gang, blocks, self._uplink.send)
         self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter, self._reach)
         self._reacher: Reacher | None = None
         self._key = key
@@ -217,26 +206,11 @@ class Member:
             self._roads.send(member, message)
 
     def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
-        """Arrive at a barrier and wait for the others. Raises MemberLost, DeadlinePassed."""
-        arrival = self._loop.do(lambda: self._arrive(barrier, parties))
+        """Arrive at a barrier and wait for the others. Raises MemberLost, DeadlinePassed, UsageError, StoreError."""
         try:
-            answer: Any = self._loop.wait(arrival.take, deadline)
+            self._barriers.wait(barrier, parties, deadline)
         except Late:
             raise self._late(f"barrier {barrier}", barrier, "wait", forming=True) from None
-        arrival.answer = None
-        if isinstance(answer, Broken):
-            raise MemberLost(f"barrier {barrier}", answer.lost)
-        if not isinstance(answer, Released):
-            raise UsageError(f"barrier {barrier}: {answer.reason}")
-        arrival.wait = Wait(barrier, parties, answer.generation + 1)
-
-    def _arrive(self, barrier: str, parties: int) -> Arrival:
-        arrival = self._barriers.get(barrier)
-        if arrival is None:
-            arrival = self._barriers[barrier] = Arrival(Wait(barrier, parties, 0))
-        arrival.wait, arrival.waiting = Wait(barrier, parties, arrival.wait.generation), True
-        self._uplink.send(arrival.wait)
-        return arrival
 
     def _late(self, name: str, subject: str, what: str, *, forming: bool) -> DeadlinePassed:
         if not self._uplink.connected:
@@ -249,7 +223,9 @@ class Member:
         return DeadlinePassed(f"{name}: {what} took too long: {who} are there", hint)
 
     def _count(self, subject: str) -> Counted | None:
-        """How many are there, if the coordinator answers at once."""
+        """How many are there, if a board says so, or the coordinator at once."""
+        if (present := self._barriers.present(subject)) is not None:
+            return present
         self._counted.pop(subject, None)
         self._loop.do(lambda: self._uplink.send(Count(subject)))
         try:
@@ -263,9 +239,7 @@ class Member:
         yield Hello(self.name, self.address, self._host)
         for joined in self._channels.values():
             yield self._joins_again(joined)
-        for arrival in self._barriers.values():
-            if arrival.waiting:
-                yield arrival.wait
+        yield from self._barriers.waits()
 
     def _joins_again(self, joined: Joined) -> Join:
         old, roster = joined.join, joined.machine.roster
@@ -286,7 +260,7 @@ class Member:
         elif isinstance(message, Relayed):
             self._roads.from_relay(message.member, message.body)
         elif isinstance(message, Released | Broken):
-            self._on_barrier(message)
+            self._barriers.heard(message)
         elif isinstance(message, Dial):
             self._on_dial(message)
         elif isinstance(message, Counted):
@@ -306,16 +280,11 @@ class Member:
         joined.open = self.name not in roster.lost  # if it is: others go on without it
         self.send(joined.machine.view(roster))
 
-    def _on_barrier(self, message: Released | Broken) -> None:
-        arrival = self._barriers.get(message.barrier)
-        if arrival is not None and arrival.waiting and message.generation == arrival.wait.generation:
-            arrival.answer, arrival.waiting = message, False
-
     def _on_refused(self, message: Refused) -> None:
         if (joined := self._channels.get(message.subject)) is not None:
             joined.refused, joined.open = message.reason, False
-        elif (arrival := self._barriers.get(message.subject)) is not None and arrival.waiting:
-            arrival.answer, arrival.waiting = message, False
+        else:
+            self._barriers.refused(message)
 
     # -- the end ----------
 
@@ -352,6 +321,7 @@ class Member:
             self._reacher.close()
         self._roads.close()
         self._uplink.close()
+        self._barriers.close()
         if self._listener is not None:
             self._loop.unregister(self._listener.fileno())
             self._listener.close()

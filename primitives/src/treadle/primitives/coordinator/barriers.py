@@ -8,6 +8,8 @@ party is `away` until it says Wait with that generation, then `waiting`:
     Wait of a generation gone by      -> Released again: the first answer was lost with a connection
     Wait of the next generation, by a party not known yet -> an earlier coordinator released this one: Released to those
                                          waiting, and the next begins
+
+Parties that meet `elsewhere` say Wait once, of generation 0, and are never released: all they hear is Broken.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from .parts import GREATEST_EPOCH, Limits, Post, Timing, check
 class _Barrier:
     def __init__(self, wait: Wait) -> None:
         self.parties, self.generation = wait.parties, wait.generation
+        self.elsewhere = wait.elsewhere
         self.waiting: dict[str, bool] = {}
         """Each known party, and whether it waits."""
         self.lost: tuple[str, ...] = ()
@@ -71,13 +74,15 @@ class Barriers:
         name, limits = wait.barrier, self._limits
         check(len(name) <= limits.name, name, "the name is too long")
         check(0 < wait.parties <= limits.parties, name, f"parties must be 1 to {limits.parties}")
-        check(0 <= wait.generation < GREATEST_EPOCH, name, "it cannot have been passed so often")
+        latest = 0 if wait.elsewhere else GREATEST_EPOCH - 1
+        check(0 <= wait.generation <= latest, name, "it cannot have been passed so often")
         if barrier is None:
             room = len(self._barriers) < limits.barriers or bool(self._idle)
             check(room, name, f"members wait at {limits.barriers} barriers already")
             return
         known = barrier.known(member)
         check(barrier.parties == wait.parties, name, f"others wait for {barrier.parties} parties")
+        check(barrier.elsewhere == wait.elsewhere, name, "others wait for it in another way")
         is_party = known or not barrier.whole or member in barrier.lost
         check(is_party, name, f"it has its {barrier.parties} parties, and this member is none of them")
         latest = barrier.generation + (not known)
@@ -105,7 +110,7 @@ class Barriers:
         self._of.setdefault(member, set()).add(wait.barrier)
 
     def _release_if_all(self, barrier: _Barrier, name: str) -> None:
-        if barrier.whole and all(barrier.waiting.values()):
+        if barrier.whole and not barrier.elsewhere and all(barrier.waiting.values()):
             self._release(barrier, name)
 
     def _release(self, barrier: _Barrier, name: str) -> None:

@@ -60,6 +60,8 @@ class Wait(Struct, frozen=True, tag="wait"):
     parties: int
     generation: int
     """How many times this member has passed the barrier."""
+    elsewhere: bool = False
+    """The parties meet without the coordinator, in memory they share: it only tells them when the barrier breaks."""
 
 
 class Count(Struct, frozen=True, tag="count"):

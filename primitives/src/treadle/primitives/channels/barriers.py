@@ -1,0 +1,115 @@
+"""The barriers a member waits at: the coordinator's, or a board's where all members share the memory of a host."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ..blocks import Blocks
+from ..coordinator.messages import Broken, Counted, FromMember, Refused, Released, Wait
+from ..errors import UsageError
+from .errors import MemberLost
+from .gang import Gang
+from .io.boards import Board, Boards
+
+if TYPE_CHECKING:
+    from .io.loop import Loop
+
+
+class Arrival(Struct):
+    """A barrier this member waits at, or did."""
+
+    barrier: str
+    parties: int
+    board: Board | None
+    """Where they meet instead of at the coordinator, which then says only that the barrier is broken."""
+    generation: int = 0
+    waiting: bool = False
+    """The coordinator has been told, and has not answered."""
+    answer: Released | Broken | Refused | None = None
+
+    @property
+    def wait(self) -> Wait:
+        if self.board is not None:
+            return Wait(self.barrier, self.parties, 0, elsewhere=True)
+        return Wait(self.barrier, self.parties, self.generation)
+
+    def take(self) -> Released | Broken | Refused | None:
+        """What the wait has come to. A generation that was complete before the barrier broke is passed, by all."""
+        if self.board is not None and self.board.complete(self.generation):
+            return Released(self.barrier, self.generation)
+        return self.answer
+
+
+class Barriers:
+    """All of a member's. `wait` is for users' threads; all else is called with the loop's lock held."""
+
+    def __init__(self, loop: Loop, gang: Gang, blocks: Blocks, say: Callable[[FromMember], None]) -> None:
+        """`say`: to the coordinator."""
+        self._loop, self._gang, self._blocks, self._say = loop, gang, blocks, say
+        self._arrivals: dict[str, Arrival] = {}
+        self._boards: Boards | None = None
+
+    def wait(self, barrier: str, parties: int, deadline: float) -> None:
+        """Arrive and wait for the others. Raises MemberLost, UsageError, StoreError, and Late."""
+        arrival = self._loop.do(lambda: self._arrive(barrier, parties))
+        answer: Any = self._loop.wait(arrival.take, deadline)
+        if arrival.board is None:
+            arrival.answer = None
+        if isinstance(answer, Broken):
+            raise MemberLost(f"barrier {barrier}", answer.lost)
+        if not isinstance(answer, Released):
+            raise UsageError(f"barrier {barrier}: {answer.reason}")
+        arrival.generation = answer.generation + 1
+
+    def _arrive(self, barrier: str, parties: int) -> Arrival:
+        arrival = self._arrivals.get(barrier)
+        if arrival is None:
+            arrival = self._arrivals[barrier] = Arrival(barrier, parties, self._board(barrier, parties))
+        if arrival.parties != parties:
+            raise UsageError(f"barrier {barrier}: this member waited for {arrival.parties} parties before")
+        if arrival.board is None or not (arrival.waiting or arrival.answer):
+            arrival.waiting = True
+            self._say(arrival.wait)
+        if arrival.board is not None:
+            arrival.board.arrive(arrival.generation)
+        return arrival
+
+    def _board(self, barrier: str, parties: int) -> Board | None:
+        host = self._blocks.host
+        if not self._gang.one_host or host is None or parties != self._gang.size:
+            return None
+        if self._boards is None:
+            name = self._blocks.on_host(f"channels/{self._gang.name}")
+            self._boards = Boards(host, name, self._gang.rank, self._gang.size)
+            self._loop.register(self._boards.bell.fileno(), lambda _: None, select.EPOLLIN | select.EPOLLET)
+        return self._boards.open(barrier)
+
+    def waits(self) -> Iterator[Wait]:
+        """What a new coordinator, or a new connection to it, is told."""
+        return (arrival.wait for arrival in self._arrivals.values() if arrival.waiting)
+
+    def present(self, barrier: str) -> Counted | None:
+        """How many have arrived, where a board says so."""
+        arrival = self._arrivals.get(barrier)
+        if arrival is None or arrival.board is None:
+            return None
+        return Counted(barrier, arrival.board.present(arrival.generation), arrival.parties)
+
+    def heard(self, message: Released | Broken) -> None:
+        arrival = self._arrivals.get(message.barrier)
+        if arrival is not None and arrival.waiting and message.generation == arrival.wait.generation:
+            arrival.answer, arrival.waiting = message, False
+
+    def refused(self, message: Refused) -> None:
+        arrival = self._arrivals.get(message.subject)
+        if arrival is not None and arrival.waiting:
+            arrival.answer, arrival.waiting = message, False
+
+    def close(self) -> None:
+        if self._boards is not None:
+            self._loop.unregister(self._boards.bell.fileno())
+            self._boards.close()

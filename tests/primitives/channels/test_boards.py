@@ -1,0 +1,153 @@
+"""Barriers of members that share a host's memory: all pass or none does, whoever dies, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from primitives.channels import coordinators, functions
+from primitives.channels.gangs import KEY, RUN, Place, place
+
+from treadle.primitives.channels.io.boards import Bell, Boards
+from treadle.primitives.errors import StoreError
+from treadle.primitives.host import SHARED_MEMORY, HostFolder
+
+SIZE = 4
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Place]:
+    with place() as one:
+        yield one._replace(one_host=True)
+
+
+# -- boards and bells ----------
+
+
+@given(arrivals=st.lists(st.integers(0, SIZE - 1), max_size=24))
+def test_a_generation_is_complete_for_all_once_all_have_arrived(arrivals: list[int]) -> None:
+    """Whoever has arrived arrives again only when all have."""
+    with gang() as members:
+        boards = [member.open("epoch") for member in members]
+        arrived = [0] * SIZE
+        for rank in arrivals:
+            if arrived[rank] == min(arrived):
+                boards[rank].arrive(arrived[rank])
+                arrived[rank] += 1
+            for board in boards:
+                for generation in range(max(arrived) + 1):
+                    there = sum(count > generation for count in arrived)
+                    assert board.present(generation) == there
+                    assert board.complete(generation) == (there == SIZE)
+
+
+def test_only_the_last_to_arrive_rings_and_all_are_woken() -> None:
+    with gang() as members, contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(edge_triggered(member.bell)) for member in members]
+        boards = [member.open("epoch") for member in members]
+        for generation in range(3):
+            for board in boards:
+                assert [one.poll(0) for one in waiting] == [[]] * SIZE
+                board.arrive(generation)
+            assert [len(one.poll(0)) for one in waiting] == [1] * SIZE
+
+
+def test_once_all_have_met_no_file_is_left_and_they_meet_on() -> None:
+    with gang() as members:
+        boards = [member.open("epoch") for member in members]
+        files = members[0]._host.root
+        assert len([path for path in files.rglob("*") if not path.is_dir()]) == 2
+        for generation in range(2):
+            for board in boards:
+                board.arrive(generation)
+            assert [path for path in files.rglob("*") if not path.is_dir()] == []
+        assert all(board.complete(1) for board in boards)
+
+
+def test_shared_memory_that_is_full_is_an_error_with_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    with gang() as members:
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        with pytest.raises(StoreError, match="full"):
+            members[0].open("epoch")
+
+
+@contextlib.contextmanager
+def gang() -> Iterator[list[Boards]]:
+    with tempfile.TemporaryDirectory(prefix="treadle-boards-", dir=SHARED_MEMORY) as folder:
+        host = HostFolder(f"{folder}/host")
+        members = [Boards(host, "run/channels/g", rank, SIZE) for rank in range(SIZE)]
+        yield members
+        for member in members:
+            member.close()
+
+
+@contextlib.contextmanager
+def edge_triggered(bell: Bell) -> Iterator[select.epoll]:
+    with select.epoll() as epoll:
+        epoll.register(bell.fileno(), select.EPOLLIN | select.EPOLLET)
+        yield epoll
+
+
+# -- processes ----------
+
+
+def test_nobody_passes_before_all_have_arrived(here: Place) -> None:
+    ended = here.run(SIZE, functions.barriers)
+    assert not [one for one in ended if one.error]
+    for members in zip(*(one.value for one in ended), strict=True):
+        assert max(arrived for arrived, _ in members) <= min(passed for _, passed in members)
+    assert here.left_over() == []
+
+
+@pytest.mark.parametrize(("phase", "victim"), [("before", 0), ("within", SIZE - 1), ("after", 1)])
+def test_all_pass_or_none_does_when_a_member_is_killed(here: Place, phase: str, victim: int) -> None:
+    members = here.start(SIZE, functions.survives, "barrier", phase, victim)
+    members[victim].reached("here")
+    members[victim].kill()
+    ended = [process.end() for process in members]
+    assert ended.pop(victim).error == "killed"
+    assert [one.error for one in ended] == [""] * (SIZE - 1), ended
+    passed = {tuple(one.value) for one in ended}
+    assert len(passed) == 1, passed
+    assert passed.pop()[-1] == "lost 1"
+
+
+def test_a_deadline_says_how_many_are_there(here: Place) -> None:
+    first, second = here.start(2, functions.waits_alone_at_a_barrier)
+    second.reached("done")
+    ended = first.end()
+    second.go()
+    second.end()
+    assert (ended.error, "1 of 2 members" in ended.message) == ("DeadlinePassed", True), ended
+
+
+def test_members_that_wait_for_different_numbers_are_told(here: Place) -> None:
+    assert {"UsageError"} <= {one.error for one in here.run(3, functions.waits_with_other_parties, deadline=2.0)}
+
+
+def test_a_loss_is_told_by_the_coordinators_successor() -> None:
+    with coordinators.killable(RUN, KEY) as coordinator, place(coordinator.address) as there:
+        members = there._replace(one_host=True).start(3, functions.is_told_of_a_loss_after_a_restart)
+        for process in members:
+            process.reached("met")
+        coordinator.kill()
+        coordinator.start()
+        for process in members:
+            process.go()
+        for process in members:
+            process.reached("back")
+        members[1].kill()
+        members[0].go()
+        members[2].go()
+        assert [members[number].end().value for number in (0, 2)] == ["lost 1"] * 2
+        members[1].end()
