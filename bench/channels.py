@@ -1,4 +1,6 @@
-"""Channels between processes of this machine. Prints JSON lines, one for each measurement: median and min in seconds.
+"""Channels between processes of this machine. Prints JSON lines, one for each measurement: median and min in seconds,
+and what a repeat costs on average, which a busy machine changes less: `cpu`, seconds of all members together, `sleeps`,
+voluntary context switches of all members, and `coordinator`, seconds of the coordinator (joining included).
 
     python bench/channels.py [--only ping barrier broadcast reduce shuffle] [--members 2 8 64] [--bytes 100 100000000]
                              [--records 1000000] [--repeats 20] [--wide 256]
@@ -23,18 +25,19 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import resource
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.executors.runtime.process import prepare_process
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang, current_gang, taking_part
 from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
@@ -46,25 +49,42 @@ RUN, KEY = "bench", bytes(32)
 DEADLINE = 120.0
 _context = multiprocessing.get_context("forkserver")
 
-Span = tuple[float, float]
-"""When a member began (or arrived) and ended, on the clock all processes share."""
+
+class Span(NamedTuple):
+    """One repeat at one member."""
+
+    began: float
+    """Or arrived: seconds on the clock all processes share."""
+    ended: float
+    cpu: float
+    """Seconds, of all threads."""
+    sleeps: int
+    """Voluntary context switches."""
+
+
+def timed(step: Callable[[], Any]) -> Span:
+    before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+    step()
+    ended, after = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Span(began, ended, cpu, after.ru_nvcsw - before.ru_nvcsw)
 
 
 # -- what members do: return a span for each repeat ----------
 
 
 def ping(_: int, repeats: int) -> list[Span]:
-    payload, spans = bytes(1024), []
+    payload = bytes(1024)
     with BroadcastChannel("ping") as channel:
-        for number in range(repeats + 20):
-            began = time.monotonic()
+
+        def there_and_back() -> None:
             if current_gang().rank == 0:
                 channel.send(payload)
                 channel.receive()
             else:
                 channel.send(channel.receive())
-            if number >= 20:
-                spans.append((began, time.monotonic()))
+
+        spans = [timed(there_and_back) for _ in range(repeats + 20)][20:]
     return spans if current_gang().rank == 0 else []
 
 
@@ -98,28 +118,24 @@ def _together(step: Callable[[], Any], repeats: int, begin: Barrier | None) -> I
     measured = begin or Barrier("measured")
     measured.wait()
     for _ in range(repeats):
-        if begin is None:
-            began = time.monotonic()
-            measured.wait()
-        else:
+        if begin is not None:
             begin.wait()
-            began = time.monotonic()
-            step()
-        yield began, time.monotonic()
+        yield timed(measured.wait if begin is None else step)
 
 
 # -- gangs ----------
 
 
 def _member(pipe: Connection, gang: Gang, store: str, host: str, what: str, size: int, repeats: int) -> None:
+    prepare_process()  # as a worker is
     blocks = Blocks(Store.open(store), RUN, HostFolder(host))
     with taking_part(gang, KEY, blocks):
         pipe.send(globals()[what](size, repeats))
     pipe.close()
 
 
-def measure(address: str, what: str, members: int, size: int, repeats: int) -> list[float]:
-    """Seconds of each repeat."""
+def measure(address: str, what: str, members: int, size: int, repeats: int) -> dict[str, float]:
+    """What a line says: see the top."""
     with (
         tempfile.TemporaryDirectory(prefix="treadle-bench-", dir="/dev/shm") as host,
         tempfile.TemporaryDirectory() as s,
@@ -140,25 +156,33 @@ def measure(address: str, what: str, members: int, size: int, repeats: int) -> l
             for process in processes:
                 process.join(10)
                 process.kill()
-    return [_duration(what, one) for one in zip(*filter(None, spans), strict=True)]
+    seconds = [_duration(what, one) for one in zip(*filter(None, spans), strict=True)]
+    cpu, sleeps = (
+        sum(column) / len(seconds) for column in zip(*(one[2:] for all in spans for one in all), strict=True)
+    )
+    return {"median": statistics.median(seconds), "min": min(seconds), "cpu": cpu, "sleeps": sleeps}
 
 
 def _duration(what: str, spans: tuple[Span, ...]) -> float:
     """A barrier takes from the last arrival, all else from the first begin."""
     began = max if what == "barrier" else min
-    return max(end for _, end in spans) - began(begin for begin, _ in spans)
+    return max(one.ended for one in spans) - began(one.began for one in spans)
 
 
 @contextmanager
-def coordinator() -> Iterator[str]:
-    """Its address; it lives in a thread of this process."""
+def coordinator() -> Iterator[tuple[str, Callable[[], float]]]:
+    """Its address, and the CPU time it has taken; it lives in a thread of this process."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     server = CoordinatorServer({RUN: KEY}.get)
+
+    async def taken() -> float:
+        return time.thread_time()
+
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
-        yield server.address
+        yield server.address, lambda: asyncio.run_coroutine_threadsafe(taken(), loop).result(10)
         asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
     finally:
         loop.call_soon_threadsafe(loop.stop)
@@ -202,16 +226,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20, help="of each; 5 at most for large arrays, x 100 for ping")
     options = parser.parse_args()
     _context.set_forkserver_preload(["treadle.primitives.channels.collectives", "treadle.primitives.store", "numpy"])
-    with coordinator() as address:
+    with coordinator() as (address, taken):
         for what, members, size, repeats in plan(options):
             line: dict[str, Any] = {"what": what, "members": members, "size": size, "repeats": repeats}
             if needs(what, members, size) > free_memory() // 2:
                 line["left out"] = f"needs about {needs(what, members, size):,} bytes"
             else:
-                seconds = measure(address, what, members, size, repeats)
-                line |= {"median": statistics.median(seconds), "min": min(seconds)}
+                before = taken()
+                line |= measure(address, what, members, size, repeats)
+                line["coordinator"] = (taken() - before) / repeats
             print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
