@@ -52,6 +52,11 @@ def parse_size(text: Any) -> int:
     return int(Decimal(match[1]) * SIZE_UNITS[match[2]])
 
 
+def parse_percentage(text: str) -> float:
+    """95 of `95%`, whose form the model has checked."""
+    return float(text.removesuffix("%"))
+
+
 def format_size(size: int) -> str:
     """The largest binary unit that divides `size`."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):

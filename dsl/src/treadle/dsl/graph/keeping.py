@@ -20,6 +20,7 @@ from ..model import (
     Stage,
     WorkStage,
 )
+from ..quantities import parse_percentage
 from ..templates import template_paths
 from .graph import Graph, Node, StageTarget, StateTarget, references_of
 
@@ -130,7 +131,7 @@ def _conditions(loop: LoopStage) -> set[tuple[str, ...]]:
 
 
 def _is_partial(stage: Stage) -> bool:
-    return isinstance(stage, BarrierStage) and float(stage.quorum.rstrip("%")) < 100
+    return isinstance(stage, BarrierStage) and parse_percentage(stage.quorum) < 100
 
 
 def _paths(stage: Stage) -> set[tuple[str, ...]]:

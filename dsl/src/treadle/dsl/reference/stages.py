@@ -27,6 +27,7 @@ from ..model import (
     ShuffleStage,
     Source,
 )
+from ..quantities import parse_percentage
 from ..templates import render, whole
 from ..validation.inputs import source_of
 from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted, attempted_together
@@ -229,7 +230,7 @@ class Work:
         return Done(Dataset([Partition("objects", [value])]), broadcast=value)
 
     def barrier(self, stage: BarrierStage) -> Done:
-        if float(stage.quorum.rstrip("%")) < 100:
+        if parse_percentage(stage.quorum) < 100:
             raise UsageError(f"{self.path}: a quorum of {stage.quorum} has no exact meaning", "Use a quorum of 100%.")
         return Done(self.dataset(stage.input))
 

@@ -23,6 +23,7 @@ from ..model import (
     Source,
     WorkStage,
 )
+from ..quantities import parse_percentage
 from .gangs import check_gang, check_quorum_of_gang
 from .report import Report
 
@@ -138,8 +139,8 @@ def _is_dataset_input(graph: Graph, node: Node, item: object) -> bool:
 def _check_failures(report: Report, node: Node, stage: MapStage) -> None:
     tolerated = stage.tolerated_failures
     path = (*node.path, "toleratedFailures")
-    none = tolerated is None or tolerated == 0 or (isinstance(tolerated, str) and float(tolerated[:-1]) == 0)
-    if isinstance(tolerated, str) and float(tolerated[:-1]) > 100:
+    none = tolerated is None or tolerated == 0 or (isinstance(tolerated, str) and parse_percentage(tolerated) == 0)
+    if isinstance(tolerated, str) and parse_percentage(tolerated) > 100:
         report.add("T015", path, "'toleratedFailures' is a share of the records, at most 100%")
     if stage.failed_items is None:
         return
@@ -304,7 +305,7 @@ def _check_barrier(graph: Graph, report: Report, node: Node, stage: BarrierStage
     if not isinstance(target, StageTarget):
         report.add("T106", path, f"there is nothing to wait for in '{stage.input}'", "a barrier waits for a stage")
         return
-    share = float(stage.quorum[:-1])
+    share = parse_percentage(stage.quorum)
     if not 0 < share <= 100:
         report.add("T215", (*node.path, "quorum"), "a quorum is more than 0% and at most 100%")
     elif share < 100:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.dsl.model import MapStage
+from treadle.dsl.quantities import parse_percentage
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
 
 from ..plan import NarrowFeed, Tolerance
@@ -57,7 +58,7 @@ def _tolerance(graph: GraphPlanner, stage: MapStage) -> Tolerance | None:
     uri = graph.planner.location(stage.failed_items.uri) if stage.failed_items else ""
     if isinstance(given, int):
         return Tolerance(count=given, failed_items=uri)
-    return Tolerance(percent=float(given.rstrip("%")), failed_items=uri)
+    return Tolerance(percent=parse_percentage(given), failed_items=uri)
 
 
 def _batched(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
