@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from ..model import LoopStage, MapStage, ReduceStage, ShuffleStage, Spec, Stage
+from ..graph.stages import all_stages, functions_of
+from ..model import Spec
 
 BUILDER: tuple[str, ...] = ("Workflow", "batch", "event", "has", "run", "size", "trigger", "wf")
 BUILDER += ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
@@ -19,12 +20,14 @@ class Naming:
     def __init__(self, spec: Spec) -> None:
         self._taken = set(BUILDER)
         self._used: set[str] = set()
-        self.functions = dict(self._imported(function_references(spec.stages)))
+        stages = dict(all_stages(spec.stages))
+        named = {reference for stage in stages.values() for reference in functions_of(stage)}
+        self.functions = dict(self._imported(sorted(named)))
         """`module:name` -> the name it is imported under; the others stay text."""
         self.triggers = {name: self._new(name) for name in spec.triggers}
         self.secrets = {name: self._new(name) for name in spec.secrets}
         self.inputs = {name: self._new(name) for name in spec.inputs}
-        self.stages = {name: self._new(name) for name in _ids(spec.stages)}
+        self.stages = {name: self._new(name) for name in stages}
 
     def builder(self, name: str) -> str:
         """A name of `treadle.dsl`, which is imported because somebody asked for it."""
@@ -52,28 +55,3 @@ class Naming:
             name += "_"
         self._taken.add(name)
         return name
-
-
-def function_references(stages: Mapping[str, Stage]) -> list[str]:
-    """Every `module:name`, once, sorted."""
-    return sorted({reference for stage in stages.values() for reference in _references(stage)})
-
-
-def _references(stage: Stage) -> Iterator[str]:
-    match stage:
-        case LoopStage():
-            yield from function_references(stage.stages)
-        case MapStage():
-            yield stage.uses
-        case ReduceStage():
-            yield from (name for name in (stage.uses, stage.combine, stage.finish) if name)
-        case ShuffleStage():
-            by = stage.by if isinstance(stage.by, str) and stage.by != "key" else None
-            yield from (name for name in (by, stage.combine) if name)
-
-
-def _ids(stages: Mapping[str, Stage]) -> Iterator[str]:
-    for name, stage in stages.items():
-        yield name
-        if isinstance(stage, LoopStage):
-            yield from _ids(stage.stages)

@@ -1,1 +1,1 @@
-"""Stages and the references between them."""
+"""Stages, the functions they name, and the references between them."""

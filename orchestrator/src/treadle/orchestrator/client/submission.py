@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.dsl.model import MapStage, ReduceStage, ShuffleStage, Spec, WorkflowStage
+from treadle.dsl.graph.stages import all_stages, functions_of
+from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.normalise import normalise, without_triggers
 from treadle.executors.bundle.build import build_bundle
 from treadle.executors.bundle.digests import code_of
@@ -20,10 +22,11 @@ from treadle.primitives.functions import describe, load
 from ..plan import Plan
 from ..planner import Site, make_plan
 from ..planner.places import check_code
-from ..planner.references import all_stages
 from ..planner.subworkflows import inner
 from ..runfiles import Submission
 
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+"""What a run may be called: it is also the name of a folder, and of a Temporal workflow."""
 _MANY = 500
 """Nodes that surely fit into what Temporal takes at once."""
 
@@ -56,15 +59,9 @@ def function_references(spec: Spec) -> list[str]:
     """Every user function of a workflow and of those that it runs, once, sorted."""
     found: set[str] = set()
     for _, stage in all_stages(spec.stages):
-        if isinstance(stage, MapStage):
-            found.add(stage.uses)
-        elif isinstance(stage, ReduceStage):
-            found |= {name for name in (stage.uses, stage.combine, stage.finish) if name}
-        elif isinstance(stage, ShuffleStage):
-            by = stage.by if isinstance(stage.by, str) and stage.by != "key" else None
-            found |= {name for name in (by, stage.combine) if name}
-        elif isinstance(stage, WorkflowStage):
-            found |= set(function_references(inner(stage)))
+        found.update(functions_of(stage))
+        if isinstance(stage, WorkflowStage):
+            found.update(function_references(inner(stage)))
     return sorted(found)
 
 

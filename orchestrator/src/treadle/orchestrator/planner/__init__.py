@@ -1,9 +1,10 @@
 """Spec to plan. Pure but for listing the input files.
 
-General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings` and `transport`
-(decisions about one stage), `places` (what the executors can do), `flow` (a segment under construction), `maps`,
-`exchanges`, `loops` and `subworkflows` (the stages), `graph` (one level put together), `planner` (what the levels
-share), `explain` (what a person sees).
+General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings`, `transport`,
+`keeping` and `widths` (decisions about one stage), `flow` (a segment under construction), `maps`, `gangs`, `exchanges`,
+`writing`, `loops` and `subworkflows` (the stages), `graph` (one level put together), `planner` (what the levels share);
+then `places` and `members` (what the executors can do) and `groups` (how wide segments are cut); `explain` (what a
+person sees).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from msgspec import structs
 
+from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.templates import render, template_paths
 from treadle.dsl.validation.subworkflows import given_inputs
@@ -21,7 +23,7 @@ from treadle.primitives.run_names import child_run
 
 from ..plan import Plan
 from .flow import Decorators
-from .graph import GraphPlanner, dataset_refs
+from .graph import GraphPlanner
 from .groups import in_groups
 from .places import executors_of, settle
 from .planner import Planner
@@ -52,15 +54,12 @@ def make_plan(
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))
-    datasets = dataset_refs(top, spec.stages)
     started, outputs = run["startTime"], dict(spec.outputs)
-    return Plan(started, graph, outputs, datasets, inexact, settings, used, planner.not_kept)
+    return Plan(started, graph, outputs, top.refs(), inexact, settings, used, planner.not_kept)
 
 
 def _depends_on_run(spec: Spec) -> list[str]:
     """Stages whose functions are told the run's id or start time."""
-    from .references import all_stages
-
     return [
         f"{name}: is given run.{path[1]}"
         for name, stage in all_stages(spec.stages)

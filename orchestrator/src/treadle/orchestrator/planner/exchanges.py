@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, By, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.primitives.errors import UsageError
@@ -15,7 +16,7 @@ from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .flow import Dataset, Flow
 from .maps import call
-from .references import all_stages, broadcast_paths, dependencies, is_reference
+from .references import broadcast_paths, dependencies, is_reference
 from .widths import Levels, levels_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ a flow becomes a segment when its data is wanted by more than one reader, across
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,6 +26,7 @@ from treadle.dsl.model import (
     WorkflowStage,
     WorkStage,
 )
+from treadle.dsl.quantities import parse_percentage
 from treadle.executors.program import Discard, Keep, Sort, Tail
 from treadle.primitives.errors import UsageError
 
@@ -88,9 +88,9 @@ class GraphPlanner:
         )
         self._consumers.update(name for name in map(stage_name, kept) if name)
         self._quorum = {
-            stage.input: float(stage.quorum.rstrip("%"))
+            stage.input: percent
             for stage in stages.values()
-            if isinstance(stage, BarrierStage) and float(stage.quorum.rstrip("%")) < 100
+            if isinstance(stage, BarrierStage) and (percent := parse_percentage(stage.quorum)) < 100
         }
 
     def plan(self) -> None:
@@ -101,6 +101,11 @@ class GraphPlanner:
         for name in list(self._open):
             self.dataset(name)
         return Graph(needs_first([self._settle(node) for node in self.nodes]), self.outputs)
+
+    def refs(self) -> dict[str, DataRef]:
+        """stage -> its data, for those that left some."""
+        found = {name: self._datasets.get(name) or self.scattered.get(name) for name in self.stages}
+        return {name: dataset.ref for name, dataset in found.items() if dataset is not None}
 
     # -- visiting
 
@@ -385,13 +390,3 @@ def _readers(stage: Stage) -> list[str]:
 def kept_references(loop: LoopStage) -> list[str]:
     """What `next` refers to: read again by the next iteration, so never left open."""
     return [str(value) for value in loop.next.values() if is_reference(value) for _ in range(2)]
-
-
-def dataset_refs(graph: GraphPlanner, stages: Mapping[str, Stage]) -> dict[str, DataRef]:
-    """stage -> its data, for those that left some."""
-    found: dict[str, DataRef] = {}
-    for name in stages:
-        dataset = graph._datasets.get(name) or graph.scattered.get(name)
-        if dataset is not None:
-            found[name] = dataset.ref
-    return found

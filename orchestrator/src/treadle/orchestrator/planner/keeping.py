@@ -8,21 +8,12 @@ from typing import Any
 from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.graph.graph import Graph
 from treadle.dsl.graph.keeping import Keeping
-from treadle.dsl.model import (
-    EventRange,
-    LoopStage,
-    MapStage,
-    ReduceStage,
-    Settings,
-    ShuffleStage,
-    Spec,
-    Stage,
-    WorkStage,
-)
+from treadle.dsl.graph.stages import all_stages, functions_of
+from treadle.dsl.model import EventRange, LoopStage, Settings, Spec, Stage, WorkStage
 
 from ..plan import Kept
 from .flow import Decorators
-from .references import all_stages, input_references
+from .references import input_references
 from .sources import Sources
 
 
@@ -44,18 +35,6 @@ def _loops(spec: Spec, kept: Mapping[str, Kept], keeping: Keeping) -> Iterator[t
             inside = [kept[inner].ttl for inner, _ in all_stages(stage.stages) if inner in kept]
             if inside:
                 yield name, Kept("", min(inside))
-
-
-def functions_of(stage: Stage) -> Iterator[str]:
-    """References of the user functions of one stage."""
-    names: tuple[Any, ...] = ()
-    if isinstance(stage, MapStage):
-        names = (stage.uses,)
-    elif isinstance(stage, ReduceStage):
-        names = (stage.uses, stage.combine, stage.finish)
-    elif isinstance(stage, ShuffleStage):
-        names = (stage.by if isinstance(stage.by, str) and stage.by != "key" else None, stage.combine)
-    return (name for name in names if name)
 
 
 def _wanted(spec: Spec, stage: Stage, functions: Decorators) -> Cache | None:

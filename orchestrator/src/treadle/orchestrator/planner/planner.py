@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import MapStage, Spec, Stage, WorkflowStage, WorkStage
 from treadle.primitives.files import absolute_uri
 
@@ -14,7 +15,7 @@ from ..plan import Kept, Plan, Policy
 from .flow import Decorators
 from .keeping import kept_stages
 from .places import within
-from .references import Singles, all_stages
+from .references import Singles
 from .settings import policy_of
 from .sources import Sources
 from .transport import Site

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from treadle.dsl.expressions import parse, paths
+from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import (
     BarrierStage,
     LoopStage,
@@ -113,21 +114,13 @@ def topological(stages: StageMap) -> list[str]:
     return order
 
 
-def all_stages(stages: StageMap) -> Iterator[tuple[str, Stage]]:
-    """Every stage at every depth; ids are unique."""
-    for name, stage in stages.items():
-        yield name, stage
-        if isinstance(stage, LoopStage):
-            yield from all_stages(stage.stages)
-
-
-def loops_by_state(stages: StageMap, around: LoopStage | None = None) -> dict[str, LoopStage | None]:
+def loops_around(stages: StageMap, around: LoopStage | None = None) -> dict[str, LoopStage | None]:
     """stage id -> the loop directly around it."""
     found: dict[str, LoopStage | None] = {}
     for name, stage in stages.items():
         found[name] = around
         if isinstance(stage, LoopStage):
-            found |= loops_by_state(stage.stages, stage)
+            found |= loops_around(stage.stages, stage)
     return found
 
 
@@ -136,7 +129,7 @@ class Singles:
 
     def __init__(self, stages: StageMap) -> None:
         self._stages = dict(all_stages(stages))
-        self._around = loops_by_state(stages)
+        self._around = loops_around(stages)
         self._asked: set[tuple[str, str]] = set()
 
     def of(self, reference: Any, user: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import InternalError, TreadleError, UsageError
@@ -16,7 +17,7 @@ from treadle.primitives.errors import InternalError, TreadleError, UsageError
 from ..plan import Child, Graph
 from .flow import nested_paths
 from .places import Refused
-from .references import all_stages, expression_paths, order_stages, topological
+from .references import expression_paths, order_stages, topological
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
