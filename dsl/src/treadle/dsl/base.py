@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Strict, StringConstraints
+from pydantic import BaseModel, ConfigDict, JsonValue, Strict, StringConstraints
 from pydantic.alias_generators import to_camel
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*$")]
@@ -12,6 +12,8 @@ Expression = Annotated[str, StringConstraints(min_length=1)]
 """An expression without delimiters (`when`, `until`, `filter`)."""
 Uri = Annotated[str, StringConstraints(min_length=1)]
 Flag = Annotated[bool, Strict()]
+Arguments = dict[Identifier, JsonValue]
+"""`with`: keyword arguments of functions, inputs of runs; texts in it may be templates."""
 
 
 class Model(BaseModel):

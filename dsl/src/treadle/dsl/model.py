@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 
-from .base import Expression, Flag, Identifier, Model, Uri
+from .base import Arguments, Expression, Flag, Identifier, Model, Uri
 from .caching import CacheSetting
 from .quantities import Duration, Size
 from .triggers import Format, Trigger
@@ -225,8 +225,6 @@ class WorkBase(StageBase, Settings):
 
 # -- stages ----------
 
-Arguments = dict[Identifier, JsonValue]
-"""`with`: keyword arguments; a string may be a template, `${{ stages.X }}` of a broadcast X, or `${{ secrets.X }}`."""
 Tolerance = Annotated[
     Annotated[int, Field(ge=0, strict=True), Tag("<number>")] | Annotated[Percentage, Tag("<text>")],
     _text_or("<number>"),

@@ -7,11 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from .base import Expression, Flag, Identifier, Model, Uri
+from .base import Arguments, Expression, Flag, Identifier, Model, Uri
 from .quantities import Duration, Size
 
 Text = Annotated[str, StringConstraints(min_length=1)]
-Arguments = dict[Identifier, JsonValue]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Format = Literal["cloudevents", "json", "raw"]
 INLINE_LIMIT = 64 * 2**10
@@ -84,7 +83,7 @@ class ScheduleTrigger(TriggerBase):
     """Times: one run for each tick, made by Temporal's own schedules."""
 
     type: Literal["schedule"]
-    cron: Annotated[list[Text] | Text, Field()] | None = None
+    cron: list[Text] | Text | None = None
     interval: Duration | None = None
     offset: Duration | None = None
     """From the epoch, with `interval`."""

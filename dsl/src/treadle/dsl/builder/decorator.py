@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from collections.abc import Callable
+from typing import Any, TypeVar, Unpack
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import TASK_ATTRIBUTE
 
 from ..model import Settings
 from .parts import validated
+from .settings import TaskSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 _OWN = ("vectorized", "flat")
-
-
-class TaskSettings(TypedDict, total=False):
-    """Weaker than `defaults` of a workflow, and those are weaker than what a stage says."""
-
-    retry: Mapping[str, Any]
-    timeout: str
-    deadline: str
-    max_concurrency: int
-    memory: str | Mapping[str, str]
-    executor: str
-    exchange: Literal["auto", "storage", "direct"]
-    durability: Literal["task", "segment"]
-    backups: bool
-    cache: bool | Mapping[str, Any]
-    vectorized: bool
-    """As a key function: takes a whole table or array, gives an array of keys."""
-    flat: bool
-    """The result is an iterable of records."""
 
 
 def task(**settings: Unpack[TaskSettings]) -> Callable[[F], F]:

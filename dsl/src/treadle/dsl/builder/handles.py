@@ -73,6 +73,10 @@ class Value:
         return f"<{unparse(self.expression)}>"
 
 
+Condition = Value | str
+"""What is true or false: a value, or an expression as text."""
+
+
 class Scalar(Value):
     """Any other value. Beside DataValue, not above it: Python would ask a subclass first and turn `a < b` around."""
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from ..expressions import Path
 from .formats import given
-from .handles import Names, Scalar, Value
+from .handles import Condition, Names, Scalar
 from .parts import condition
 
-Condition = Value | str
 Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
 
 

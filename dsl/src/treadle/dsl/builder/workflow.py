@@ -10,9 +10,9 @@ wf.output("counts", counts.output.uri)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from pydantic import TypeAdapter
 
@@ -23,38 +23,18 @@ from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
 from ..triggers import Trigger
 from .formats import Files, LiteralData, given
-from .handles import ChildHandle, DataValue, Names, Scalar, StageHandle, Value
+from .handles import ChildHandle, Condition, DataValue, Names, Scalar, StageHandle, Value
 from .parts import boundaries, condition, data, function, is_data, state, template, validated
+from .settings import StageSettings
 from .triggers import Source
 
 Function = Callable[..., Any] | str
 """A callable, or `module:name`."""
 Data = StageHandle | DataValue | Files | LiteralData
-Condition = Value | str
 _INPUT_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "list"}
 _UNSET: Any = object()
 _stage: TypeAdapter[Any] = TypeAdapter(Stage)
 _trigger: TypeAdapter[Any] = TypeAdapter(Trigger)
-
-
-class StageSettings(TypedDict, total=False):
-    """What every stage that works may be given."""
-
-    description: str
-    needs: Iterable[StageHandle]
-    when: Condition
-    output: Files
-    idempotent: bool
-    retry: Mapping[str, Any]
-    timeout: str
-    deadline: str
-    max_concurrency: int | Value
-    memory: str | Mapping[str, str]
-    executor: str
-    exchange: Literal["auto", "storage", "direct"]
-    durability: Literal["task", "segment"]
-    backups: bool
-    cache: bool | Mapping[str, Any]
 
 
 class Body:
@@ -310,9 +290,10 @@ class Workflow(Body):
 
     def spec(self) -> Spec:
         """The document. Raises UsageError for what can be in none."""
-        document: dict[str, Any] = {"api_version": API_VERSION, **self._head}
-        document |= {name: value for name, value in self._parts().items() if value}
-        return validated(Spec.model_validate, {"stages": self._stages, **document}, f"workflow {self._head['name']!r}")
+        parts = {"inputs": self._inputs, "secrets": self._secrets, "triggers": self._triggers, "outputs": self._outputs}
+        document = {"api_version": API_VERSION, **self._head, "stages": self._stages}
+        document |= {name: value for name, value in parts.items() if value}
+        return validated(Spec.model_validate, document, f"workflow {self._head['name']!r}")
 
     def to_yaml(self) -> str:
         """The document as YAML. Raises UsageError when a function of it was captured by value."""
@@ -325,14 +306,6 @@ class Workflow(Body):
 
         dumped = self.spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
         return yaml.safe_dump(dumped, sort_keys=False, allow_unicode=True, width=120)
-
-    def _parts(self) -> dict[str, Any]:
-        return {
-            "inputs": self._inputs,
-            "secrets": self._secrets,
-            "triggers": self._triggers,
-            "outputs": self._outputs,
-        }
 
     # -- used by Body
 

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
+from treadle.primitives.errors import UsageError
+
 from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
 from ..expressions import Expr, ExpressionError, Type
 from ..expressions import Path as Name
@@ -212,8 +214,6 @@ def _words(dedupe: str) -> str:
 
 
 def _check_schema(report: Report, path: Path, schema: Mapping[str, Any]) -> None:
-    from treadle.primitives.errors import UsageError
-
     try:
         from jsonschema import Draft202012Validator, SchemaError
     except ImportError:
