@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from treadle.dsl.triggers import KafkaTrigger
-from treadle.orchestrator.client.client import RUN_ID
+from treadle.orchestrator.client.submission import RUN_ID
 from treadle.orchestrator.triggers.events import Event, Record
 from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run
 from treadle.orchestrator.triggers.mapping import Rules, Unfit

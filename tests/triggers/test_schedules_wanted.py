@@ -13,7 +13,7 @@ from temporalio.client import ScheduleOverlapPolicy
 from triggers.deployed import deploy, document, read
 
 from treadle.dsl.triggers import ScheduleTrigger
-from treadle.orchestrator.client.client import RUN_ID
+from treadle.orchestrator.client.submission import RUN_ID
 from treadle.orchestrator.triggers.mapping import Unfit
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.schedules.ticks import order_for, tick_run

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from properties.profiles import examples
 from triggers.deployed import deploy, document
 
-from treadle.orchestrator.client.client import RUN_ID
+from treadle.orchestrator.client.submission import RUN_ID
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, WebhookSettings

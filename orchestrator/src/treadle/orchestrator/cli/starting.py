@@ -133,10 +133,10 @@ def _file_of(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple
 
 
 def checked_id(run: str) -> str:
-    """The id, when it can be one: it is also the name of a folder, and of a Temporal workflow."""
-    import re
+    """The id, when it can be one. Raises UsageError."""
+    from ..client.submission import RUN_ID
 
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", run):
+    if not RUN_ID.fullmatch(run):
         raise UsageError(f"--id {run!r} cannot be a run id", "Use letters, digits, `.`, `_` and `-`; at most 200.")
     return run
 

@@ -38,13 +38,12 @@ from ..temporal import messages
 from ..temporal.activities import digest
 from ..temporal.drivers import drivers
 from ..temporal.messages import TRIGGER, RunStart
-from .submission import Prepared, same_workflow
+from .submission import RUN_ID, Prepared, same_workflow
 from .views import NodeView, RunEnd, RunFailure, RunView, State, failure_of, listed, view_of
 
 _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
-RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _KNOWN_ID = re.compile(rf"{RUN_ID.pattern}(/[A-Za-z0-9_-]+)*/?")
 """Runs that other runs started too: `nightly/load`."""
 _ANSWER = timedelta(seconds=10)
@@ -300,7 +299,7 @@ class Runs:
         handle = self._client.get_workflow_handle(run)
         try:
             return bool(await handle.query("paused", rpc_timeout=timedelta(seconds=1)))
-        except (RPCError, Exception):  # noqa: BLE001  # no driver to ask: then it only counts as running
+        except Exception:  # noqa: BLE001  # no driver to ask: then it only counts as running
             return False
 
 
