@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from ..environment.profile import Settings
+from ..environment.profile import Table
 
 
 def _s3(url: str) -> str:
@@ -27,7 +27,7 @@ def _where(text: str) -> str:
     return text
 
 
-class DeploySettings(Settings):
+class DeploySettings(Table):
     """What both providers know."""
 
     secrets: tuple[str, ...] = ()

@@ -57,13 +57,13 @@ SDK_DEFAULT = "default"
 """The SDK's name for the profile that it uses when none is named."""
 
 
-class Settings(BaseModel):
+class Table(BaseModel):
     """A table of `profiles.toml`: an unknown key is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TlsSettings(Settings):
+class TlsSettings(Table):
     """The same keys as in the SDK's own `temporal.toml`."""
 
     disabled: bool | None = None
@@ -73,7 +73,7 @@ class TlsSettings(Settings):
     client_key_path: Path | None = None
 
 
-class TemporalSettings(Settings):
+class TemporalSettings(Table):
     """A Temporal cluster: an address, or a profile of the SDK's own configuration."""
 
     address: str | None = None
@@ -94,14 +94,14 @@ class TemporalSettings(Settings):
         return self
 
 
-class WebhookSettings(Settings):
+class WebhookSettings(Table):
     """Where `treadle triggers` listens for requests that start runs."""
 
     address: Annotated[str, Field(pattern=r"^[^\s/:]+:\d+$|^\[[0-9A-Fa-f:.]+\]:\d+$")] = "127.0.0.1:8088"
     """`host:port`. Plain HTTP: whoever makes it reachable from other hosts puts a proxy with TLS before it."""
 
 
-class LifecycleTopic(Settings):
+class LifecycleTopic(Table):
     """A Kafka topic for lifecycle events."""
 
     connection: str
@@ -109,7 +109,7 @@ class LifecycleTopic(Settings):
     topic: Annotated[str, Field(min_length=1)]
 
 
-class LifecycleWebhook(Settings):
+class LifecycleWebhook(Table):
     """A place that takes lifecycle events by HTTP, signed as Standard Webhooks says."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^/]")]
@@ -123,7 +123,7 @@ class LifecycleWebhook(Settings):
         return self
 
 
-class LifecycleSettings(Settings):
+class LifecycleSettings(Table):
     """Where drivers tell that runs and stages begin and end."""
 
     kafka: LifecycleTopic | None = None
@@ -136,7 +136,7 @@ class LifecycleSettings(Settings):
         return self
 
 
-class Profile(Settings):
+class Profile(Table):
     """What the planner, the client and `treadle worker` need to know of the environment."""
 
     name: str | None = None

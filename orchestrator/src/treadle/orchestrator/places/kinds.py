@@ -19,19 +19,19 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
 from ..deployment.settings import LambdaDeploySettings, OpenWhiskDeploySettings
-from ..environment.profile import Settings, reasons
+from ..environment.profile import Table, reasons
 
 if TYPE_CHECKING:
     from treadle.executors.functions.executor import FunctionExecutor
     from treadle.executors.functions.invoker import Invoker
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=Table)
 MEGABYTE = 1 << 20
 
 # -- tables ----------
 
 
-class LocalSettings(Settings):
+class LocalSettings(Table):
     """Processes on the driver's machine, or as much of a provider of functions as they can be."""
 
     slots: Annotated[int, Field(ge=1)] | None = None
@@ -54,7 +54,7 @@ class LocalSettings(Settings):
         return self
 
 
-class IsolatedSettings(Settings):
+class IsolatedSettings(Table):
     """A fresh process for every attempt, which shares only the store with the driver."""
 
     slots: Annotated[int, Field(ge=1)] = 2
@@ -64,7 +64,7 @@ class IsolatedSettings(Settings):
     """Names of the secrets that attempts may use."""
 
 
-class MemberSettings(Settings):
+class MemberSettings(Table):
     """Functions may stay and join this driver's coordinator (docs/members.md)."""
 
     coordinator: str
@@ -79,7 +79,7 @@ class MemberSettings(Settings):
     """How long a member without a task is kept."""
 
 
-class LambdaSettings(Settings):
+class LambdaSettings(Table):
     """Functions on AWS Lambda, as `treadle deploy lambda` makes them. Credentials are those of the AWS tools."""
 
     function: Annotated[str, Field(min_length=1)] = "treadle"
@@ -102,7 +102,7 @@ class LambdaSettings(Settings):
     deploy: LambdaDeploySettings = LambdaDeploySettings()
 
 
-class OpenWhiskSettings(Settings):
+class OpenWhiskSettings(Table):
     """Actions on Apache OpenWhisk, as `treadle deploy openwhisk` makes them."""
 
     endpoint: str
