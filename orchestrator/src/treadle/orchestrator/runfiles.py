@@ -1,20 +1,4 @@
-"""Where a run keeps its things in the store, and how they are sealed.
-
-runs/<run>/spec                                what was submitted
-runs/<run>/bundle                              the user's code, unless it is shared
-runs/<run>/plan                                the plan
-runs/<run>/segments/<segment>/ledger/<n>       the chain of records
-runs/<run>/segments/<segment>/manifest/<g>     the committed set once closed; g grows with repairs
-runs/<run>/segments/<segment>/groups/<n>/...   the same of a task group: its ledger,
-runs/<run>/segments/<segment>/closed/<n>/<g>   and its manifest, beside those of the others
-runs/<run>/segments/<loop>/result              a loop's last state
-runs/<run>/_<stage>/...                        the same of a workflow that ran as a child,
-runs/<run>/_<stage>/result                     and what it came to
-runs/<run>/begun/<stage>/<n>                   a person had that run again: its n-th run is the one that counts
-runs/<run>/blocks/<segment>/...                the data
-runs/<run>/lost/<digest>                       names of lost blocks, when they are many
-runs/<run>/attempts/<segment>/<n>.jsonl        errors and logs of attempts
-"""
+"""Where a run keeps its things in the store (docs/architecture.md, "The store"), and how they are sealed."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .prices import Prices, Rates, StoreRates
 from .usage import GIGABYTE, Usage, total
@@ -51,8 +52,6 @@ def bill(lines: Sequence[Line], prices: Prices, store: str) -> Bill:
 
 
 def _priced(line: Line, prices: Prices, store: StoreRates) -> Line:
-    from msgspec.structs import replace
-
     rates = prices.executors.get(line.kind, Rates())
     usage = line.usage
     cost = [

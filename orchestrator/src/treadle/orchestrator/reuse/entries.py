@@ -34,7 +34,6 @@ from ..scheduler import Summary
 ROOT = "cache"
 NO_CACHE = "noCache"
 """In the memo of a submission: take nothing over. What the run makes is kept nevertheless."""
-_INFO = b"treadle cache"
 _ELSEWHERE = "store:"
 _PREFIX = 4
 """Bytes that tell the length of the entry."""
@@ -80,7 +79,7 @@ class Entries:
     def __init__(self, store: Store, key: bytes) -> None:
         """`key` is the deployment's."""
         self._store = store
-        self._key = trust.hkdf(key, salt=b"treadle deployment key", info=_INFO)
+        self._key = trust.purpose_key(key, b"treadle cache")
 
     def find(self, key: str, ttl: float) -> Entry | None:
         """A result that is not older than `ttl` seconds. Raises CorruptError for one of somebody else, StoreError."""
