@@ -50,3 +50,8 @@ def ordered(values: Iterator[Any]) -> tuple[int, bool]:
         number += 1
         fine, last = fine and last <= key, key
     return number, fine
+
+
+def seen(records: Iterator[Any]) -> int:
+    """Records, of which it keeps none."""
+    return sum(1 for _ in records)

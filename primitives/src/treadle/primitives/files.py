@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from .errors import MissingError, UsageError
+from .spooled import fetch_range
 
 if TYPE_CHECKING:
     from .store import Store
@@ -181,10 +182,13 @@ def real_path(info: FileInfo) -> str:
         os.close(descriptor)
 
 
-def map_file(info: FileInfo) -> memoryview | bytes:
-    """The whole of a listed file: a read-only mapping of a local file, without a copy; else its bytes."""
+def map_file(info: FileInfo) -> memoryview:
+    """The whole of a listed file: a read-only mapping of a local file, without a copy; else of a copy when it is large.
+
+    Raises what `read_range` does, StoreError when the disk for temporary files is full.
+    """
     if info.size == 0 or not is_local(info.uri):
-        return read_range(info, 0, info.size)
+        return memoryview(fetch_range(lambda start, length: read_range(info, start, start + length), 0, info.size))
     descriptor = _open_listed(info)
     try:
         return memoryview(mmap.mmap(descriptor, info.size, access=mmap.ACCESS_READ))

@@ -19,6 +19,7 @@ from .order import argsort, order
 from .ranges import range_targets
 from .references import Kind
 from .seeds import partition_seed
+from .table_bytes import table_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SAMPLE_SIZE",
+    "bytes_of_rows",
     "check_boundaries",
     "choose_boundaries",
     "cut",
     "hash_targets",
     "range_targets",
+    "rows_of_a_chunk",
     "sample_keys",
     "split_evenly",
 ]
@@ -152,12 +155,12 @@ def cut(kind: Kind, value: Any, max_items: int = 0, max_bytes: int = 0) -> list[
     """The partition as consecutive chunks of at most so many records and encoded bytes (0: no limit).
 
     A chunk takes what fits and at least one record; an empty partition is one empty chunk. A record's encoded size is
-    its pickle (protocol 5) for objects, the row's share of `nbytes` otherwise.
+    its pickle (protocol 5) for objects, the row's share of `bytes_of_rows` otherwise.
     """
     if kind == "objects":
         stops = _stops_by_size(value, max_items, max_bytes)
     else:
-        stops = _stops_by_rows(len(value), value.nbytes, max_items, max_bytes)
+        stops = _stops_by_rows(len(value), bytes_of_rows(kind, value) if max_bytes else 0, max_items, max_bytes)
     starts = [0, *stops[:-1]]
     return [_rows(kind, value, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
@@ -166,10 +169,20 @@ def _rows(kind: Kind, value: Any, start: int, stop: int) -> Any:
     return value.slice(start, stop - start) if kind == "table" else value[start:stop]
 
 
-def _stops_by_rows(rows: int, nbytes: int, max_items: int, max_bytes: int) -> list[int]:
-    row_bytes = max(1, -(-nbytes // rows)) if rows else 1
+def bytes_of_rows(kind: Kind, value: Any) -> int:
+    """Of an array or a table; those of its pieces add up to it, wherever it is cut."""
+    return table_bytes(value) if kind == "table" else int(value.nbytes)
+
+
+def rows_of_a_chunk(rows: int, size: int, max_items: int, max_bytes: int) -> int:
+    """How many rows, at most, a chunk of a partition has that has so many `rows`, of `size` bytes."""
+    row_bytes = max(1, -(-size // rows)) if rows else 1
     limits = [limit for limit in (max_items, max_bytes and max(1, max_bytes // row_bytes)) if limit]
-    step = min(limits, default=max(rows, 1))
+    return min(limits, default=max(rows, 1))
+
+
+def _stops_by_rows(rows: int, size: int, max_items: int, max_bytes: int) -> list[int]:
+    step = rows_of_a_chunk(rows, size, max_items, max_bytes)
     return [*range(step, rows, step), rows]
 
 

@@ -1,11 +1,11 @@
-"""Large parts of objects that are far away, brought range by range into a file without a name, and mapped from there.
+"""Large parts of objects that are far away, brought piece by piece into a file without a name, and mapped from there.
 
 So they cost no memory of the process, as if they had been on this machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from mmap import ACCESS_READ, mmap
 
 from .store_errors import border
@@ -25,15 +25,23 @@ def fetch_range(read: Callable[[int, int], bytes], start: int, length: int) -> B
 
     Raises what `read` does, StoreError when the disk for temporary files is full.
     """
-    return read(start, length) if length < SPOOLED_FROM else _spooled(read, start, length)
+    return read(start, length) if length < SPOOLED_FROM else spooled(_ranges(read, start, length))
 
 
-def _spooled(read: Callable[[int, int], bytes], start: int, length: int) -> Buffer:
+def _ranges(read: Callable[[int, int], bytes], start: int, length: int) -> Iterator[bytes]:
+    stop = start + length
+    while start < stop and (data := read(start, min(_RANGE, stop - start))):
+        yield data
+        start += len(data)
+
+
+def spooled(pieces: Iterable[Buffer]) -> Buffer:
+    """The pieces as one. Raises what they do, StoreError when the disk for temporary files is full."""
     import tempfile
 
     with border(f"file://{tempfile.gettempdir()}"), tempfile.TemporaryFile(prefix="treadle-", buffering=0) as file:
-        done = 0
-        while done < length and (data := read(start + done, min(_RANGE, length - done))):
-            write_all(file.fileno(), [data])
-            done += len(data)
-        return memoryview(Spool(file.fileno(), done, access=ACCESS_READ)) if done else b""
+        size = 0
+        for piece in pieces:
+            write_all(file.fileno(), [piece])
+            size += len(piece)
+        return memoryview(Spool(file.fileno(), size, access=ACCESS_READ)) if size else b""

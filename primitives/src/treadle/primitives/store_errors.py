@@ -72,7 +72,7 @@ def border(url: str, name: str = "", *, reading: bool = False) -> Iterator[None]
     """
     try:
         yield
-    except TreadleError:
+    except (TreadleError, MemoryError):
         raise
     except OSError as error:
         if error.errno == errno.ENOENT or (reading and error.errno in (errno.EISDIR, errno.ENOTDIR)):

@@ -154,11 +154,15 @@ class Attempt:
                 raise self._unreadable(error, (slice, *rest)) from error
             yield piece
 
-    def guarded(self, parts: Iterator[T]) -> Iterator[T]:
-        """`parts`; what is wrong with the data counts, also when a user function that asked for it swallows that."""
+    def guarded(self, parts: Iterator[T], stage: str = "") -> Iterator[T]:
+        """`parts`; what is wrong with the data counts, also when a user function that asked for it swallows that.
+
+        `stage`: the one that it is told of, if not the last one that began.
+        """
         try:
             yield from parts
         except TreadleError as error:
+            self.stage = stage or self.stage
             raise self._first(InputFailed(error)) from error
 
     def _is_lost(self, slice: Slice) -> bool:

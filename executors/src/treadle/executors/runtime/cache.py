@@ -19,6 +19,8 @@ from ..program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSp
 from .bundles import one_kind
 
 _RANGE_CHUNK = 1 << 16
+_AT_ONCE = 32
+"""A file is read in pieces of at most one byte in so many of the room: one is decoded while the next is read."""
 _Entry = tuple[Any, int, Literal["shared", "list"]]
 
 
@@ -99,7 +101,7 @@ def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
             short = stop - start <= _RANGE_CHUNK
             return Flow("objects", (list(range(start, stop)),) if short else _integers(start, stop))
         case EventSplit():
-            return objects([event for some in attempt.services.events(source) for event in some])
+            return Flow("objects", _all_of(attempt.services.events(source), attempt))
 
 
 def _integers(start: int, stop: int) -> Iterator[list[int]]:
@@ -109,15 +111,28 @@ def _integers(start: int, stop: int) -> Iterator[list[int]]:
 
 def _file(split: FileSplit, attempt: Attempt) -> Flow:
     attempt.bytes_in += split.size if split.options.format in ("parquet", "npy") else split.stop - split.start
+    if attempt.services.whole_text:
+        return Flow("objects", _all_of(_there(split, _text(split)), attempt))
+    kind, pieces = formats.read_pieces(split, max(1, attempt.room.size // _AT_ONCE))
+    return Flow(kind, _all_of(_there(split, pieces), attempt))
+
+
+def _text(split: FileSplit) -> Iterator[list[str]]:
+    yield [formats.read_text(split)]
+
+
+def _there(split: FileSplit, pieces: Iterator[Any]) -> Iterator[Any]:
     try:
-        if attempt.services.whole_text:
-            return objects([formats.read_text(split)])
-        kind, value = formats.read_split(split)
+        yield from pieces
     except MissingError as error:
         raise DataError(
             f"the input file {split.uri} is gone", "Put it back and resume, or start a new run without it."
         ) from error
-    return Flow(kind, (value,))
+
+
+def _all_of(pieces: Iterator[Any], attempt: Attempt) -> Iterator[Any]:
+    """The pieces, gone through to the end whoever wants them: what is wrong with any of them is told, of this stage."""
+    return attempt.lazily(attempt.guarded(pieces, attempt.stage))
 
 
 def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:

@@ -12,7 +12,7 @@ import msgspec
 from treadle.primitives import codec
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.frozen import sealed
-from treadle.primitives.partitioning import split_evenly
+from treadle.primitives.partitioning import bytes_of_rows, rows_of_a_chunk, split_evenly
 from treadle.primitives.references import Kind
 
 from ..operations.attempt import Attempt
@@ -53,8 +53,6 @@ def make(tail: Tail, flow: Flow, attempt: Attempt, *, want_whole: bool) -> Made:
     if isinstance(tail, Scatter) and tail.combine and not want_whole:
         flow, tail = Flow("objects", _folded(tail, flow, attempt)), msgspec.structs.replace(tail, combine="")
     value, pieces = _merged_within(flow, attempt.room) if isinstance(tail, Merge) else within(flow, attempt.room.size)
-    if pieces is not None and isinstance(tail, Cut) and flow.kind == "table" and tail.max_bytes:
-        value, pieces = whole(Flow(flow.kind, pieces)), None  # where a table is cut depends on how it is laid out
     if pieces is not None:
         return _Spilling(tail, flow.kind, attempt, want_whole=want_whole).made(pieces)
     attempt.finish()
@@ -137,12 +135,30 @@ class _Spilling:
             self._attempt.stage = tail.stage
             return self._scattered(tail, _batches(kind, self._kept(pieces), self._room.size // _BATCH))
         if isinstance(tail, Cut):
-            chunks = _chunks(kind, self._kept(pieces), tail.max_items, tail.max_bytes)
-            return _counted(kind, write_each(kind, chunks, self._room))
+            return _counted(kind, write_each(kind, self._chunks(tail, self._kept(pieces)), self._room))
         parts = Parts(kind, 1, self._room)
         for piece in pieces:
             parts.add([piece], memory_of(kind, piece))
         return _counted(kind, parts.done())
+
+    def _chunks(self, tail: Cut, pieces: Iterator[Any]) -> Iterator[Any]:
+        """The chunks that partitioning.cut makes, one after the other."""
+        kind, most, size = self._kind, tail.max_items, tail.max_bytes
+        if kind == "objects":
+            return _record_chunks(pieces, most, size)
+        if kind == "array" or not size:
+            return _row_chunks(kind, pieces, most, size)
+        part, total = self._gathered(pieces)
+        return _row_chunks(kind, iter(part), rows_of_a_chunk(part.rows, total, most, size), 0)
+
+    def _gathered(self, pieces: Iterator[Any]) -> tuple[SpilledPart, int]:
+        """(all of the pieces, how many bytes their rows are): of rows that differ in length it shows at their end."""
+        parts, size = Parts(self._kind, 1, self._room), 0
+        for piece in pieces:
+            parts.add([piece], memory_of(self._kind, piece))
+            size += bytes_of_rows(self._kind, piece)
+        (part,) = parts.done()
+        return part, size
 
     def _kept(self, pieces: Iterator[Any]) -> Iterator[Any]:
         """The pieces, of which a copy is kept when they are wanted again."""
@@ -210,15 +226,6 @@ def _batches(kind: Kind, pieces: Iterable[Any], size: int) -> Iterator[Any]:
         yield codec.concat(kind, held)
 
 
-def _chunks(kind: Kind, pieces: Iterable[Any], max_items: int, max_bytes: int) -> Iterator[Any]:
-    """The chunks that partitioning.cut makes, one after the other."""
-    return (
-        _record_chunks(pieces, max_items, max_bytes)
-        if kind == "objects"
-        else _row_chunks(kind, pieces, max_items, max_bytes)
-    )
-
-
 def _record_chunks(pieces: Iterable[list[Any]], max_items: int, max_bytes: int) -> Iterator[list[Any]]:
     chunk: list[Any] = []
     size = 0
@@ -241,8 +248,7 @@ def _row_chunks(kind: Kind, pieces: Iterable[Any], max_items: int, max_bytes: in
         rows = codec.rows(kind, piece)
         if not rows:
             continue
-        fitting = max_bytes and max(1, max_bytes // -(-piece.nbytes // rows))
-        step = step or min(limit for limit in (max_items, fitting) if limit)
+        step = step or rows_of_a_chunk(rows, bytes_of_rows(kind, piece), max_items, max_bytes)
         held.append(piece)
         count += rows
         while count >= step:

@@ -1,8 +1,8 @@
 """File formats: text, jsonl, csv, parquet, npy and fixed, read by splits and written as parts.
 
-`plan_splits` and `read_split` are the way in, `encode_part` and `write_part` the way out, `claim_output` and
-`write_manifest` what happens before the first and after the last part. NumPy and pyarrow are imported only for the
-formats that need them.
+`plan_splits` and `read_pieces` are the way in (`read_split`: all of it at once), `encode_part` and `write_part` the way
+out, `claim_output` and `write_manifest` what happens before the first and after the last part. NumPy and pyarrow are
+imported only for the formats that need them.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .encode import encode_part, suffix
     from .output import PartInfo, claim_output, release_output, write_manifest, write_part
     from .pieces import encode_pieces
-    from .read import read_split, read_text
+    from .read import read_pieces, read_split, read_text
     from .splits import plan_splits
 
 _HOMES = {
@@ -26,6 +26,7 @@ _HOMES = {
     "release_output": ".output",
     "write_manifest": ".output",
     "write_part": ".output",
+    "read_pieces": ".read",
     "read_split": ".read",
     "read_text": ".read",
     "plan_splits": ".splits",
@@ -41,6 +42,7 @@ __all__ = [
     "encode_part",
     "encode_pieces",
     "plan_splits",
+    "read_pieces",
     "read_split",
     "read_text",
     "release_output",

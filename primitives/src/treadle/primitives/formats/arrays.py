@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ..files import FileInfo, is_local, read_range
 from ..references import Kind
 from .content import Content, info_of, whole_content
 from .options import FileSplit
-from .splits import fixed_rows
+from .splits import fixed_rows, row_ranges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,8 +81,8 @@ def _header(head: Content, uri: str) -> Layout:
         raise DataError(f"the npy header of {uri} cannot be read: {error}", "Write it with numpy.save.") from None
 
 
-def read_npy(split: FileSplit) -> NDArray[Any]:
-    """The rows of the split, read-only, in the file's dtype and byte order."""
+def read_npy(split: FileSplit, size: int) -> Iterator[NDArray[Any]]:
+    """The rows of the split, read-only, in the file's dtype and byte order; far ones about `size` bytes at once."""
     import numpy as np
 
     content = whole_content(split) if split.options.gzip else None
@@ -89,24 +90,29 @@ def read_npy(split: FileSplit) -> NDArray[Any]:
     if layout.fortran or layout.row_bytes == 0 or content is not None:
         data = whole_content(split) if content is None else content
         flat = np.frombuffer(data, layout.dtype, math.prod(layout.shape), layout.offset)
-        return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
-    data = _range(split)
-    return np.frombuffer(data, layout.dtype).reshape(-1, *layout.shape[1:])
+        yield flat.reshape(layout.shape, order="F" if layout.fortran else "C")
+        return
+    for data in _rows(split, layout.row_bytes, size):
+        yield np.frombuffer(data, layout.dtype).reshape(-1, *layout.shape[1:])
 
 
-def read_fixed(split: FileSplit) -> NDArray[np.uint8]:
-    """uint8 of shape (rows, recordBytes), read-only."""
+def read_fixed(split: FileSplit, size: int) -> Iterator[NDArray[np.uint8]]:
+    """uint8 of shape (rows, recordBytes), read-only; what is far away about `size` bytes at once."""
     import numpy as np
 
-    content = whole_content(split) if split.options.gzip else _range(split)
-    fixed_rows(split.uri, len(content), split.options.record_bytes)
-    return np.frombuffer(content, np.uint8).reshape(-1, split.options.record_bytes)
+    width = split.options.record_bytes
+    for data in [whole_content(split)] if split.options.gzip else _rows(split, width, size):
+        fixed_rows(split.uri, len(data), width)
+        yield np.frombuffer(data, np.uint8).reshape(-1, width)
 
 
-def _range(split: FileSplit) -> Content:
+def _rows(split: FileSplit, row_bytes: int, size: int) -> Iterator[Content]:
+    """The bytes of the split's rows: of a local file a view of its mapping."""
     if is_local(split.uri):
-        return memoryview(whole_content(split))[split.start : split.stop]
-    return read_range(info_of(split), split.start, split.stop)
+        yield memoryview(whole_content(split))[split.start : split.stop]
+        return
+    for start, stop in row_ranges(split.start, (split.stop - split.start) // row_bytes, row_bytes, size):
+        yield read_range(info_of(split), start, stop)
 
 
 def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]:

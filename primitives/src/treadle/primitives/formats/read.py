@@ -2,46 +2,74 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from ..codec import concat
 from ..errors import DataError
+from ..files import is_local
 from ..references import Kind
-from .content import decoded, line_content
+from .content import decoded, line_content, line_pieces
 from .options import FileSplit
+
+_END: Any = object()
 
 
 def read_split(split: FileSplit) -> tuple[Kind, Any]:
-    """The records that begin in the split.
+    """The records that begin in the split, as one. Raises what `read_pieces` and its pieces do."""
+    kind, pieces = read_pieces(split, sys.maxsize)
+    return kind, concat(kind, list(pieces) or [[]])
+
+
+def read_pieces(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
+    """The records that begin in the split, in pieces made of about `size` bytes or less; none where it has no objects.
 
     text: list of str; jsonl: list of JSON values; csv: list of dicts of str by column, or of tuples of str without a
     header; parquet: pyarrow.Table; npy: array of the file's dtype; fixed: uint8 array of shape (rows, recordBytes).
-    Arrays are read-only; those of local files are views of a mapping. Raises DataError for content that is not what
-    the format says, MissingError or UsageError when the file is gone or changed.
+    Arrays are read-only; those of local files are one view of a mapping. Of a file that is far away a piece is brought
+    while the one before it is used. The pieces raise DataError for content that is not what the format says,
+    MissingError or UsageError when the file is gone or changed, StoreError.
     """
+    kind, pieces = _reader(split, size)
+    return kind, pieces if is_local(split.uri) else _ahead(pieces)
+
+
+def _reader(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
     match split.options.format:
         case "text":
-            return "objects", _read_lines(split)
+            return "objects", _read_lines(split, size)
         case "jsonl":
-            return "objects", _read_json_lines(split)
+            return "objects", _read_json_lines(split, size)
         case "csv":
             from .csv import read_csv
 
-            return "objects", read_csv(split)
+            return "objects", read_csv(split, size)
         case "parquet":
             from .tables import read_parquet
 
-            return "table", read_parquet(split)
+            return "table", read_parquet(split, size)
         case "npy":
             from .arrays import read_npy
 
-            return "array", read_npy(split)
+            return "array", read_npy(split, size)
         case "fixed":
             from .arrays import read_fixed
 
-            return "array", read_fixed(split)
+            return "array", read_fixed(split, size)
+
+
+def _ahead(pieces: Iterator[Any]) -> Iterator[Any]:
+    """The pieces, the next of which is always under way."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "read ahead") as thread:
+        coming = thread.submit(next, pieces, _END)
+        while (piece := coming.result()) is not _END:
+            coming = thread.submit(next, pieces, _END)
+            yield piece
 
 
 def read_text(split: FileSplit) -> str:
@@ -50,32 +78,37 @@ def read_text(split: FileSplit) -> str:
     return decoded(data, split, offset)
 
 
-def _read_lines(split: FileSplit) -> list[str]:
-    text = read_text(split)
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()  # what follows the last newline is no line
-    return lines
+def _read_lines(split: FileSplit, size: int) -> Iterator[list[str]]:
+    for offset, data in line_pieces(split, size):
+        text = decoded(data, split, offset)
+        if "\r" in text:
+            text = text.replace("\r\n", "\n")
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()  # what follows the last newline is no line
+        yield lines
 
 
-def _read_json_lines(split: FileSplit) -> list[Any]:
+def _read_json_lines(split: FileSplit, size: int) -> Iterator[list[Any]]:
     """One JSON value a line (RFC 8259, so no NaN); blank lines are skipped."""
-    offset, data = line_content(split)
-    lines = bytes(data).split(b"\n")
-    if not lines[-1]:
-        lines.pop()
     decode = msgspec.json.Decoder().decode
-    try:
-        return list(map(decode, lines))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return list(_decode_slowly(lines, split, offset))
+    number = 1
+    for offset, data in line_pieces(split, size):
+        lines = bytes(data).split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        try:
+            values = list(map(decode, lines))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            values = list(_decode_slowly(lines, split, number, offset))
+        yield values
+        number += len(lines)
 
 
-def _decode_slowly(lines: list[bytes], split: FileSplit, offset: int) -> Iterator[Any]:
+def _decode_slowly(lines: list[bytes], split: FileSplit, first: int, offset: int) -> Iterator[Any]:
+    """The lines' values; the first line has that number, and begins at the offset."""
     decode = msgspec.json.Decoder().decode
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         if line and not line.isspace():
             try:
                 yield decode(line)

@@ -33,14 +33,14 @@ def _ranges(info: FileInfo, options: ReadOptions, split: int) -> list[tuple[int,
         return whole
     match options.format:
         case "fixed":
-            return _row_ranges(0, fixed_rows(info.uri, info.size, options.record_bytes), options.record_bytes, split)
+            return row_ranges(0, fixed_rows(info.uri, info.size, options.record_bytes), options.record_bytes, split)
         case "npy":
             from .arrays import plan_npy
 
             layout = plan_npy(info)
             if layout.fortran or layout.row_bytes == 0:
                 return whole
-            return _row_ranges(layout.offset, layout.shape[0], layout.row_bytes, split)
+            return row_ranges(layout.offset, layout.shape[0], layout.row_bytes, split)
         case "parquet":
             from .tables import row_group_sizes
 
@@ -48,10 +48,11 @@ def _ranges(info: FileInfo, options: ReadOptions, split: int) -> list[tuple[int,
         case "csv" if info.size > split and has_quote(info):
             return whole
         case _:
-            return _row_ranges(0, info.size, 1, split)
+            return row_ranges(0, info.size, 1, split)
 
 
-def _row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
+def row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
+    """Where balanced runs of the rows, of about `split` bytes, start and stop; at least one."""
     count = max(1, min(rows, -(-rows * row_bytes // split)))
     cuts = [offset + rows * index // count * row_bytes for index in range(count + 1)]
     return list(pairwise(cuts))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import DataError, UsageError
 from ..files import FileInfo, is_local, read_range
 from ..references import Kind
-from .content import info_of, whole_content
+from .content import ListedFile, info_of, whole_content
 from .options import FileSplit, WriteOptions
 from .rows import Rows, first_failing, matching_names, plain, tabulate
 
@@ -28,33 +27,6 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "timestamp": (datetime.datetime,),
     "date": (datetime.date,),
 }
-
-
-class _RangeFile(io.RawIOBase):
-    """A listed object as a seekable file, read by ranges."""
-
-    def __init__(self, info: FileInfo) -> None:
-        self._info = info
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = offset + (0, self._position, self._info.size)[whence]
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        stop = self._info.size if size < 0 else min(self._position + size, self._info.size)
-        data = read_range(self._info, self._position, max(stop, self._position))
-        self._position += len(data)
-        return data
 
 
 def _pyarrow() -> Any:
@@ -77,9 +49,10 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
         read_range(info, 0, 0)
         source = pa.OSFile(info.uri)
     else:
-        source = pa.PythonFile(_RangeFile(info), mode="r")
+        source = pa.PythonFile(ListedFile(info), mode="r")
     try:
-        with source, parquet.ParquetFile(source, pre_buffer=not is_local(info.uri)) as file:
+        far = content is None and not is_local(info.uri)
+        with source, parquet.ParquetFile(source, pre_buffer=far, buffer_size=0 if far else _READ) as file:
             yield file
         read_range(info, 0, 0)
     except (pa.ArrowException, EOFError) as error:
@@ -94,16 +67,46 @@ def row_group_sizes(info: FileInfo) -> list[int]:
         return [file.metadata.row_group(index).total_byte_size for index in range(file.metadata.num_row_groups)]
 
 
-def read_parquet(split: FileSplit) -> pa.Table:
-    """The row groups of the split; all of them for gzip."""
+def read_parquet(split: FileSplit, size: int) -> Iterator[pa.Table]:
+    """The row groups of the split (all of them for gzip) in order, at least one table.
+
+    Such as take about `size` bytes or less come at once, larger ones a few rows at a time.
+    """
+    import pyarrow as pa
+
     _pyarrow()
     content = whole_content(split) if split.options.gzip else None
     with _opened(info_of(split), content) as file:
-        if content is not None:
-            return file.read(use_threads=False)
-        return file.read_row_groups(list(range(split.start, split.stop)), use_threads=False)
+        groups = range(file.num_row_groups) if content is not None else range(split.start, split.stop)
+        abouts = {group: _size_of(file, group) for group in groups}
+        rows, total = map(sum, zip(*abouts.values(), strict=True)) if abouts else (0, 0)
+        if not rows or total <= size:
+            yield file.read_row_groups(list(groups), use_threads=False)
+            return
+        for group, (rows, total) in abouts.items():
+            step = min(GROUP_ROWS, max(1, rows * size // max(total, 1)))
+            for batch in file.iter_batches(step, row_groups=[group], use_threads=False):
+                yield pa.Table.from_batches([batch])
 
 
+def _size_of(file: Any, group: int) -> tuple[int, int]:
+    """(rows of a row group, about how many bytes they are): what dictionaries save is known of fixed widths only."""
+    about = file.metadata.row_group(group)
+    row_bytes = sum(_width(field.type) for field in file.schema_arrow)
+    return about.num_rows, max(about.total_byte_size, about.num_rows * row_bytes)
+
+
+def _width(kind: Any) -> int:
+    """Bytes of a value, at least."""
+    try:
+        return int(kind.bit_width) // 8
+    except ValueError:  # of a type whose values differ
+        return _OFFSET
+
+
+_OFFSET = 4
+_READ = 1 << 20
+"""Bytes of a column that are read at once."""
 GROUP_ROWS = 1 << 17
 """Rows of a row group, of which one is in memory at a time. They show in a file's bytes, so no budget changes them."""
 
