@@ -159,6 +159,7 @@ def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
         ("primitives/src/treadle/primitives/keys.py", "import treadle.dsl.model", "arrows point down"),
         ("executors/src/treadle/executors/runtime/cache.py", "import treadle.dsl.model", "arrows point down"),
         ("executors/src/treadle/executors/runtime/cache.py", "import pydantic", "what ships to a function"),
+        ("orchestrator/src/treadle/orchestrator/plan.py", "import temporalio", "knows nothing of Temporal"),
     ],
 )
 def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: Path) -> None:

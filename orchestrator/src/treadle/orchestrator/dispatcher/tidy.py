@@ -1,5 +1,5 @@
-"""Shared memory is given back: blocks of loop iterations that nothing reads any more, of attempts that lost against
-their rival (in the store, too), and of runs that succeeded.
+"""Blocks that nothing reads any more are removed while their run goes on: those of loop iterations from shared memory,
+those of attempts that lost against their rival from the store, too.
 
 What is removed can be made again (a lost block takes back its commit): removing too early costs time, never a result.
 """
@@ -9,29 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-
-from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import StoreError
-from treadle.primitives.host import HostFolder
 
 from .ledger import Iterated
-from .strays import remove_strays
 
 if TYPE_CHECKING:
     from .run import Run
     from .writer import LedgerWriter
 
-SWEEP_SECONDS = 20.0
-KEEP_SPARES = 300.0
-"""Seconds in which memory of removed blocks is used again or given back."""
-KEEP_FAILED = timedelta(hours=24)
-"""How long blocks of a run that did not succeed wait for `treadle resume`."""
 _log = logging.getLogger(__name__)
 
 
@@ -86,31 +74,3 @@ def remove_losers(run: Run, segment: str, won: Mapping[int, Outcome]) -> None:
                 path.unlink(missing_ok=True)
     except (StoreError, OSError) as error:
         _log.warning("blocks of attempts that lost stay: %s", error)
-
-
-async def sweep(host: HostFolder, client: Client) -> None:
-    """Until cancelled: remove the blocks of runs that are over and need them no more; first, those of dead homes."""
-    with suppress(OSError):
-        await asyncio.to_thread(remove_strays, host.root.parent)
-    while True:
-        try:
-            for run in await asyncio.to_thread(host.runs):
-                if await _needless(client, run):
-                    await asyncio.to_thread(host.delete_run, run)
-            await asyncio.to_thread(host.spares.drop, KEEP_SPARES)
-        except (RPCError, StoreError, OSError) as error:
-            _log.warning("shared memory was not swept: %s", error)
-        await asyncio.sleep(SWEEP_SECONDS)
-
-
-async def _needless(client: Client, run: str) -> bool:
-    try:
-        about = await client.get_workflow_handle(run).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return True
-        raise
-    if about.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
-        return False
-    succeeded = about.status is WorkflowExecutionStatus.COMPLETED
-    return succeeded or (about.close_time is not None and datetime.now(UTC) - about.close_time > KEEP_FAILED)

@@ -20,7 +20,6 @@ from ..dispatcher.hosts import Hosts
 from ..dispatcher.pool import Pools
 from ..dispatcher.run import Site
 from ..dispatcher.strays import claim
-from ..dispatcher.tidy import sweep
 from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, connect, load_profile
@@ -35,6 +34,7 @@ from . import seats
 from .activities import Activities
 from .messages import GROUPS
 from .succession import IDENTITY, bury
+from .sweeping import sweep
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
