@@ -19,6 +19,9 @@ from treadle.primitives.formats import FileSplit
 # -- datasets ----------
 
 
+Form = Literal["plain", "cut", "scattered"]
+
+
 class NodeData(Struct, frozen=True, tag="node"):
     """What segments made. `plain`: a block for each partition; `cut`: several; `scattered`: one part for each target.
 
@@ -26,7 +29,7 @@ class NodeData(Struct, frozen=True, tag="node"):
     """
 
     nodes: tuple[str, ...]
-    form: Literal["plain", "cut", "scattered"] = "plain"
+    form: Form = "plain"
     groups: int = 1
     """Scattered: the blocks of each node are so many equal runs, one for each group of consecutive targets."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -57,10 +57,10 @@ class Desk:
             await run.drain()
 
     @contextlib.contextmanager
-    def showing(self, run: SegmentRun) -> Any:
+    def showing(self, run: SegmentRun) -> Iterator[None]:
         self._runs[id(run)] = run
         try:
-            yield run
+            yield
         finally:
             del self._runs[id(run)]
 

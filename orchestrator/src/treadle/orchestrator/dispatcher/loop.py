@@ -19,7 +19,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
-from ..plan import DataRef, Loop, Segment
+from ..plan import DataRef, Loop, Node, Segment
 from ..runfiles import LoopResult, Manifest
 from ..scheduler import (
     Complete,
@@ -235,13 +235,14 @@ class _LoopRunner:
 
     # -- nodes of a body
 
-    async def _execute(self, node: Any, instruction: RunNode, scope: Scope) -> Event:
+    async def _execute(self, node: Node, instruction: RunNode, scope: Scope) -> Event:
         try:
             if isinstance(node, Loop):
                 self._take_back(instruction.repair)
                 result = await self._loop(node, scope, instruction.bindings)
                 self._run.know_loop(scope.segment(node.id), result)
                 return NodeDone(node.id, result.summary)
+            assert isinstance(node, Segment), "nothing else runs inside a loop"
             return NodeDone(node.id, await self._segment(node, instruction, scope))
         except SegmentFailed as failed:
             return NodeFailed(node.id, failed.problem)

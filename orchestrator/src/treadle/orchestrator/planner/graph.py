@@ -7,7 +7,7 @@ a flow becomes a segment when its data is wanted by more than one reader, across
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -34,6 +34,7 @@ from ..plan import (
     AllFeed,
     Barrier,
     DataRef,
+    Form,
     Graph,
     LoopData,
     NarrowFeed,
@@ -42,6 +43,7 @@ from ..plan import (
     Policy,
     Shipped,
     StateData,
+    Tolerance,
     needs_first,
 )
 from . import exchanges, loops, maps, subworkflows
@@ -50,18 +52,19 @@ from .places import check_place
 from .planner import Planner
 from .references import (
     StageMap,
-    boundary_reference,
     broadcast_paths,
     dependencies,
     expression_paths,
-    inner_references,
-    input_references,
-    is_reference,
+    kept_references,
     order_stages,
+    reads,
     stage_name,
     topological,
 )
 from .writing import write_output
+
+Reference = str | Source | Items | Range | EventRange
+"""What a stage reads: a bare reference, or what comes from outside."""
 
 
 class GraphPlanner:
@@ -72,7 +75,7 @@ class GraphPlanner:
         planner: Planner,
         stages: StageMap,
         parent: GraphPlanner | None = None,
-        kept: Any = (),
+        kept: Sequence[str] = (),
         path: tuple[str, ...] = (),
     ) -> None:
         """`path` leads to the level in the document, `kept` are references that are read again later."""
@@ -84,7 +87,7 @@ class GraphPlanner:
         self.scattered: dict[str, Dataset] = {}
         """Shuffle -> its scattered data; also read by per-key reduces when the shuffle is gathered as well."""
         self._consumers = Counter(
-            name for stage in stages.values() for reference in _readers(stage) if (name := stage_name(reference))
+            name for stage in stages.values() for reference in reads(stage) if (name := stage_name(reference))
         )
         self._consumers.update(name for name in map(stage_name, kept) if name)
         self._quorum = {
@@ -177,7 +180,7 @@ class GraphPlanner:
 
     # -- reading
 
-    def read(self, reference: Any, user: str, *, apart: bool = False) -> Flow:
+    def read(self, reference: Reference, user: str, *, apart: bool = False) -> Flow:
         """A new flow that reads a stage's input partition by partition; sorted where its shuffle says so.
 
         A shuffle that was gathered once is read as that, unless the inputs must stay `apart`.
@@ -195,7 +198,7 @@ class GraphPlanner:
             flow.ops.append(Sort(stage[0], exchanges.by_of(stage[1])))
         return flow
 
-    def join(self, reference: Any, name: str, stage: WorkStage, tolerance: Any = None) -> Flow:
+    def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Flow:
         """The flow this stage continues: its input's own, if it may join that, or a new one."""
         producer = stage_name(reference) if isinstance(reference, str) else None
         policy = self.planner.policy(stage)
@@ -286,7 +289,7 @@ class GraphPlanner:
         flow.kept = self.parent is None
         return Discard() if flow.output else Keep()
 
-    def collect(self, reference: Any, name: str, stage: WorkStage) -> Flow:
+    def collect(self, reference: Reference, name: str, stage: WorkStage) -> Flow:
         """A flow of one partition that has all of the input; `name` is in need of nothing else yet."""
         if isinstance(reference, str) and not reference.startswith("inputs."):
             dataset = self.reference(reference, name)
@@ -303,14 +306,14 @@ class GraphPlanner:
         """A flow of one partition that has all partitions of a dataset."""
         return Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
 
-    def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Any = "plain") -> Dataset:
+    def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Form = "plain") -> Dataset:
         """Make the flow a segment."""
         self.nodes.append(flow.segment(node_id, self.planner.site, tail))
         return Dataset(NodeData((node_id,), form), flow.partitions, flow.estimate, frozenset({node_id}))
 
     # -- shuffles seen through barriers
 
-    def shuffle_of(self, reference: Any) -> tuple[str, ShuffleStage] | None:
+    def shuffle_of(self, reference: Reference) -> tuple[str, ShuffleStage] | None:
         level: GraphPlanner | None = self
         name = reference
         while level is not None and isinstance(name, str):
@@ -323,7 +326,7 @@ class GraphPlanner:
                 level = level.parent
         return None
 
-    def _shuffled(self, reference: Any) -> Dataset | None:
+    def _shuffled(self, reference: Reference) -> Dataset | None:
         level: GraphPlanner | None = self
         while level is not None:
             if reference in level.scattered:
@@ -333,7 +336,9 @@ class GraphPlanner:
 
     # -- parts
 
-    def _why_apart(self, producer: str | None, name: str, stage: WorkStage, policy: Policy, tolerance: Any) -> str:
+    def _why_apart(
+        self, producer: str | None, name: str, stage: WorkStage, policy: Policy, tolerance: Tolerance | None
+    ) -> str:
         """Why the stage does not run in its producer's tasks; empty: it does."""
         if producer not in self._open:
             return self._why_closed(producer)
@@ -374,19 +379,3 @@ class GraphPlanner:
         stages = set(node.after)
         nodes = {other.id for other in self.nodes if stages & set(other.stages)}
         return msgspec.structs.replace(node, after=tuple(sorted(nodes - {node.id} - set(node.data))))
-
-
-def _readers(stage: Stage) -> list[str]:
-    """Every reference through which a stage reads data; a loop's inner stages read too, and keep what they read."""
-    found = input_references(stage)
-    whole = [path[1] for path in broadcast_paths(stage)] + [boundary_reference(stage) or ""]
-    found += [name for name in whole if name for _ in range(2)]
-    if isinstance(stage, LoopStage):
-        data, _ = inner_references(stage)
-        found += [name for name in sorted(data) for _ in range(2)]
-    return found
-
-
-def kept_references(loop: LoopStage) -> list[str]:
-    """What `next` refers to: read again by the next iteration, so never left open."""
-    return [str(value) for value in loop.next.values() if is_reference(value) for _ in range(2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import msgspec
 
@@ -28,7 +28,7 @@ class Planner:
     """What every level of the graph shares."""
 
     def __init__(
-        self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Any, plan_child: PlanChild
+        self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Path, plan_child: PlanChild
     ) -> None:
         self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
         self.plan_child = plan_child

@@ -85,6 +85,25 @@ def inner_references(loop: LoopStage) -> tuple[set[str], set[str]]:
     return data, order
 
 
+def reads(stage: Stage) -> list[str]:
+    """Every reference through which a stage reads data, those of a loop's inner stages too.
+
+    What several tasks read, or read again, is there twice: it cannot be left open for one reader.
+    """
+    found = input_references(stage)
+    whole = [path[1] for path in broadcast_paths(stage)] + [boundary_reference(stage) or ""]
+    found += [name for name in whole if name for _ in range(2)]
+    if isinstance(stage, LoopStage):
+        data, _ = inner_references(stage)
+        found += [name for name in sorted(data) for _ in range(2)]
+    return found
+
+
+def kept_references(loop: LoopStage) -> list[str]:
+    """What `next` refers to, twice: the next iteration reads it again."""
+    return [str(value) for value in loop.next.values() if is_reference(value) for _ in range(2)]
+
+
 def dependencies(stage: Stage) -> set[str]:
     """Every stage, wherever it is, that must come before this one."""
     found = data_stages(stage) | order_stages(stage)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Sources:
         self._env, self._base, self._assumed_bytes = env, base, assumed_bytes
         self._listings: dict[str, list[FileInfo]] = {}
 
-    def count(self, value: Any) -> int:
+    def count(self, value: int | str) -> int:
         """A number, or the number that a template gives."""
         found = render(value, self._env)
         if isinstance(found, bool) or not isinstance(found, int):
@@ -62,7 +62,7 @@ class Sources:
         parts = self._partitions(source.partitions, total)
         return RangeFeed(total, parts), parts, 16 * total
 
-    def _partitions(self, given: Any, records: int) -> int:
+    def _partitions(self, given: int | str | None, records: int) -> int:
         return self.count(given) if given is not None else max(1, min(records, DEFAULT_PARTITIONS))
 
     def _files(self, source: Source) -> tuple[Feed, int, int]:
@@ -92,7 +92,7 @@ class Sources:
     def _options(self, source: Source, info: FileInfo) -> ReadOptions:
         packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))
         record_bytes = self.count(source.record_bytes) if source.record_bytes is not None else 0
-        return ReadOptions(source.format, record_bytes, source.header, source.delimiter, packed)
+        return ReadOptions(source.format, record_bytes, source.header, source.delimiter, packed, source.table)
 
 
 def events_feed(kafka: Offsets) -> tuple[Feed, int, int]:
@@ -104,11 +104,11 @@ def events_feed(kafka: Offsets) -> tuple[Feed, int, int]:
     return EventsFeed(split, tuple(split_evenly(total, parts))), parts, kafka.size
 
 
-def batched(feed: Feed, batch: Batch, count: Any) -> tuple[Feed, int] | None:
+def batched(feed: Feed, batch: Batch, count: Callable[[int | str], int]) -> tuple[Feed, int] | None:
     """The feed re-cut at plan time, with its partitions; None when the data must be seen first."""
     if batch.max_bytes is not None or batch.max_items is None:
         return None
-    longest: int = count(batch.max_items)
+    longest = count(batch.max_items)
     if isinstance(feed, RangeFeed):
         runs = cut_runs(split_evenly(feed.count, feed.partitions), longest)
         return RangeFeed(feed.count, feed.partitions, longest), len(runs)

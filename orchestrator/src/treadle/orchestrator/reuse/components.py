@@ -18,7 +18,7 @@ import msgspec
 
 from treadle.dsl.expressions import ExpressionError, parse, paths
 from treadle.dsl.templates import render, template_paths
-from treadle.executors.program import Call, Op, Reduce, Tail, Value
+from treadle.executors.program import Arg, Call, Op, Reduce, Tail, Value
 
 from ..plan import (
     Child,
@@ -139,7 +139,7 @@ class _Walk:
         if known.get("takes_context"):
             yield "name of the workflow", self._workflow
 
-    def _argument(self, argument: Any) -> str:
+    def _argument(self, argument: Arg) -> str:
         if not isinstance(argument, Value):
             return _short(msgspec.to_builtins(argument))
         mentioned = template_paths(argument.value)
