@@ -330,10 +330,10 @@ def _kind(error: TreadleError) -> str:
 
 @contextlib.asynccontextmanager
 async def _heartbeats(tell: Callable[[], Sequence[Any]]) -> AsyncIterator[None]:
-    """Counts for whoever watches, and the sign of life that keeps a second dispatcher away."""
+    """Counts for whoever watches, and the sign of life that keeps a second dispatcher away. Local ones have none."""
 
     async def beat() -> None:
-        while True:
+        while not activity.info().is_local:
             activity.heartbeat(*tell())
             await asyncio.sleep(HEARTBEAT_SECONDS)
 

@@ -61,6 +61,9 @@ _OPEN_HEARTBEAT = timedelta(seconds=10)
 """Opening again costs more than waiting: whoever plans a large run may be slow to say that it is alive.
 So may whoever tells how it ended."""
 _OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
+_PATIENCE = {"heartbeat_timeout": _OPEN_HEARTBEAT, "retry_policy": _OPEN_RETRY}
+_ONCE = RetryPolicy(maximum_attempts=1)
+"""Each try of a local activity is more history; those of another one are none."""
 
 
 @workflow.defn(name=messages.WORKFLOW)
@@ -226,17 +229,28 @@ class RunWorkflow:
         return passed
 
     async def _open(self, start: RunStart) -> Opened:
+        """At once, by the driver that has the workflow task; if that cannot be, by any, again and again."""
+        about = [start, workflow.info().workflow_start_time.strftime("%Y-%m-%dT%H:%M:%SZ")]
         try:
-            opened: Opened = await workflow.execute_activity(
+            return await self._opened(about, locally=True)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+        return await self._opened(about)
+
+    async def _opened(self, about: list[Any], *, locally: bool = False) -> Opened:
+        begin: Any = workflow.start_local_activity if locally else workflow.start_activity
+        patience = {"retry_policy": _ONCE} if locally else _PATIENCE
+        try:
+            opened: Opened = await begin(
                 messages.OPEN_RUN,
-                args=[start, workflow.info().workflow_start_time.strftime("%Y-%m-%dT%H:%M:%SZ")],
+                args=about,
                 result_type=Opened,
                 start_to_close_timeout=timedelta(minutes=10),
-                heartbeat_timeout=_OPEN_HEARTBEAT,
-                retry_policy=_OPEN_RETRY,
+                **patience,
             )
         except ActivityError as error:
-            if isinstance(error.cause, ApplicationError):
+            if isinstance(error.cause, ApplicationError) and (error.cause.non_retryable or not locally):
                 raise ApplicationError(error.cause.message, type=error.cause.type, non_retryable=True) from error
             raise
         return opened
