@@ -7,7 +7,7 @@ import inspect
 import sys
 import typing
 from collections import abc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from msgspec import Struct
@@ -28,11 +28,6 @@ class FunctionInfo(Struct, frozen=True):
     vectorized: bool
     """As a key function it takes a whole table or array."""
     is_generator: bool
-    required: tuple[str, ...]
-    """Names of the parameters without default, `context` left out, `*args` and `**kwargs` too."""
-    optional: tuple[str, ...]
-    accepts_any: bool
-    """It has `**kwargs`."""
     settings: dict[str, Any]
     """What the `@task` decorator says."""
 
@@ -40,14 +35,21 @@ class FunctionInfo(Struct, frozen=True):
 # -- references ----------------------------------------------------------------------------------------------------
 
 
-def reference(function: Callable[..., Any]) -> str:
-    """`module:qualname` when importing that gives this very function, else `captured:<digest>` (see `capture`)."""
+def reference(function: Callable[..., Any], captured: MutableMapping[str, bytes] | None = None) -> str:
+    """`module:qualname` when importing that gives this very function, else `captured:<digest>` (see `capture`).
+
+    What was captured is put into `captured`, by its reference.
+    """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module and name and module != "__main__" and _found(module, name) is function:
         return f"{module}:{name}"
     import hashlib
 
-    return CAPTURED + hashlib.sha256(capture(function)).hexdigest()[:32]
+    code = capture(function)
+    ref = CAPTURED + hashlib.sha256(code).hexdigest()[:32]
+    if captured is not None:
+        captured[ref] = code
+    return ref
 
 
 def _found(module: str, name: str) -> object:
@@ -138,31 +140,25 @@ def _name(function: object) -> str:
 def describe(function: Callable[..., Any]) -> FunctionInfo:
     """What the signature, the annotations and the `@task` decorator say.
 
-    Annotations may be strings, also ones whose names cannot be resolved here. The first parameters that take the
-    record (or values, or key) are among `required`.
+    Annotations may be strings, also ones whose names cannot be resolved here.
     """
-    parameters = _parameters(function)
-    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "context"]
     annotations = _annotations(function)
     settings = dict(getattr(function, TASK_ATTRIBUTE, {}))
     returned = annotations.get("return", inspect.Parameter.empty)
     return FunctionInfo(
         flat=settings.get("flat", _is_flat(returned)),
-        takes_context=any(p.name == "context" for p in parameters),
+        takes_context="context" in _parameters(function),
         vectorized=bool(settings.get("vectorized", any(map(_is_array_type, annotations.values())))),
         is_generator=inspect.isgeneratorfunction(_plain(function)),
-        required=tuple(p.name for p in named if p.default is p.empty),
-        optional=tuple(p.name for p in named if p.default is not p.empty),
-        accepts_any=any(p.kind is p.VAR_KEYWORD for p in parameters),
         settings=settings,
     )
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _parameters(function: Callable[..., Any]) -> list[str]:
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(inspect.signature(function).parameters)
     except (ValueError, TypeError):  # some built-in functions have no signature
-        return [inspect.Parameter("record", inspect.Parameter.POSITIONAL_ONLY)]
+        return []
 
 
 def _plain(function: Any) -> Any:
