@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from treadle.primitives.errors import UsageError
-from treadle.primitives.functions import CAPTURED, capture, reference
+from treadle.primitives.functions import reference
 
 from ..expressions import parse, unparse
 from ..templates import is_reference
@@ -86,15 +85,7 @@ def condition(value: Any) -> Any:
 
 def function(value: Any, captured: dict[str, bytes]) -> Any:
     """A callable as a reference; one that cannot be imported goes by value into `captured`."""
-    if not callable(value):
-        return value
-    name = reference(value)
-    if not name.startswith(CAPTURED):
-        return name
-    code = capture(value)
-    name = CAPTURED + hashlib.sha256(code).hexdigest()[:32]
-    captured[name] = code
-    return name
+    return reference(value, captured) if callable(value) else value
 
 
 def boundaries(value: Any) -> Any:
