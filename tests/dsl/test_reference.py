@@ -48,6 +48,22 @@ def test_whole_text_partition_is_one_string(tmp_path: Path) -> None:
     assert values(result, "a") == [[8]]
 
 
+def test_text_as_a_table_has_one_column_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\n")
+    (tmp_path / "b.txt").write_bytes(b"")
+    source = {"uri": "*.txt", "format": "text", "table": True}
+    stages = {
+        "rows": {"type": "map", "input": source, "uses": "m:same"},
+        "tables": {"type": "map", "input": source, "uses": "m:schema", "per": "partition"},
+        "groups": {"type": "shuffle", "input": source, "by": ["line"], "partitions": 1},
+    }
+    result = interpret(stages, {"schema": lambda table: str(table.schema)}, base=tmp_path)
+    assert values(result, "rows") == [[{"line": "one"}, {"line": "two"}], []]
+    assert values(result, "tables") == [["line: large_string"]] * 2
+    (groups,) = values(result, "groups")
+    assert groups.to_pylist() == [{"line": "one"}, {"line": "two"}]
+
+
 def test_file_that_is_not_there_fails_the_stage(tmp_path: Path) -> None:
     stage = {"type": "map", "input": {"uri": "*.txt", "format": "text"}, "uses": "m:same"}
     with pytest.raises(ReferenceFailure) as caught:

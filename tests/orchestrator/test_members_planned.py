@@ -10,9 +10,10 @@ from orchestrator.test_places import FUNCTIONS, GIB, LOCAL, mapped, plan, refusa
 
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import EventSplit
-from treadle.orchestrator.plan import EventsFeed, Graph, Segment
+from treadle.orchestrator.plan import EventsFeed, FilesFeed, Graph, Segment
 from treadle.orchestrator.planner import Site
 from treadle.orchestrator.planner.places import Refused, settle
+from treadle.primitives.formats import FileSplit, ReadOptions
 
 CALLS = msgspec.structs.replace(FUNCTIONS, slots=10, sizes=(GIB,))
 MEMBERS = msgspec.structs.replace(CALLS, time_limit=860.0, peers=True)
@@ -138,6 +139,14 @@ def test_parquet_on_functions_without_arrow_is_refused() -> None:
     error = refusal({"a": mapped(SOURCE, output={"uri": "s3://b/x", "format": "parquet"})}, site(None, LACKING))
     assert error.message == "a: functions of fns have Parquet only when they are deployed with `arrow = true`"
     assert error.paths[0] == ("stages", "a", "output")
+
+
+def test_text_as_tables_on_functions_without_arrow_is_refused() -> None:
+    (segment,) = segments(plan({"a": mapped(SOURCE)}, site(None))).values()
+    split = FileSplit("s3://b/x", 0, 9, 9, "1", ReadOptions("text", table=True))
+    reading = msgspec.structs.replace(segment, feed=FilesFeed((split,)))
+    with pytest.raises(Refused, match="have text as tables only when they are deployed with `arrow = true`"):
+        settle(Graph((reading,)), site(None, LACKING))
 
 
 def test_events_on_functions_without_the_client_are_refused() -> None:

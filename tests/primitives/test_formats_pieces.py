@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,6 +66,23 @@ def test_lines(place: str, format: Format, text: str, split: int, size: int, pac
     data = text.encode() if format == "text" else text.replace("\r", "").encode()
     for one in splits(place, data, ReadOptions(format, gzip=packed, header=False), split):
         check(one, size)
+
+
+@many
+@given(text=texts.map("".join), split=sizes, size=sizes, packed=st.booleans())
+def test_lines_of_tables_are_those_of_lists(place: str, text: str, split: int, size: int, packed: bool) -> None:
+    for one in splits(place, text.encode(), ReadOptions("text", gzip=packed, table=True), split):
+        check(one, size)
+        _, table = read_split(one)
+        as_list = msgspec.structs.replace(one, options=ReadOptions("text", gzip=packed))
+        assert table.equals(pa.table({"line": pa.array(read_split(as_list)[1], pa.large_string())}))
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_table_of_lines_that_are_no_utf_8_is_refused_with_the_place(place: str, size: int) -> None:
+    (split,) = splits(place, b"good\nalso\nb\xffd\n", ReadOptions("text", table=True))
+    with pytest.raises(DataError, match=r"input is not UTF-8 at byte 11"):
+        pieces(split, size)
 
 
 @many

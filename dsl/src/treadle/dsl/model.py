@@ -57,6 +57,8 @@ class Source(Model):
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     compression: Literal["auto", "none", "gzip"] = "auto"
     """`auto` looks at the name: `.gz` is gzip, and one split."""
+    table: Flag = False
+    """`text` only: lines as Arrow tables of one column, `line`."""
 
 
 class Items(Model):

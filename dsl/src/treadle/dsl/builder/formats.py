@@ -34,10 +34,16 @@ def given(**options: Any) -> dict[str, Any]:
 
 
 def text(
-    uri: Uri, *, split: str | None = None, compression: Compression | None = None, if_exists: IfExists | None = None
+    uri: Uri,
+    *,
+    split: str | None = None,
+    compression: Compression | None = None,
+    table: bool | None = None,
+    if_exists: IfExists | None = None,
 ) -> Files:
-    """Lines of UTF-8."""
-    return Files(given(uri=uri, format="text", split=split, compression=compression, if_exists=if_exists))
+    """Lines of UTF-8; with `table` to be read as Arrow tables of one column, `line`."""
+    shape = given(table=table)
+    return Files(given(uri=uri, format="text", split=split, compression=compression, if_exists=if_exists) | shape)
 
 
 def jsonl(

@@ -22,7 +22,7 @@ _SOURCES: dict[str, Kind] = {"parquet": "table", "npy": "array", "fixed": "array
 
 
 def source_kind(source: Source) -> Kind:
-    return _SOURCES.get(source.format, "objects")
+    return "table" if source.table else _SOURCES.get(source.format, "objects")
 
 
 def output_kind(graph: Graph, node: Node) -> Kind | None:

@@ -49,7 +49,7 @@ def _splits(source: Source, render: Callable[[Any], Any], base: Path | None) -> 
 def _options(source: Source, info: FileInfo, render: Callable[[Any], Any]) -> ReadOptions:
     packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))
     length = 0 if source.record_bytes is None else render(source.record_bytes)
-    return ReadOptions(source.format, length, source.header, source.delimiter, packed)
+    return ReadOptions(source.format, length, source.header, source.delimiter, packed, source.table)
 
 
 def _read(split: FileSplit) -> Partition:

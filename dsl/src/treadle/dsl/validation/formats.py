@@ -34,6 +34,7 @@ def check_source(report: Report, path: Path, source: Source) -> None:
     _only(report, path, source, "header", "header", ("csv",))
     _only(report, path, source, "delimiter", "delimiter", ("csv",))
     _only(report, path, source, "compression", "compression", _TEXTUAL)
+    _only(report, path, source, "table", "table", ("text",))
     if "split" in source.model_fields_set and source.split == 0:
         report.add("T015", (*path, "split"), "'split' must be more than nothing")
 

@@ -125,6 +125,9 @@ def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> N
             report.add(
                 "T205", path, f"`whole` reads text files, and these are {stage.input.format}", "remove it", key=True
             )
+        elif stage.input.table:
+            message = "`whole` gives a partition as one text, `table` as a table"
+            report.add("T205", path, message, "keep one of the two", key=True)
     elif not _is_dataset_input(graph, node, stage.input):
         report.add("T205", path, "`whole` reads text files, and the input of this map is none", "remove it", key=True)
 
@@ -178,7 +181,7 @@ def _check_shuffle(graph: Graph, report: Report, node: Node, stage: ShuffleStage
 def _check_pairs(report: Report, node: Node, stage: ShuffleStage) -> None:
     """Sources that can never give pairs."""
     for below, item in inputs_of(stage):
-        lines = isinstance(item, Source) and item.format == "text"
+        lines = isinstance(item, Source) and item.format == "text" and not item.table
         if stage.by == "key" and (lines or isinstance(item, Range)):
             message = f"`by: key` takes the first of a pair, and {'lines' if lines else 'whole numbers'} are no pairs"
             hint = "make pairs (key, value) in a map, or use a key function: `by: module:function`"

@@ -178,12 +178,14 @@ def _missing_libraries(segment: Segment, can: Capabilities) -> Iterator[Refused]
         yield _at(segment, "input", text, f"{again} Or read them in a stage of its own, `executor: local`.")
     if "pyarrow" not in can.lacks:
         return
-    text = "functions of {} have Parquet only when they are deployed with `arrow = true`"
+    text = "functions of {} have {} only when they are deployed with `arrow = true`"
     if isinstance(feed, FilesFeed) and any(split.options.format == "parquet" for split in feed.splits):
-        yield _at(segment, "input", f"{stage}: {text.format(where)}", again)
-    output = segment.output
+        yield _at(segment, "input", f"{stage}: {text.format(where, 'Parquet')}", again)
+    if isinstance(feed, FilesFeed) and any(split.options.table for split in feed.splits):
+        yield _at(segment, "input", f"{stage}: {text.format(where, 'text as tables')}", again)
+    output, last = segment.output, segment.stages[-1]
     if output is not None and output.part.options.format == "parquet":
-        yield _at(segment, "output", f"{segment.stages[-1]}: {text.format(where)}", again, segment.stages[-1])
+        yield _at(segment, "output", f"{last}: {text.format(where, 'Parquet')}", again, last)
 
 
 def _unreachable_files(segment: Segment, stage: str, where: str, site: Site) -> Iterator[Refused]:

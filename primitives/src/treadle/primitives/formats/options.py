@@ -20,6 +20,8 @@ class ReadOptions(Struct, frozen=True):
     delimiter: str = ","
     gzip: bool = False
     """One split: gzip cannot be entered in the middle."""
+    table: bool = False
+    """`text` only: the lines as a table."""
 
 
 class WriteOptions(Struct, frozen=True):

@@ -27,8 +27,9 @@ def read_split(split: FileSplit) -> tuple[Kind, Any]:
 def read_pieces(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
     """The records that begin in the split, in pieces made of about `size` bytes or less; none where it has no objects.
 
-    text: list of str; jsonl: list of JSON values; csv: list of dicts of str by column, or of tuples of str without a
-    header; parquet: pyarrow.Table; npy: array of the file's dtype; fixed: uint8 array of shape (rows, recordBytes).
+    text: list of str, or with `table` a pyarrow.Table of one column `line`; jsonl: list of JSON values; csv: list of
+    dicts of str by column, or of tuples of str without a header; parquet: pyarrow.Table; npy: array of the file's
+    dtype; fixed: uint8 array of shape (rows, recordBytes).
     Arrays are read-only; those of local files are one view of a mapping. Of a file that is far away a piece is brought
     while the one before it is used. The pieces raise DataError for content that is not what the format says,
     MissingError or UsageError when the file is gone or changed, StoreError.
@@ -39,6 +40,10 @@ def read_pieces(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
 
 def _reader(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
     match split.options.format:
+        case "text" if split.options.table:
+            from .lines import read_line_tables
+
+            return "table", read_line_tables(split, size)
         case "text":
             return "objects", _read_lines(split, size)
         case "jsonl":

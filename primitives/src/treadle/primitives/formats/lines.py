@@ -1,0 +1,57 @@
+"""Lines of text as an Arrow table, made without a Python object for each."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from .content import decoded, line_pieces
+from .options import FileSplit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LINE = "line"
+"""Name of the one column."""
+
+
+def read_line_tables(split: FileSplit, size: int) -> Iterator[pa.Table]:
+    """The lines that begin in the split, in tables of one column `line` of large strings; at least one table.
+
+    Raises DataError for what is no UTF-8, UsageError without pyarrow.
+    """
+    pa = _arrow()
+    empty = True
+    for offset, data in line_pieces(split, size):
+        empty = False
+        yield pa.table({LINE: _lines(split, offset, data)})
+    if empty:
+        yield pa.table({LINE: pa.array([], pa.large_string())})
+
+
+def _lines(split: FileSplit, offset: int, data: memoryview) -> pa.Array:
+    """The lines of some bytes, which are not copied to look at them; what follows the last newline is no line."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    ends = pa.py_buffer(struct.pack("<qq", 0, len(data)))
+    text = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        decoded(data, split, offset)  # says where
+        raise
+    if compute.match_substring(text, "\r\n")[0].as_py():
+        text = compute.replace_substring(text, "\r\n", "\n")
+    lines = compute.split_pattern(text, "\n").values
+    return lines[:-1] if data[-1] == ord("\n") else lines
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow
+    except ModuleNotFoundError:
+        raise UsageError("`table` needs pyarrow, which is not installed", "Install it where workers run.") from None
+    return pyarrow
