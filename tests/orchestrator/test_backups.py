@@ -25,14 +25,17 @@ def outcome(partition: int, attempt: int = 1) -> Outcome:
     return Outcome(partition, attempt, "objects", 1)
 
 
-def late(policy: Policy = Policy(), partitions: int = PARTITIONS) -> tuple[Dispatch, float]:
-    """All but partition 0, which slot `slow` began at 0, took a second each; the time when that is a straggler."""
+def late(policy: Policy = Policy(), partitions: int = PARTITIONS, missing: int = 0) -> tuple[Dispatch, float]:
+    """All but partition 0, which slot `slow` began at 0, took a second each; the time when that is a straggler.
+
+    `missing`: of the others, how many still run, each in the slot `s` and its number.
+    """
     core = Dispatch(policy, range(partitions), slots=partitions)
     for index in range(partitions):
         assignment = core.next_task("slow" if index == 0 else f"s{index}", 0.0)
         assert assignment is not None
         assert len(assignment.attempts) == 1
-    for index in range(1, partitions):
+    for index in range(1 + missing, partitions):
         assert core.done(f"s{index}", outcome(index), 1.0)
         core.ended(f"s{index}")
     return core, TIMES_MEDIAN

@@ -136,7 +136,9 @@ class Dispatch:
         return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
 
     def wakes_at(self) -> float | None:
-        """When the next delayed partition is due, or one that runs becomes a straggler."""
+        """When the next delayed partition is due, or one that runs becomes a straggler, if it may begin then."""
+        if not self._may_begin():
+            return None
         late = self._backups.wakes_at(self._total) if self._may_double() else None
         return min((due for due in (self._delayed[0][0] if self._delayed else None, late) if due), default=None)
 
@@ -155,7 +157,7 @@ class Dispatch:
 
     def next_task(self, slot: str, now: float) -> Assignment | None:
         """Partitions for a free slot, or None."""
-        if self.stopped or (self.limit and len(self._running) >= self.limit):
+        if not self._may_begin():
             return None
         self._release(now)
         partition = self._take(slot)
@@ -167,7 +169,7 @@ class Dispatch:
 
     def backup(self, slot: str, now: float) -> Assignment | None:
         """A second attempt at a straggler, for a slot that nobody has anything else for."""
-        if self.stopped or not self._may_double() or (self.limit and len(self._running) >= self.limit):
+        if not (self._may_begin() and self._may_double()):
             return None
         partition = self._backups.straggler(self._total, now)
         if partition is None:
@@ -211,12 +213,15 @@ class Dispatch:
     def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict | None:
         """A partition failed; it is queued again or failed finally. Partition -1: the one under way.
 
-        None: a rival has delivered it. While a rival runs, that one decides what the failure means.
+        None: a rival has delivered it, or the slot is not at it. While a rival runs, that one decides what the failure
+        means.
         """
         running = self._running.get(slot)
         if failure.partition < 0 and running:
             failure = msgspec.structs.replace(failure, partition=running[0])
         partition = failure.partition
+        if not running or partition not in running:
+            return None
         self._backups.leaves(slot)
         self._leave(slot, partition, now)
         if partition in self._won:
@@ -227,8 +232,6 @@ class Dispatch:
         verdict = self._budgets.judge(failure)
         if verdict.final:
             self._fail(verdict.failure)
-        elif failure.lost:
-            self._pending.append(partition)
         else:
             heapq.heappush(self._delayed, (now + self._budgets.pause(failure), partition))
         return verdict
@@ -255,11 +258,14 @@ class Dispatch:
 
     def _leave(self, slot: str, partition: int, now: float) -> None:
         """The slot is done with the partition, and goes on to the next one of its task."""
-        running = self._running.get(slot)
-        if running and partition in running:
-            running.remove(partition)
-            if running:
-                self._backups.begins(slot, running[0], now)
+        running = self._running[slot]
+        running.remove(partition)
+        if running:
+            self._backups.begins(slot, running[0], now)
+
+    def _may_begin(self) -> bool:
+        """Another task; where not, the end of one is what changes that."""
+        return not (self.stopped or (self.limit and len(self._running) >= self.limit))
 
     def _may_double(self) -> bool:
         policy = self._policy

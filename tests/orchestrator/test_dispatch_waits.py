@@ -1,0 +1,147 @@
+"""What a segment waits for: back-off, a free place under its limit, its own slots; and what is said too late."""
+
+from __future__ import annotations
+
+import pytest
+from orchestrator.test_backups import late
+from orchestrator.test_dispatch import fail_once, failure, one, outcome, sizes, take
+
+from treadle.orchestrator.dispatcher.backups import TIMES_MEDIAN
+from treadle.orchestrator.dispatcher.dispatch import TASK_PARTITIONS, Dispatch
+from treadle.orchestrator.plan import Policy
+from treadle.primitives.errors import FailureClass as Class
+
+# -- when to wake --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pause", [TIMES_MEDIAN / 2, TIMES_MEDIAN * 2])
+def test_it_wakes_for_what_comes_first_a_retry_or_a_straggler(pause: float) -> None:
+    core, due = late(Policy(initial_interval=pause), missing=1)
+    core.failed_attempt("s1", failure(1), 1.0)
+    core.ended("s1")
+    assert core.wakes_at() == min(1.0 + pause, due)
+
+
+def test_a_retry_that_is_due_wakes_nobody_while_the_limit_is_reached() -> None:
+    core = Dispatch(Policy(max_concurrency=1, initial_interval=1), [0, 1], slots=4)
+    fail_once(core, Class.USER_ERROR, 0.0)
+    assert core.wakes_at() == 1.0
+    assert one(core) == 1
+    assert core.wakes_at() is None
+    assert core.next_task("free", 9.0) is None
+    core.ended("s")
+    assert core.wakes_at() == 1.0
+
+
+def test_a_straggler_wakes_nobody_where_it_may_have_no_backup() -> None:
+    core, due = late()
+    assert core.wakes_at() == due
+    core.limit = 1
+    assert core.wakes_at() is None
+    assert core.backup("free", due) is None
+    for policy in (Policy(backups=False), Policy(idempotent=False)):
+        assert late(policy)[0].wakes_at() is None
+
+
+def test_what_is_stopped_begins_nothing_and_wakes_nobody() -> None:
+    core, due = late(Policy(initial_interval=1), missing=1)
+    core.failed_attempt("s1", failure(1), 1.0)
+    core.stop()
+    core.ended("s1")
+    assert core.wakes_at() is None
+    assert core.next_task("free", due) is None
+    assert core.backup("free", due) is None
+    assert not core.over
+    assert core.done("slow", outcome(0), due)
+    assert core.stopped, "a commit changes nothing about it"
+    core.ended("slow")
+    assert core.over
+
+
+def test_an_attempt_that_ended_unheard_is_no_straggler_any_more() -> None:
+    core, due = late()
+    assert core.ended("slow") == [0]
+    assert one(core, "new", now=due - 0.1) == 0
+    assert core.wakes_at() == due - 0.1 + TIMES_MEDIAN
+    assert core.backup("free", due) is None
+
+
+# -- who gets what -------------------------------------------------------------------------------------------------
+
+
+def test_preferred_partitions_are_all_handed_out_once_by_whoever_is_there() -> None:
+    preferred = dict.fromkeys(range(12), "gone") | dict.fromkeys(range(12, 18), "a")
+    core = Dispatch(Policy(), range(20), slots=3, preferred=preferred)
+    seen: list[int] = []
+    for turn in range(100):
+        if core.over:
+            break
+        slot = "abc"[turn % 3]
+        for attempt in take(core, slot).attempts:
+            seen.append(attempt.partition)
+            assert core.done(slot, outcome(attempt.partition, seconds=1.0), 0.0)
+        core.ended(slot)
+    assert core.over
+    assert sorted(seen) == list(range(20))
+
+
+def test_a_segment_whose_slots_are_not_there_yet_is_cut_as_for_one() -> None:
+    assert len(take(Dispatch(Policy(), range(64), slots=0)).attempts) == 16
+
+
+def test_a_task_holds_a_bounded_number_of_partitions_however_short_they_are() -> None:
+    assert max(sizes(Dispatch(Policy(), range(3 * TASK_PARTITIONS), slots=1, pace=1e-9), 1, 1e-9)) == TASK_PARTITIONS
+
+
+# -- what ends it --------------------------------------------------------------------------------------------------
+
+
+def test_a_quorum_is_over_while_others_run_and_whatever_failed() -> None:
+    core = Dispatch(Policy(maximum_attempts=1), range(3), slots=3, quorum=1)
+    for slot in "abc":
+        take(core, slot)
+    core.failed_attempt("a", failure(0), 0.0)
+    core.ended("a")
+    assert not core.over
+    assert core.done("b", outcome(1), 0.0)
+    core.ended("b")
+    assert (core.over, core.idle, core.problem()) == (True, False, None)
+
+
+def test_what_a_dead_driver_left_unknown_is_not_run_and_fails_the_segment() -> None:
+    core = Dispatch(Policy(idempotent=False), [1], slots=1)
+    core.unknown(0, 3)
+    assert one(core) == 1
+    assert core.done("s", outcome(1), 0.0)
+    core.ended("s")
+    assert core.over
+    problem = core.problem()
+    assert problem is not None
+    assert problem[0] is Class.UNKNOWN_OUTCOME
+    assert (core.failed[0].attempt, core.failed[0].retryable) == (3, False)
+
+
+@pytest.mark.parametrize("partition", [0, 7, -1])
+def test_what_is_said_of_a_partition_that_the_slot_is_not_at_changes_nothing(partition: int) -> None:
+    core = Dispatch(Policy(maximum_attempts=1), [0, 1], slots=2)
+    assert one(core, "a") == 0
+    core.ended("a")
+    assert one(core, "b") == 0
+    for slot in ("a", "b") if partition == 7 else ("a",):
+        assert not core.done(slot, outcome(partition), 0.0)
+        assert core.failed_attempt(slot, failure(partition), 0.0) is None
+    assert core.running == 1
+    assert not core.failed
+    assert core.done("b", outcome(0, 2), 0.0)
+
+
+def test_a_failure_without_a_partition_is_of_the_one_under_way() -> None:
+    core = Dispatch(Policy(), range(64), slots=1)
+    first, second, third, *_ = (attempt.partition for attempt in take(core).attempts)
+    assert core.done("s", outcome(first), 0.0)
+    verdict = core.failed_attempt("s", failure(-1), 0.0)
+    assert verdict is not None
+    assert verdict.failure.partition == second
+    named = core.failed_attempt("s", failure(third + 1), 0.0)
+    assert named is not None
+    assert named.failure.partition == third + 1

@@ -1,0 +1,144 @@
+"""What the records of a chain add up to: what is done, which budgets are left, when a deadline begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from treadle.executors.program import Outcome
+from treadle.orchestrator.dispatcher.history import SegmentHistory, copied, lost_partitions, replay
+from treadle.orchestrator.dispatcher.ledger import (
+    Closed,
+    Committed,
+    Copied,
+    Epoch,
+    Expected,
+    Failed,
+    Lost,
+    Record,
+    Started,
+)
+from treadle.primitives.references import BlockRef
+
+HOST = "host:a"
+
+
+def outcome(partition: int, attempt: int = 1, *locations: str) -> Outcome:
+    block = BlockRef(f"s/{partition}.{attempt}.x", "objects", 1, (), locations) if locations else None
+    return Outcome(partition, attempt, "objects", 1, block)
+
+
+def commit(partition: int, attempt: int = 1, *locations: str) -> Committed:
+    return Committed("s", outcome(partition, attempt, *locations))
+
+
+def failed(partition: int, attempt: int = 1, kind: str = "user error", spent: bool = True) -> Failed:
+    return Failed("s", partition, attempt, kind, "no", final=False, spent=spent)
+
+
+def epoch(number: int, resumption: int = 1, time: float = 0.0) -> Epoch:
+    return Epoch(number, "w", resumption, time)
+
+
+def locations(found: SegmentHistory) -> dict[int, tuple[str, ...]]:
+    return {p: one.block.locations for p, one in found.committed.items() if one.block is not None}
+
+
+def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> None:
+    first: list[Record] = [epoch(1, time=10.0), Expected("s", 3, 11.0)]
+    assert replay(first, "s").opened == 11.0
+    taken_over: list[Record] = [*first, epoch(2, time=20.0), Expected("s", 3, 21.0)]
+    assert replay(taken_over, "s").opened == 11.0
+    assert replay([*taken_over, epoch(3, 2, time=30.0)], "s").opened == 30.0
+    assert replay([*taken_over, epoch(3, 2, time=30.0)], "other").opened is None
+
+
+def test_records_of_other_segments_of_the_chain_say_nothing() -> None:
+    mine: list[Record] = [Expected("s", 2, 1.0), Started("s", {0: 1, 1: 1}), commit(0, 1, HOST), failed(1)]
+    block = BlockRef("t/0.7.x", "objects", 1, (), ("host:b",))
+    others: list[Record] = [
+        Expected("t", 9, 5.0),
+        Started("t", {0: 7, 5: 7}),
+        Committed("t", Outcome(0, 7, "objects", 1, block)),
+        Copied("t", (0,)),
+        Failed("t", 0, 7, "user error", "no", final=True, spent=True),
+        Lost("t", (0,)),
+        Closed("t"),
+    ]
+    assert replay([*mine, *others], "s") == replay(mine, "s")
+    assert replay([*mine, Closed("s"), *others], "s").closed
+
+
+def test_a_lost_block_takes_its_commit_back_and_opens_the_segment_again() -> None:
+    records: list[Record] = [commit(0), commit(1), commit(2), Closed("s"), Lost("s", (0, 2, 9))]
+    found = replay(records, "s")
+    assert (set(found.committed), found.closed) == ({1}, False)
+    assert replay([*records, commit(0, 2), Closed("s")], "s").committed == {1: outcome(1), 0: outcome(0, 2)}
+
+
+def test_a_copy_adds_the_store_to_commits_that_still_hold() -> None:
+    records: list[Record] = [commit(0, 1, HOST), commit(1, 1, HOST), commit(2, 1, HOST), commit(3)]
+    records += [Lost("s", (1,)), Copied("s", (0, 1, 3)), Copied("s", (0,))]
+    found = replay(records, "s")
+    assert locations(found) == {0: (HOST, "store"), 2: (HOST,)}
+    assert set(found.committed) == {0, 2, 3}
+
+
+@pytest.mark.parametrize("known", [outcome(0), outcome(0, 1, HOST, "store"), outcome(0, 1, "store")])
+def test_what_is_in_the_store_or_nowhere_is_not_copied(known: Outcome) -> None:
+    assert copied(known) is known
+
+
+def test_failures_count_as_spent_as_losses_or_not_at_all() -> None:
+    records: list[Record] = [
+        failed(0, 1),
+        failed(0, 2),
+        failed(0, 3, "worker lost", spent=False),
+        failed(0, 4, "unreachable", spent=False),
+        failed(0, 5, "throttled", spent=False),
+        failed(1, 1, "worker lost", spent=False),
+    ]
+    found = replay(records, "s")
+    assert (found.spent, found.losses, found.starts) == ({0: 2}, {0: 2, 1: 1}, {0: 5, 1: 1})
+
+
+@pytest.mark.parametrize("end", [commit(0, 1), failed(0, 1)])
+def test_attempts_are_numbered_on_from_the_newest_whichever_ends_last(end: Record) -> None:
+    assert replay([Started("s", {0: 1}), Started("s", {0: 2}), end], "s").starts == {0: 2}
+    assert replay([end], "s").starts == {0: 1}
+
+
+@pytest.mark.parametrize("end", [commit(0), failed(0)])
+def test_only_attempts_without_an_end_are_crashes_of_the_driver_that_dies(end: Record) -> None:
+    records: list[Record] = [epoch(1), Started("s", {0: 1, 1: 1}), end, epoch(2)]
+    found = replay(records, "s")
+    assert (found.crashes, found.cut_off) == ({1: 1}, {1})
+    found = replay([*records, epoch(3)], "s")
+    assert (found.crashes, found.cut_off) == ({1: 1}, {1})
+    found = replay([*records, Started("s", {1: 2}), epoch(3)], "s")
+    assert (found.crashes, found.cut_off) == ({1: 2}, {1})
+
+
+@pytest.mark.parametrize("known", [Started("s", {1: 2}), commit(1), failed(1)])
+def test_an_attempt_that_was_cut_off_matters_until_more_is_known(known: Record) -> None:
+    records: list[Record] = [epoch(1), Started("s", {0: 1, 1: 1}), epoch(2), known]
+    assert replay(records, "s").cut_off == {0}
+
+
+def test_a_persons_resume_forgives_everything_and_a_mere_takeover_nothing() -> None:
+    records: list[Record] = [epoch(1), failed(0), failed(1, 1, "worker lost", spent=False), Started("s", {2: 1})]
+
+    def counted(*more: Record) -> tuple[Any, ...]:
+        found = replay([*records, *more], "s")
+        return found.spent, found.losses, found.crashes, found.cut_off, found.resumption
+
+    assert counted(epoch(2)) == ({0: 1}, {1: 1}, {2: 1}, {2}, 1)
+    assert counted(epoch(2, 2)) == ({}, {}, {}, {2}, 2)
+    assert counted(epoch(2, 2), failed(0, 2), epoch(3, 2)) == ({0: 1}, {}, {}, {2}, 2)
+    assert counted(epoch(2, 2), failed(0, 2), epoch(3, 1)) == ({0: 1}, {}, {}, {2}, 2)
+
+
+def test_lost_partitions_are_those_whose_committed_block_it_is() -> None:
+    known = [outcome(0, 1, HOST), outcome(1, 2, HOST), outcome(2)]
+    assert lost_partitions(known, ["s/0.1.x", "s/1.1.x", "s/2.1.x"]) == (0,)
