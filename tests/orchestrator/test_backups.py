@@ -130,6 +130,8 @@ def test_no_backup_where_it_must_not_be(policy: Policy) -> None:
 def test_no_backup_of_few_partitions_or_before_half_are_done_or_within_a_moment() -> None:
     few, due = late(partitions=LEAST_PARTITIONS - 1)
     assert few.backup("free", due + 1000) is None
+    enough, due = late(partitions=LEAST_PARTITIONS)
+    assert enough.backup("free", due) is not None
     clocks = Backups()
     for index in range(PARTITIONS):
         clocks.begins(f"s{index}", index, 0.0)
@@ -138,6 +140,15 @@ def test_no_backup_of_few_partitions_or_before_half_are_done_or_within_a_moment(
     assert clocks.straggler(PARTITIONS, 1000.0) is None
     clocks.finishes(f"s{PARTITIONS // 2}", 0.001)
     assert clocks.wakes_at(PARTITIONS) == LEAST_SECONDS
+
+
+def test_patience_is_a_multiple_of_the_median_time_of_those_that_are_done() -> None:
+    clocks = Backups()
+    clocks.begins("slow", 99, 200.0)
+    for slot, seconds in enumerate((9.0, 1.0, 3.0, 2.0, 8.0)):
+        clocks.begins(f"s{slot}", slot, 100.0 + slot)
+        clocks.finishes(f"s{slot}", 100.0 + slot + seconds)
+    assert clocks.wakes_at(LEAST_PARTITIONS) == 200.0 + TIMES_MEDIAN * 3.0
 
 
 def test_no_backup_while_anything_waits() -> None:

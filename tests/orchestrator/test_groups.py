@@ -177,6 +177,7 @@ def test_bounds_of_groups_cover_every_partition_once(partitions: int, size: int)
     groups = [bounds_of(group, partitions, size) for group in range(count_of(partitions, size))]
     assert [one for group in groups for one in group] == list(range(partitions))
     assert all(0 < len(group) <= size for group in groups)
+    assert bounds_of(-1, partitions, size) == range(partitions)
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 30))

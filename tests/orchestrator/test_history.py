@@ -47,7 +47,7 @@ def locations(found: SegmentHistory) -> dict[int, tuple[str, ...]]:
 
 def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> None:
     first: list[Record] = [epoch(1, time=10.0), Expected("s", 3, 11.0)]
-    assert replay(first, "s").opened == 11.0
+    assert (replay(first, "s").opened, replay(first, "s").expected) == (11.0, 3)
     taken_over: list[Record] = [*first, epoch(2, time=20.0), Expected("s", 3, 21.0)]
     assert replay(taken_over, "s").opened == 11.0
     assert replay([*taken_over, epoch(3, 2, time=30.0)], "s").opened == 30.0

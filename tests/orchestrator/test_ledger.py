@@ -13,7 +13,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher import ledger as ledger_module
 from treadle.orchestrator.dispatcher.history import replay
-from treadle.orchestrator.dispatcher.ledger import Committed, Epoch, Fenced, Ledger, Started, read
+from treadle.orchestrator.dispatcher.ledger import Committed, Epoch, Fenced, Ledger, Started, read, read_from
 from treadle.primitives.errors import CorruptError, StoreError
 from treadle.primitives.store import Store
 
@@ -38,7 +38,22 @@ def test_flushed_records_are_there_for_the_next_writer() -> None:
     first = Ledger(store, "p", KEY)
     first.append(commit(0), commit(1))
     first.flush()
-    assert partitions(Ledger(store, "p", KEY).records) == [0, 1]
+    second = Ledger(store, "p", KEY)
+    assert partitions(second.records) == [0, 1]
+    assert (first.epoch, second.epoch) == (1, 2)
+
+
+def test_who_looks_again_reads_only_what_is_new() -> None:
+    store = new_store()
+    ledger = Ledger(store, "p", KEY)
+    ledger.append(commit(0))
+    ledger.flush()
+    records, number = read_from(store, "p", KEY, 0)
+    assert partitions(records) == [0]
+    assert read_from(store, "p", KEY, number) == ([], number)
+    ledger.append(commit(1), commit(2))
+    ledger.flush()
+    assert read_from(store, "p", KEY, number) == ([commit(1), commit(2)], number + 1)
 
 
 def test_what_was_not_flushed_does_not_count() -> None:
@@ -53,7 +68,7 @@ def test_a_stalled_writer_is_fenced_and_its_commits_never_appear() -> None:
     stalled = Ledger(store, "p", KEY)
     newer = Ledger(store, "p", KEY)
     stalled.append(commit(0, attempt=1))
-    with pytest.raises(Fenced):
+    with pytest.raises(Fenced, match="epoch 2 has taken over"):
         stalled.flush()
     newer.append(commit(0, attempt=2))
     newer.flush()

@@ -52,7 +52,7 @@ class SegmentHistory:
             case Copied(name, partitions) if name == segment:
                 self.committed |= {p: copied(self.committed[p]) for p in partitions if p in self.committed}
             case Failed(name) if name == segment:
-                if record.spent or record.failure != FailureClass.THROTTLED:
+                if record.failure != FailureClass.THROTTLED:
                     counts = self.spent if record.spent else self.losses
                     counts[record.partition] = counts.get(record.partition, 0) + 1
                 self._ended(record.partition, record.attempt)

@@ -215,6 +215,5 @@ def _read_one(store: Store, prefix: str, key: bytes, number: int) -> Entry:
 
 def _read_from(store: Store, prefix: str, key: bytes, first: int) -> list[Entry]:
     """The entries from `first` on. A listing may lag behind on some stores; the create-if-absent never does."""
-    present = [info.name for info in store.list(f"{prefix}/ledger/")]
-    numbers = sorted(number for name in present if (number := int(name.rsplit("/", 1)[1])) >= first)
-    return [_read_one(store, prefix, key, number) for number in numbers]
+    numbers = (int(info.name.rsplit("/", 1)[1]) for info in store.list(f"{prefix}/ledger/"))
+    return [_read_one(store, prefix, key, number) for number in numbers if number >= first]
