@@ -22,7 +22,7 @@ from treadle.orchestrator.environment.home import Home
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 HEAD = "apiVersion: treadle/v1\nname: looked\ninputs: {flag: {type: string, default: none}}\nstages:\n"
 WAITS = (
-    HEAD + "  first: {type: map, input: {range: 2}, uses: functions:line}\n"
+    "labels: {team: counts, tier: two}\n" + HEAD + "  first: {type: map, input: {range: 2}, uses: functions:line}\n"
     "  held: {type: barrier, input: first}\n"
     '  waits: {type: map, input: held, uses: functions:waits, with: {flag: "${{ inputs.flag }}"}}\n'
     "  total: {type: reduce, input: {range: 5}, per: all, uses: functions:total, metrics: {total: integer}}\n"
@@ -120,6 +120,17 @@ def test_list_filters_by_status_and_time(terminal: Terminal) -> None:
     assert runs("--status", "terminated") & {"good", "bad", "gone"} == {"gone"}
     assert {"good", "bad"} <= runs("--status", "failed", "--status", "succeeded", "--since", "1h")
     assert runs("--since", "2099-01-01") == set()
+
+
+def test_list_and_show_know_the_labels_of_a_workflow(terminal: Terminal) -> None:
+    def runs(*options: str) -> set[str]:
+        return {one["run"] for one in json.loads(ok(terminal.run("list", "-o", "json", *options)).out)}
+
+    both = runs("--label", "team=counts", "--label", "tier=two")
+    assert both & {"good", "bad", "gone"} == {"good", "gone"}
+    assert runs("--label", "team=counts", "--label", "tier=one") == set()
+    assert "labels    team=counts, tier=two" in ok(terminal.run("show", "good")).out
+    assert terminal.run("list", "--label", "team").code == 2
 
 
 def test_result_is_json_on_stdout_alone(terminal: Terminal) -> None:

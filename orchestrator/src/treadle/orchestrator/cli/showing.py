@@ -79,6 +79,7 @@ def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
     return {
         "run": view.run,
         "workflow": view.workflow,
+        "labels": view.labels,
         "state": view.state,
         "resumption": view.resumption,
         "started": words.stamp(view.started),
@@ -164,6 +165,8 @@ def _head(about: dict[str, Any], env: Environment) -> list[str]:
     why = f": {failure['failure']}: {failure['message']}" if failure else ""
     lines = [f"run       {about['run']}", f"workflow  {about['workflow']}", f"state     {about['state']}{why}"]
     lines.append(f"started   {words.moment(started)} ({words.span(took.total_seconds())}{again})")
+    if about["labels"]:
+        lines.insert(2, f"labels    {', '.join(f'{key}={value}' for key, value in about['labels'].items())}")
     if about["due"]:
         lines[-1] = f"starts    {words.moment(datetime.fromisoformat(about['due']))}"
     if about["state"] in ("running", "paused") and not about["drivers"]:
@@ -185,6 +188,9 @@ def list_(
         str | None,
         typer.Option("--children", metavar="RUN", help="Only runs that this run, and those below it, started."),
     ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only runs labelled so; repeatable.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to show.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
@@ -195,9 +201,11 @@ def list_(
         prefix = f"{children}/" if children else _prefix(trigger) if trigger else ""
         states: Any = tuple(map(_status, status or ()))
         start = _moment(since) if since else None
+        labels = dict(map(_label, label or ()))
 
         async def work(runs: Runs) -> list[RunView]:
-            return [view async for view in runs.list_runs(limit, states=states, since=start, prefix=prefix)]
+            wanted = runs.list_runs(limit, states=states, since=start, prefix=prefix, labels=labels)
+            return [view async for view in wanted]
 
         found = env.with_runs(work)
         if output == "json":
@@ -207,7 +215,7 @@ def list_(
         else:
             complain(
                 "no such run"
-                if status or since or trigger or children
+                if status or since or trigger or children or label
                 else "there is no run yet. Start one: treadle run FILE"
             )
 
@@ -242,6 +250,13 @@ def _status(name: str) -> str:
     if name not in STATUSES:
         raise UsageError(f"--status {name}: there is no such status", f"There are: {', '.join(STATUSES)}.")
     return name.replace("-", " ")
+
+
+def _label(pair: str) -> tuple[str, str]:
+    key, equals, value = pair.partition("=")
+    if not equals:
+        raise UsageError(f"--label {pair}: expected KEY=VALUE")
+    return key, value
 
 
 def _moment(text: str) -> datetime:

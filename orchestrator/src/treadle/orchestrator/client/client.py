@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -149,7 +149,6 @@ class Runs:
         conflict: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.FAIL,
         delay: timedelta | None = None,
     ) -> None:
-        about = {**submission.memo, "workflow": submission.spec["name"], "resumption": start.resumption}
         with _translated():
             await self._client.start_workflow(
                 messages.WORKFLOW,
@@ -159,7 +158,7 @@ class Runs:
                 id_reuse_policy=reuse,
                 id_conflict_policy=conflict,
                 start_delay=delay,
-                memo=about,
+                memo=memo(submission, start.resumption),
                 search_attributes=search_attributes(submission),
                 static_summary=submission.spec["name"],
             )
@@ -195,9 +194,15 @@ class Runs:
         return await view_of(description, await self._paused(run, description))
 
     async def list_runs(
-        self, limit: int = 50, *, states: tuple[State, ...] = (), since: datetime | None = None, prefix: str = ""
+        self,
+        limit: int = 50,
+        *,
+        states: tuple[State, ...] = (),
+        since: datetime | None = None,
+        prefix: str = "",
+        labels: Mapping[str, str] | None = None,
     ) -> AsyncIterator[RunView]:
-        """Newest first, each run once, as its last resumption left it; `prefix`: of their ids.
+        """Newest first, each run once, as its last resumption left it; `prefix`: of their ids; with all of the labels.
 
         Runs that other runs started are left out, unless the prefix asks for them: `nightly/`.
         """
@@ -208,7 +213,7 @@ class Runs:
             if view.run in seen or len(seen) > 100_000 or (parent_run(view.run) and "/" not in prefix):
                 continue
             seen.add(view.run)
-            if not states or view.state in states:
+            if (not states or view.state in states) and (labels or {}).items() <= view.labels.items():
                 yield view
                 limit -= 1
             if not limit:
@@ -301,6 +306,13 @@ class Runs:
             return bool(await handle.query("paused", rpc_timeout=timedelta(seconds=1)))
         except Exception:  # noqa: BLE001  # no driver to ask: then it only counts as running
             return False
+
+
+def memo(submission: Submission, resumption: int = 1) -> dict[str, Any]:
+    """What a listing says of a run, besides its state."""
+    spec = submission.spec
+    labels = {"labels": spec["labels"]} if spec.get("labels") else {}
+    return {**submission.memo, "workflow": spec["name"], "resumption": resumption, **labels}
 
 
 def search_attributes(submission: Submission) -> TypedSearchAttributes:

@@ -57,6 +57,8 @@ class RunView(Struct, frozen=True):
     history_events: int
     due: datetime | None = None
     """When a delayed run will start; None: it has."""
+    labels: dict[str, str] = {}
+    """Of its workflow. Runs that others started have none."""
 
     @property
     def open(self) -> bool:
@@ -101,6 +103,7 @@ async def listed(execution: WorkflowExecution) -> RunView:
         (),
         execution.history_length,
         _due(execution),
+        memo.get("labels", {}),
     )
 
 

@@ -15,7 +15,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, UsageError
 from treadle.primitives.store import Store
 
-from ...client.client import keep
+from ...client.client import keep, memo
 from ...environment.errors import Unreachable
 from ...runfiles import RunFiles
 from ...temporal.activities import digest
@@ -69,4 +69,4 @@ class TickDesk:
         files = RunFiles(self._store, order.run, trust.run_key(self._key, order.run))
         shared = self._registry.shared(deployment)
         kept = keep(files, replace(submission, memo=facts, shared=shared, allow=allow))
-        return Begun(RunStart(kept.run, digest(kept)), {**kept.memo, "workflow": order.workflow, "resumption": 1})
+        return Begun(RunStart(kept.run, digest(kept)), memo(kept))
