@@ -15,6 +15,7 @@ from treadle.primitives.files import list_files
 from treadle.primitives.formats import (
     PartInfo,
     ReadOptions,
+    check_output,
     claim_output,
     output,
     plan_splits,
@@ -95,6 +96,27 @@ def test_a_place_that_cannot_be_written_is_a_store_error(tmp_path: Path) -> None
     (tmp_path / "out").write_text("a file")
     with pytest.raises(StoreError, match="out"):
         write_part(str(tmp_path / "out"), 0, [b"x"], "txt")
+
+
+@pytest.mark.parametrize(
+    ("place", "why"), [("file/out", "a file where a folder"), ("/proc/out", "cannot be made there")]
+)
+def test_a_place_that_cannot_be_made_is_a_store_error(tmp_path: Path, place: str, why: str) -> None:
+    (tmp_path / "file").write_text("a file")
+    for use in (lambda uri: claim_output(uri, "run"), lambda uri: write_part(uri, 0, [b"x"], "txt")):
+        with pytest.raises(StoreError, match=why) as caught:
+            use(str(tmp_path / place))
+        assert not caught.value.retryable
+
+
+def test_what_is_another_runs_is_told_before_it_is_claimed(uri: str) -> None:
+    assert check_output(uri, "one") == []
+    claim_output(uri, "one")
+    assert check_output(uri, "one") == []
+    with pytest.raises(UsageError, match="already holds the output of run one"):
+        check_output(uri, "two")
+    assert check_output(uri, "two", "replace") == ["_owner.json"]
+    claim_output(uri, "one")
 
 
 def test_the_same_run_goes_on_and_another_is_refused(uri: str) -> None:

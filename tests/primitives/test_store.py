@@ -249,6 +249,16 @@ def test_what_a_file_system_refuses_is_explained(
     assert caught.value.retryable is retryable
 
 
+def test_a_folder_that_cannot_be_made_is_no_missing_object() -> None:
+    store = Store.open("file:///proc/treadle")
+    for write in (store.put, store.create):
+        with pytest.raises(StoreError, match="cannot be made there") as caught:
+            write("a", b"")
+        assert not caught.value.retryable
+    with pytest.raises(MissingError):
+        store.get("a")
+
+
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
 def test_the_endpoint_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")

@@ -126,11 +126,11 @@ class FileStore(Store):
         return self.root / check_name(name)
 
     def put(self, name: str, data: Stream) -> None:
-        with border(self.url, name):
+        with border(self.url, name, writing=True):
             write_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data), durable=True)
 
     def create(self, name: str, data: Stream) -> bool:
-        with border(self.url, name):
+        with border(self.url, name, writing=True):
             return create_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data))
 
     def get(self, name: str) -> bytes:

@@ -58,6 +58,7 @@ _BY_ERRNO = {
     errno.EPERM: ("denied access, or cannot hold hard links", "Check owner and mode; use a file system with links."),
     errno.EOPNOTSUPP: ("cannot hold hard links", "Use a folder on a file system with links."),
     errno.ENOTDIR: ("has a file where a folder is needed", "Remove that file, or use another folder."),
+    errno.ENOENT: ("cannot be made there", "Check the folders above it, or use another one."),
     errno.EISDIR: ("has a folder where a file is needed", "Remove that folder, or use another one."),
     errno.ENAMETOOLONG: ("cannot hold a name this long", "Shorten the ids of stages."),
 }
@@ -65,17 +66,18 @@ _RETRYABLE_ERRNO = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.E
 
 
 @contextlib.contextmanager
-def border(url: str, name: str = "", *, reading: bool = False) -> Iterator[None]:
+def border(url: str, name: str = "", *, reading: bool = False, writing: bool = False) -> Iterator[None]:
     """Raise MissingError or StoreError, caused by the foreign error, for whatever the store at `url` raises inside.
 
     Reading, a folder where a file should be, or a file where a folder should be, means that the object is missing.
+    Writing, nothing is missing: its folders would have been made.
     """
     try:
         yield
     except (TreadleError, MemoryError):
         raise
     except OSError as error:
-        if error.errno == errno.ENOENT or (reading and error.errno in (errno.EISDIR, errno.ENOTDIR)):
+        if (error.errno == errno.ENOENT and not writing) or (reading and error.errno in (errno.EISDIR, errno.ENOTDIR)):
             raise missing(url, name) from error
         if error.errno is None:
             raise _of_object_store(error, url, name) from error

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from treadle.primitives.formats import claim_output, write_manifest, write_part
+from treadle.primitives.formats import check_output, claim_output, write_manifest, write_part
+from treadle.primitives.run_names import child_run
 
-from ..plan import Segment
+from ..plan import Child, Graph, Segment
 from ..runfiles import Manifest
 
 if TYPE_CHECKING:
     from .run import Run
 
 
+def check(graph: Graph, run: str) -> None:
+    """Raises UsageError for a place that the run will write to and that is another's, as `claim` would in its turn.
+
+    What only may run is passed over. Blocking.
+    """
+    for node in graph.walk():
+        if isinstance(node, Segment) and not node.when:
+            for place in _places(node):
+                check_output(place.uri, run, place.if_exists)
+        elif isinstance(node, Child) and node.graph is not None and not node.when:
+            check(node.graph, child_run(run, node.id))
+
+
 def claim(segment: Segment, run: str) -> None:
     """Take the output places for this run. Raises UsageError when they are another's."""
+    for place in _places(segment):
+        claim_output(place.uri, run, place.if_exists)
+
+
+class _Place(NamedTuple):
+    uri: str
+    if_exists: str
+
+
+def _places(segment: Segment) -> Iterator[_Place]:
     if segment.output is not None:
-        claim_output(segment.output.part.uri, run, segment.output.if_exists)
+        yield _Place(segment.output.part.uri, segment.output.if_exists)
     for tolerance in segment.tolerated.values():
         if tolerance.failed_items:
-            claim_output(tolerance.failed_items, run, "fail")
+            yield _Place(tolerance.failed_items, "fail")
 
 
 def publish(segment: Segment, manifest: Manifest, run: Run) -> None:

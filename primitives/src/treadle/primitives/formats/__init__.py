@@ -12,7 +12,7 @@ from .options import FileSplit, Format, ReadOptions, WriteOptions
 
 if TYPE_CHECKING:
     from .encode import encode_part, suffix
-    from .output import PartInfo, claim_output, release_output, write_manifest, write_part
+    from .output import PartInfo, check_output, claim_output, release_output, write_manifest, write_part
     from .pieces import encode_pieces
     from .read import read_pieces, read_split, read_text
     from .splits import plan_splits
@@ -22,6 +22,7 @@ _HOMES = {
     "encode_pieces": ".pieces",
     "suffix": ".encode",
     "PartInfo": ".output",
+    "check_output": ".output",
     "claim_output": ".output",
     "release_output": ".output",
     "write_manifest": ".output",
@@ -38,6 +39,7 @@ __all__ = [
     "PartInfo",
     "ReadOptions",
     "WriteOptions",
+    "check_output",
     "claim_output",
     "encode_part",
     "encode_pieces",

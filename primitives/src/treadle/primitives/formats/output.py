@@ -67,20 +67,24 @@ def claim_output(uri: str, run_id: str, if_exists: str = "fail") -> None:
     `replace` removes them, the manifest first, so that a half-removed output never looks complete.
     """
     folder = _Folder(uri)
+    for name in check_output(uri, run_id, if_exists):
+        folder.remove(name)
+    if not folder.create(OWNER, [_json({"run": run_id})]) and folder.owner() != run_id:
+        raise UsageError(f"run {folder.owner()} claimed {uri} at the same time", "Write each run to a uri of its own.")
+
+
+def check_output(uri: str, run_id: str, if_exists: str = "fail") -> list[str]:
+    """What `claim_output` would remove. Changes nothing, and raises UsageError as that would now."""
+    folder = _Folder(uri)
     owner = folder.owner()
-    if owner == run_id:
-        return
-    present = folder.own_names()
+    present = folder.own_names() if owner != run_id else []
     if present and if_exists != "replace":
         whose = f"run {owner}" if owner else "something else"
         raise UsageError(
             f"{uri} already holds the output of {whose} ({present[0]})",
             "Write to another uri, for example with ${{ run.id }} in it, or set `ifExists: replace`.",
         )
-    for name in present:
-        folder.remove(name)
-    if not folder.create(OWNER, [_json({"run": run_id})]) and folder.owner() != run_id:
-        raise UsageError(f"run {folder.owner()} claimed {uri} at the same time", "Write each run to a uri of its own.")
+    return present
 
 
 def release_output(uri: str, run_id: str) -> None:
@@ -141,7 +145,7 @@ class _Folder:
     def create(self, name: str, buffers: Iterable[Buffer], size: int = 0) -> bool:
         if not self.local:
             return self.store.create(self._name(name), list(buffers) if size <= ONE_REQUEST else iter(buffers))
-        with border(self.uri, name):
+        with border(self.uri, name, writing=True):
             return _create_file(Path(self.uri, name), buffers)
 
     def get(self, name: str) -> bytes:
@@ -182,7 +186,7 @@ class _Folder:
 
     def _names(self) -> Iterator[str]:
         if self.local:
-            with contextlib.suppress(FileNotFoundError):
+            with border(self.uri), contextlib.suppress(FileNotFoundError):
                 yield from os.listdir(self.uri)
             return
         start = len(self.prefix) + 1 if self.prefix else 0
