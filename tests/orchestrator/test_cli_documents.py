@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -144,6 +145,50 @@ def test_usage_error_has_a_message_and_code_2(terminal: Terminal, arguments: lis
     assert "Traceback" not in done.err
 
 
+BUILT = "from treadle.dsl import Workflow, items\nfrom functions import upper\n\nwf = Workflow('built')\n"
+MAPPED = "a = wf.map('a', items(['x']), uses=upper"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{BUILT}wf.map('a')\n", "built.py:5 fails when it is run: TypeError: "),
+        (f"{BUILT}def f():\n    return 1 / 0\n\nf()\n", "built.py:6 fails when it is run: ZeroDivisionError: "),
+        (f"{BUILT}{MAPPED}, timeout=30)\n", "built.py:5: stage 'a': timeout: a duration needs a unit, such as 30s"),
+        (f"{BUILT}{MAPPED}, trys=3)\n", "built.py:5: stage 'a': trys is not an option here\n"),
+        (f"{BUILT}{MAPPED})\n\n{MAPPED})\n", "built.py:7: there is already a stage 'a'\n"),
+        ("x = (\n", "built.py fails when it is run: SyntaxError: '(' was never closed (built.py, line 1)"),
+    ],
+)
+def test_mistake_in_a_python_file_has_its_line(terminal: Terminal, text: str, said: str) -> None:
+    (terminal.folder / "built.py").write_text(text)
+    done = terminal.run("validate", "built.py")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_name_without_its_ending_is_told(terminal: Terminal) -> None:
+    done = terminal.run("run", "good")
+    assert done.code == 4
+    assert "For the file good.yaml write its ending too." in done.err
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [("", 2), (", ifExists: replace", 0), ("}, when: 1 > 2, metrics: {", 0)],
+    ids=["", "replaced", "when"],
+)
+def test_output_of_another_run_is_told_before_the_run(terminal: Terminal, more: str, code: int) -> None:
+    (terminal.folder / "taken").mkdir(exist_ok=True)
+    (terminal.folder / "taken" / "_owner.json").write_text('{"run": "other"}')
+    text = f"{HEAD}stages:\n  {STAGE[:-1]}, output: {{uri: taken, format: jsonl{more}}}}}\n"
+    (terminal.folder / "taken.yaml").write_text(text)
+    done = terminal.run("run", "taken.yaml", "--dry-run")
+    assert done.code == code
+    assert (f"{terminal.folder}/taken already holds the output of run other" in done.err) == bool(code)
+    assert terminal.run("plan", "taken.yaml").code == 0
+
+
 def test_options_are_read_from_the_environment(terminal: Terminal) -> None:
     done = terminal.run("run", "good.yaml", TREADLE_RUN_DRY_RUN="1", TREADLE_RUN_ID="from-environment")
     assert "would start run from-environment" in done.err
@@ -182,6 +227,21 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
+
+
+def test_help_has_no_types_of_python() -> None:
+    root: Any = typer.main.get_command(app)
+    found = [(name, root.get_command(root.context_class(root), name)) for name in root.commands]
+    found += [(f"{name} {each}", one) for name, group in found for each, one in getattr(group, "commands", {}).items()]
+    for name, command in found:
+        shown = command.get_help(command.context_class(command, info_name=name))
+        assert re.findall(r"<(?:str|int|float|path|file|list|bool)\b[^>]*>", shown) == [], name
+
+
+def test_commands_of_two_words_are_called_so(terminal: Terminal) -> None:
+    assert terminal.run("deploy", "lambda", "--help").out.startswith("Usage: treadle deploy lambda [OPTIONS]\n")
+    asked = terminal.run("deploy", "lambda", "--dry-run", TREADLE_DEPLOY_LAMBDA_EXECUTOR="moon")
+    assert "no executor moon" in asked.err
 
 
 @pytest.mark.parametrize("template", ["wordcount", "etl"])

@@ -103,6 +103,11 @@ def validated(model: Callable[[Any], M], value: Any, where: str) -> M:
         return model(value)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"] if not str(step).startswith("<"))
-        message = " is not an option here" if first["type"] == "extra_forbidden" else f": {first['msg']}"
-        raise UsageError(f"{where}: {place}{message}", "`treadle schema` lists what can stand where.") from error
+        steps = [str(step) for step in first["loc"] if not str(step).startswith("<")]
+        if isinstance(value, Mapping) and steps[:1] == [value.get("type")]:  # which of several models it is
+            steps = steps[1:]
+        said = first["msg"].removeprefix("Value error, ")
+        message = " is not an option here" if first["type"] == "extra_forbidden" else f": {said}"
+        raise UsageError(
+            f"{where}: {'.'.join(steps)}{message}", "`treadle schema` lists what can stand where."
+        ) from error

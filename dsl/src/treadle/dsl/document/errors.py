@@ -182,16 +182,24 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
         needed, hint = PATTERNS.get(str(context["pattern"]), ("other text", f"it must match {context['pattern']}"))
         if name == "input":
             hint = for_files(str(value)) or hint
+        if name == "by":
+            needed, hint = "`key`, a list of columns or a function", did_you_mean(str(value), ["key"]) or hint
         return "T016", f"'{name}' must be {needed}, not {found(value)}", hint
     if kind == "literal_error":
         expected = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         return "T014", f"'{name}' must be {one_of(expected)}, not {found(value)}", did_you_mean(str(value), expected)
     if kind in TYPES or kind == "int_parsing":
-        return "T013", f"'{name}' must be {TYPES.get(kind, 'a whole number')}, not {found(value)}", _advice(kind, value)
+        return (
+            "T013",
+            f"'{name}' must be {TYPES.get(kind, 'a whole number')}, not {found(value)}",
+            _advice(kind, value, name),
+        )
     return "T015", f"'{name}' is {found(value)}: {_bound(kind, context)}", ""
 
 
-def _advice(kind: str, value: Any) -> str:
+def _advice(kind: str, value: Any, name: str) -> str:
+    if name == "retry" and type(value) is int:
+        return f"write {{maximumAttempts: {value}}}"
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return f'for text write "{str(value).lower() if isinstance(value, bool) else value}"'
     if kind == "list_type" and isinstance(value, str):

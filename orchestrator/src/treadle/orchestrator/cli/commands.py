@@ -47,7 +47,7 @@ class Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
-        return found and _without_variables(found)
+        return found and _readable(found)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         for title, names in SECTIONS.items():
@@ -59,16 +59,21 @@ class Commands(TyperGroup):
         """`deploy lambda` and `deploy openwhisk` are commands of their own, unless a file has that name."""
         name = "-".join(args[:2])
         if args[:1] == ["deploy"] and name in self.commands and not Path(args[1]).exists():
-            return name, _without_variables(self.commands[name]), args[2:]
+            found = _readable(self.commands[name])
+            found.context_settings["auto_envvar_prefix"] = f"TREADLE_{name.upper().replace('-', '_')}"
+            return " ".join(args[:2]), found, args[2:]
         return super().resolve_command(ctx, args)
 
 
-def _without_variables(command: Any) -> Any:
-    """The command, whose help leaves out variables that are named by the rule which the help of all commands states."""
+def _readable(command: Any) -> Any:
+    """The command, whose help leaves out types in Python's words, which stand behind arguments, and variables that are
+    named by the rule which the help of all commands states."""
     for parameter in command.params:
         parameter.show_envvar = bool(getattr(parameter, "envvar", None))
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005
     for inner in getattr(command, "commands", {}).values():
-        _without_variables(inner)
+        _readable(inner)
     return command
 
 

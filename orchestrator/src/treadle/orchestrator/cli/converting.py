@@ -16,7 +16,8 @@ from .options import FileArgument
 def convert(
     file: FileArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write; without it, and with `-`: stdout.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; without it, and with `-`: stdout."),
     ] = None,
 ) -> None:
     """A YAML workflow as Python, a Python one as YAML: the same document. Comments are lost."""

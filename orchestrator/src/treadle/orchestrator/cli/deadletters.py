@@ -43,7 +43,7 @@ IdArgument = Annotated[str, typer.Argument(help="As `dlq list` shows it.", metav
 def list_(
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Most letters to show, the newest.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most letters to show, the newest.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:

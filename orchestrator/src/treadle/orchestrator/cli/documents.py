@@ -120,8 +120,16 @@ def _run(path: Path) -> dict[str, Any]:
     try:
         with redirect_stdout(sys.stderr):
             return runpy.run_path(str(path), run_name=path.stem)
-    except TreadleError:
-        raise
+    except TreadleError as error:
+        raise UsageError(f"{_place(path, error)}: {error.message}", error.hint) from error
     except (Exception, SystemExit) as error:
-        text = f"{path} fails when it is run: {type(error).__name__}: {error}"
+        text = f"{_place(path, error)} fails when it is run: {type(error).__name__}: {error}"
         raise UsageError(text, f"`python {path}` shows the traceback.") from error
+
+
+def _place(path: Path, error: BaseException) -> str:
+    """The line of the file that the error came from, as editors and terminals make links of."""
+    from traceback import walk_tb
+
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else str(path)

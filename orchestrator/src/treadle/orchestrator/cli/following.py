@@ -73,7 +73,14 @@ class ErrorGroup(Struct, frozen=True, rename="camel"):
         """What is worth reading beside the text: a traceback through the user's code, or how the class was found."""
         if self.error.startswith("treadle.") and not _BUNDLE.search(self.traceback):
             return ""
-        return _BUNDLE.sub('File "', self.traceback) or f"determined by: {self.how}"
+        return _BUNDLE.sub('File "', _to_user_code(self.traceback)) or f"determined by: {self.how}"
+
+
+def _to_user_code(traceback: str) -> str:
+    """Of threads that were stopped (faulthandler's form) what lies above the user's code; below it is treadle's."""
+    lines = traceback.splitlines()
+    last = max((number for number, line in enumerate(lines) if _BUNDLE.search(line)), default=len(lines))
+    return "\n".join(lines[: last + 1]) if "(most recent call first)" in traceback else traceback
 
 
 def grouped(records: Iterable[AttemptRecord]) -> list[ErrorGroup]:
@@ -103,10 +110,11 @@ def group_lines(group: ErrorGroup) -> Iterator[str]:
 
 
 def lines_of(record: AttemptRecord) -> Iterator[str]:
-    """What an attempt printed, then its error, each line with where it comes from."""
+    """What an attempt printed, then its error, each line with where it comes from. Where its threads stood when it was
+    killed is told with its error (`group_lines`)."""
     when = time.strftime("%H:%M:%S", time.localtime(record.time))
     where = f"{when} {record.segment}[{record.partition}]#{record.attempt}"
-    for line in record.log.splitlines():
+    for line in record.log.removesuffix(record.traceback).splitlines():
         yield f"{where} {line}"
     if record.failure:
         end = "failed finally" if record.final else "failed, will be tried again"

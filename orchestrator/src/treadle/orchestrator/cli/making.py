@@ -26,7 +26,7 @@ def schema() -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where to; made when it is not there.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; made when it is not there.")] = Path("."),
     template: Annotated[
         Literal["wordcount", "etl"], typer.Option("--template", "-t", help="What to begin with.")
     ] = "wordcount",

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-FileArgument = Annotated[Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.")]
+FileArgument = Annotated[
+    Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.", metavar="FILE")
+]
 FileOrNameArgument = Annotated[
     Path, typer.Argument(help="A workflow file, or a deployed workflow: orders, orders@3.", metavar="FILE|NAME[@V]")
 ]
@@ -22,18 +24,24 @@ RunArgument = Annotated[
 InputOption = Annotated[
     list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input; repeatable.")
 ]
-InputsOption = Annotated[Path | None, typer.Option("--inputs", help="YAML or JSON file of inputs.")]
-IdOption = Annotated[str | None, typer.Option("--id", help="Run id; made up when not given.")]
+InputsOption = Annotated[Path | None, typer.Option("--inputs", metavar="FILE", help="YAML or JSON file of inputs.")]
+IdOption = Annotated[str | None, typer.Option("--id", metavar="RUN", help="Run id; made up when not given.")]
 IfExistsOption = Annotated[
     Literal["fail", "use", "terminate"],
     typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="When the id exists already."),
 ]
 DelayOption = Annotated[str | None, typer.Option("--start-delay", metavar="DURATION", help="Such as 10m.")]
 ExecutorOption = Annotated[
-    str | None, typer.Option("--executor", envvar="TREADLE_EXECUTOR", help="Where stages run that name no executor.")
+    str | None,
+    typer.Option(
+        "--executor", metavar="NAME", envvar="TREADLE_EXECUTOR", help="Where stages run that name no executor."
+    ),
 ]
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", envvar="TREADLE_PROFILE", help="Table of profiles.toml in the home folder.")
+    str | None,
+    typer.Option(
+        "--profile", metavar="NAME", envvar="TREADLE_PROFILE", help="Table of profiles.toml in the home folder."
+    ),
 ]
 AssumeOption = Annotated[
     list[str] | None,
@@ -51,7 +59,8 @@ WatchOutput = Annotated[
 ]
 CompactOption = Annotated[bool, typer.Option("--compact", help="Only stages that are under way.")]
 IntervalOption = Annotated[
-    float, typer.Option("--interval", envvar="TREADLE_INTERVAL", min=0.1, help="Seconds between two looks.")
+    float,
+    typer.Option("--interval", metavar="SECONDS", envvar="TREADLE_INTERVAL", min=0.1, help="Between two looks."),
 ]
 TimeoutOption = Annotated[
     str | None, typer.Option("--timeout", metavar="DURATION", help="Stop watching then, with exit code 124.")
@@ -68,9 +77,9 @@ LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"],
     typer.Option("--log-level", envvar="TREADLE_LOG_LEVEL", help="Least level of treadle's own log lines."),
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Kept with the run.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with what is stopped.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-StageOption = Annotated[str | None, typer.Option("--stage", "-s", help="Only this stage.")]
+StageOption = Annotated[str | None, typer.Option("--stage", "-s", metavar="STAGE", help="Only this stage.")]
 
 
 class Verbs(TyperGroup):

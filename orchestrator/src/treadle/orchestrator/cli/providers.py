@@ -25,17 +25,23 @@ if TYPE_CHECKING:
     from ..places.kinds import LambdaSettings, OpenWhiskSettings
 
 TableOption = Annotated[
-    str | None, typer.Option("--executor", help="Table of the profile; not needed while one is of this kind.")
+    str | None,
+    typer.Option("--executor", metavar="NAME", help="Table of the profile; not needed while one is of this kind."),
 ]
 DiffOption = Annotated[bool, typer.Option("--diff", help="Show what differs from what is there.")]
 PruneOption = Annotated[bool, typer.Option("--prune", help="Remove functions of sizes that are not wanted any more.")]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
 ImageOption = Annotated[
-    Path | None, typer.Option("--dockerfile", help="Write a Dockerfile and what it copies there; deploy nothing.")
+    Path | None,
+    typer.Option("--dockerfile", metavar="FOLDER", help="Write a Dockerfile and what it copies there; deploy nothing."),
 ]
 TemplateOption = Annotated[
     Path | None,
-    typer.Option("--template", help="Write a CloudFormation template there, the package beside it; deploy nothing."),
+    typer.Option(
+        "--template",
+        metavar="FILE",
+        help="Write a CloudFormation template there, the package beside it; deploy nothing.",
+    ),
 ]
 _EXAMPLES = {
     "lambda": 'kind = "lambda"',

@@ -25,8 +25,12 @@ FOLLOW = 0.5
 def logs(
     run: RunArgument,
     stage: StageOption = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None,
-    attempt: Annotated[int | None, typer.Option("--attempt", "-a", min=1, help="Only this attempt.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", "-a", min=1, metavar="N", help="Only this attempt.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
@@ -81,7 +85,7 @@ def _print_logs(records: list[Any], output: str) -> None:
     groups = grouped(records)
     for group in groups:
         typer.echo("\n".join(group_lines(group)) + "\n")
-    printed = [line for record in records if record.log for line in lines_of(record)]
+    printed = [line for record in records if record.log.removesuffix(record.traceback) for line in lines_of(record)]
     for line in printed:
         typer.echo(line)
     if not groups and not printed:
@@ -106,8 +110,12 @@ async def _follow(runs: Runs, run: str, select: _selection, output: str) -> None
 
 def result(
     run: RunArgument,
-    stage: Annotated[str | None, typer.Option("--stage", "-s", help="The records of this stage instead.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Records of --stage, at most.")] = None,
+    stage: Annotated[
+        str | None, typer.Option("--stage", "-s", metavar="STAGE", help="The records of this stage instead.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Records of --stage, at most.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")] = False,
     profile: ProfileOption = None,
 ) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def report(
     run: RunArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write; `-` for stdout. Default: RUN.html")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; `-` for stdout. Default: RUN.html"),
     ] = None,
     profile: ProfileOption = None,
 ) -> None:

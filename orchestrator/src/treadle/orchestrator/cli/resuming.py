@@ -45,7 +45,10 @@ def resume(
     run: RunArgument,
     assume: AssumeOption = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Refuse unless this workflow and its code are the run's own.")
+        Path | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Refuse unless this workflow and its code are the run's own."
+        ),
     ] = None,
     input: InputOption = None,
     inputs: InputsOption = None,

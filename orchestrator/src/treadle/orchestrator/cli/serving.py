@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 def worker(
-    queue: Annotated[str | None, typer.Option(envvar="TREADLE_QUEUE", help="Temporal task queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(envvar="TREADLE_QUEUE", metavar="NAME", help="Temporal task queue.")
+    ] = None,
     max_tasks: Annotated[
-        int | None, typer.Option(envvar="TREADLE_MAX_TASKS", min=1, help="Tasks at a time; default: the cores.")
+        int | None,
+        typer.Option(envvar="TREADLE_MAX_TASKS", min=1, metavar="N", help="Tasks at a time; default: the cores."),
     ] = None,
     metrics: Annotated[
         str | None,

@@ -191,7 +191,7 @@ def list_(
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only runs labelled so; repeatable.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to show.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most runs to show.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:

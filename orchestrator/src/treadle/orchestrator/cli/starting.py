@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -95,10 +96,15 @@ def prepare_deployed(
     from msgspec.structs import replace
 
     from ..client.submission import new_run_id, planned
-    from ..triggers.registry.registry import parse_name
+    from ..triggers.registry.registry import NoSuchDeployment, parse_name
     from .documents import read_inputs
 
-    deployment = env.registry.deployment(*parse_name(name))
+    try:
+        deployment = env.registry.deployment(*parse_name(name))
+    except NoSuchDeployment as error:
+        if meant := _with_ending(Path(name)):
+            raise NoSuchDeployment(error.message, f"For the file {meant} write its ending too.") from error
+        raise
     chosen = checked_id(run) if run else new_run_id(deployment.workflow)
     submission = deployment.submission(chosen, read_inputs(pairs or [], inputs))
     if executor:
@@ -106,6 +112,12 @@ def prepare_deployed(
         submission = replace(submission, spec={**submission.spec, "defaults": defaults})
     submission = replace(submission, shared=env.registry.shared(deployment))
     return planned(submission, env.registry.bundle(deployment), env.plan_site())
+
+
+def _with_ending(text: Path) -> str:
+    """The file that was perhaps meant, without its ending; else nothing."""
+    found = [each for ending in (".yaml", ".yml", ".py") if (each := text.with_name(text.name + ending)).is_file()]
+    return str(found[0]) if found else ""
 
 
 def _is_name(text: Path) -> bool:
@@ -145,6 +157,8 @@ async def start(
     env: Environment, runs: Runs, prepared: Prepared, if_exists: IfExists, delay: timedelta | None = None
 ) -> str:
     """Start the run; its id."""
+    if delay is None:
+        await asyncio.to_thread(check_places, prepared)
     started = await runs.submit(prepared, if_exists=if_exists, start_delay=delay)
     run = prepared.submission.run
     if not started:
@@ -154,10 +168,18 @@ async def start(
     return run
 
 
+def check_places(prepared: Prepared) -> None:
+    """Raises UsageError when an output is another run's: not only once the stage has its turn. Blocking."""
+    from ..dispatcher.outputs import check
+
+    check(prepared.plan.graph, prepared.submission.run)
+
+
 def show_dry_run(prepared: Prepared) -> None:
-    """The plan on stderr, so that scripts may pass --dry-run where they expect a run id."""
+    """The plan on stderr, so that scripts may pass --dry-run where they expect a run id. Raises UsageError."""
     from .planning import show_plan
 
+    check_places(prepared)
     show_plan(prepared.plan, stderr=True)
     complain(f"would start run {prepared.submission.run}; nothing was started")
 

@@ -35,7 +35,7 @@ EventOption = Annotated[
 HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of the sample; repeatable.")
 ]
-KeyOption = Annotated[str | None, typer.Option("--key", help="Of the sample, as in Kafka.")]
+KeyOption = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Of the sample, as in Kafka.")]
 TimeOption = Annotated[
     str | None, typer.Option("--time", metavar="WHEN", help="Of a schedule: 2026-01-31T02:00, in its own timezone.")
 ]
@@ -51,7 +51,8 @@ def try_(
     header: HeaderOption = None,
     key: KeyOption = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Of this workflow file, instead of what is deployed.")
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Of this workflow file, instead of what is deployed."),
     ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,

@@ -43,6 +43,11 @@ SECOND_CHANCE = 2.0
 """Seconds after a Ctrl-C in which another one cancels the run."""
 SILENCE = 3.0
 """Seconds without a driver after which the watcher says so."""
+_REMEDIES = {
+    "out of memory": "Give the stage more `memory`, or its input more partitions: that takes a new run.",
+    "timed out": "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
+}
+"""FailureClass -> what its workflow could say."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +304,12 @@ class Watcher:
             return [f"Go on with it: treadle resume {run}"]
         failed = end.failure.run or run
         logs = [f"Its errors: treadle logs {failed}"] if LogFollower(self._env.files(failed)).any() else []
-        return [*logs, f"Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run."]
+        remedy = [_REMEDIES[end.failure.failure]] if end.failure.failure in _REMEDIES else []
+        return [
+            *logs,
+            *remedy,
+            f"Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run.",
+        ]
 
     def _made(self, skipped: Sequence[str]) -> list[str]:
         """Where the data is of a workflow that declares no outputs."""

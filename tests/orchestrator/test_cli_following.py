@@ -1,0 +1,51 @@
+"""What `logs` says of attempts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.orchestrator.cli.following import group_lines, grouped, lines_of
+from treadle.orchestrator.dispatcher.attempts import AttemptRecord
+
+MODULES = f"/root/.cache/treadle-0/bundles/{'0' * 64}/modules"
+STACKS = f"""Current thread 0x00007f (most recent call first):
+  File "{MODULES}/sleepy.py", line 2 in nap
+  File "{MODULES}/sleepy.py", line 5 in work
+  File "/site/treadle/executors/operations/maps.py", line 39 in _mapped
+  File "<frozen runpy>", line 88 in _run_code
+"""
+
+
+def timed_out(log: str, stacks: str = STACKS) -> AttemptRecord:
+    about: dict[str, Any] = {
+        "failure": "timed out",
+        "message": "it ran longer than its 1 s",
+        "how": "it ran longer than its 1 s",
+    }
+    return AttemptRecord("read", 0, 1, 0.0, **about, traceback=stacks, log=log + stacks)
+
+
+def test_where_a_killed_attempt_stood_is_told_once_and_down_to_the_users_code() -> None:
+    record = timed_out("begun\n")
+    (group,) = grouped([record, record])
+    assert list(group_lines(group))[2:] == [
+        "  Current thread 0x00007f (most recent call first):",
+        '    File "sleepy.py", line 2 in nap',
+        '    File "sleepy.py", line 5 in work',
+    ]
+    assert [line.partition("#1 ")[2] for line in lines_of(record)] == [
+        "begun",
+        "failed, will be tried again: timed out: it ran longer than its 1 s",
+    ]
+
+
+def test_where_it_stood_outside_of_the_users_code_is_told_too() -> None:
+    stacks = 'Thread 0x00007f (most recent call first):\n  File "/site/numpy/core.py", line 7 in dot\n'
+    (group,) = grouped([timed_out("", stacks)])
+    assert list(group_lines(group))[2:] == [f"  {line}" for line in stacks.splitlines()]
+
+
+def test_a_traceback_of_the_users_own_stays_whole() -> None:
+    raised = f'Traceback (most recent call last):\n  File "{MODULES}/a.py", line 1, in f\nValueError: no\n'
+    (group,) = grouped([timed_out("", raised)])
+    assert list(group_lines(group))[-1] == "  ValueError: no"
