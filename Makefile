@@ -6,7 +6,7 @@ UV_VERSION := 0.13.8
 PROCESSES ?= 2
 TESTS ?= not chaos
 
-.PHONY: demo test check format chaos bench workloads isolated clean
+.PHONY: demo test check compiled format chaos bench workloads isolated clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -24,6 +24,11 @@ check: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+## compiled: bytecode of what the tests import, also where Python is told to write none: they start a thousand interpreters
+compiled: .venv/ready
+	$(BIN)/python -m compileall -q primitives/src executors/src dsl/src orchestrator/src
+	-env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -qq --collect-only >/dev/null
 
 ## format: let ruff write the layout
 format: .venv/ready
