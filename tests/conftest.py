@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from kafka import Broker, Mock
@@ -27,6 +28,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         place = {folder: number for number, folder in enumerate(FIRST)}
         items.sort(key=lambda item: place.get(item.path.relative_to(TESTS).parts[0], len(place)))
+
+
+class Shares(LoadFileScheduling):  # type: ignore[misc]
+    """What a process is given at a time: a file; all of `triggers`, whose broker, Temporal and driver are started once
+    then; of `chaos` a single test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.split("/")[1]
+        return {"triggers": folder, "chaos": nodeid}.get(folder, nodeid.split("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
+    return Shares(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
