@@ -78,12 +78,14 @@ class Container:
         ended."""
         self._gone = True
         self._process.send_signal(signal.SIGSTOP)
+        before: set[int] = set()
         while found := descendants(self._process.pid):
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if all(_is_dead(pid) for pid in found):
+            if found == before and all(_is_dead(pid) for pid in found):  # and nobody was left behind meanwhile
                 break
+            before = found
             await asyncio.sleep(0.005)
         self._process.kill()
         await asyncio.to_thread(self._process.wait)

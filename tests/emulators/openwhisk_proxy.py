@@ -218,7 +218,7 @@ def watch_memory(limit: int) -> None:
     known: set[int] = set()
     for tick in itertools.count():
         time.sleep(0.05)
-        if tick % 5 == 0:  # finding them reads much of /proc
+        if tick % 5 == 0:
             known = descendants(os.getpid())
         sizes = {pid: size for pid in known if (size := resident(pid))}
         if sum(sizes.values()) > limit:
@@ -227,17 +227,14 @@ def watch_memory(limit: int) -> None:
 
 
 def descendants(root: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                children.setdefault(int(fields[1]), []).append(int(entry))
+    """Those seen now: what a process that ends meanwhile leaves behind may be missed (proc_pid_children(5))."""
     found: set[int] = set()
     ahead = [root]
     while ahead:
-        ahead += (new := children.get(ahead.pop(), []))
-        found.update(new)
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{ahead.pop()}/task").iterdir():
+                ahead += (new := [int(pid) for pid in (task / "children").read_text().split()])
+                found.update(new)
     return found
 
 
