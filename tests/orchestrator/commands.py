@@ -14,12 +14,19 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 PRELOAD = [
-    "treadle.orchestrator.cli.commands",
+    "treadle.orchestrator.cli",
     "treadle.orchestrator.cli.picture",
+    "treadle.orchestrator.cli.datasets",
     "treadle.orchestrator.cli.documents",
+    "treadle.orchestrator.cli.following",
     "treadle.orchestrator.client.client",
     "treadle.orchestrator.client.submission",
+    "treadle.orchestrator.cost.spent",
     "treadle.orchestrator.embedded",
+    "treadle.dsl.validation.functions",
+    "treadle.dsl.validation.validate",
+    "treadle.executors.bundle.open",
+    "treadle.executors.local.executor",
 ]
 
 
