@@ -21,6 +21,7 @@ from workloads.settings import DUCKDB, EACH, LIBRARIES, POLARS, PROJECT, RECORDS
 
 _FILE = "1GiB"
 """As `split`: a partition for each file."""
+_ARRAY = SHARED_MEMORY / f"treadle-workloads-{os.getpid()}.npy"
 
 
 class Rival(Base):
@@ -33,6 +34,7 @@ class Rival(Base):
 
     def stop(self) -> None:
         self._session.stop()
+        _ARRAY.unlink(missing_ok=True)
 
     def prepare(self, workload: Workload) -> None:
         if workload == "broadcast":
@@ -87,16 +89,16 @@ class Rival(Base):
         self.submit(terasort("auto"), {"source": source, "target": str(target / "sorted"), "partitions": 8})
 
     def broadcast(self, variant: str, target: Path) -> Any:  # noqa: ARG002
-        """The array is in this process: the workflow reads it from a file in shared memory, written here."""
-        file = SHARED_MEMORY / f"treadle-workloads-{os.getpid()}.npy"
-        try:
-            np.save(file, self._array)
-            wf = Workflow("broadcast")
-            shared = wf.broadcast("shared", npy(str(file), split=_FILE), limit=_FILE)
-            wf.map("total", self._indices(), uses=jobs.total, with_={"array": shared})
-            return self._answer(wf, "total")
-        finally:
-            file.unlink(missing_ok=True)
+        """The array is in this process: the workflow reads it from a file in shared memory, written here.
+
+        As for the floor, the file is made once and written again.
+        """
+        with _ARRAY.open("r+b" if _ARRAY.exists() else "wb") as file:
+            np.lib.format.write_array(file, self._array)
+        wf = Workflow("broadcast")
+        shared = wf.broadcast("shared", npy(str(_ARRAY), split=_FILE), limit=_FILE)
+        wf.map("total", self._indices(), uses=jobs.total, with_={"array": shared})
+        return self._answer(wf, "total")
 
     def reduce(self, variant: str, target: Path) -> Any:  # noqa: ARG002
         wf = Workflow("sum")
