@@ -48,11 +48,13 @@ def test_a_node_runs_once_all_its_data_is_there() -> None:
     assert graph.handle(NodeDone("c", Summary())) == []
     assert graph.handle(NodeDone("b", Summary())) == [Run("d", {})]
     assert graph.handle(NodeDone("d", Summary())) == [Complete()]
+    assert [graph.handle(event) for event in (Pause(), Unpause(), Limit("a", 1))] == [[], [], []], "it is over"
 
 
 def test_nodes_found_done_are_not_run_again() -> None:
-    graph = Scheduler(diamond(), {}, {"a": Summary(), "b": Summary()})
+    graph = Scheduler(diamond(), {}, {"a": Summary(), "b": Summary(), "of another graph": Summary()})
     assert graph.start() == [Run("c", {})]
+    assert set(graph.summaries) == {"a", "b"}
 
 
 def test_a_false_condition_skips_the_node_and_its_data_consumers_but_not_those_that_only_need_it() -> None:
@@ -68,6 +70,24 @@ def test_metrics_of_a_skipped_stage_are_null() -> None:
     assert graph.env["stages"]["a"] is None
 
 
+def test_a_stage_of_which_a_node_was_skipped_stays_null_when_another_of_its_nodes_is_done() -> None:
+    graph = scheduler(segment("a.1"), Segment("a", ("a.1",), ItemsFeed((), ()), (), Keep(), Policy(), when="false"))
+    assert graph.start() == [Run("a.1", {})]
+    assert graph.handle(NodeDone("a.1", Summary(metrics={"a.1": {"n": 1}}))) == [Complete()]
+    assert graph.env["stages"]["a.1"] is None
+
+
+def test_bindings_are_what_the_node_reads_and_no_more() -> None:
+    reader = segment("b", ("a",), paths=("state.k", "stages.a.metrics.n", "stages.unknown.metrics.n", "inputs.x"))
+    graph = scheduler(segment("a"), reader, segment("c", ("b",)), state={"k": 3}, inputs={"x": 1})
+    graph.start()
+    [run] = graph.handle(NodeDone("a", Summary(metrics={"a": {"n": 2}})))
+    assert isinstance(run, Run)
+    assert (set(run.bindings), set(run.bindings["stages"])) == ({"state", "stages"}, {"a"})
+    assert run.bindings["state"] == {"k": 3}
+    assert graph.handle(NodeDone("b", Summary())) == [Run("c", {})]
+
+
 def test_a_condition_over_null_fails_the_run_at_its_place() -> None:
     nodes = (
         segment("a", when="false", metrics={"a": {"n": "sum"}}),
@@ -75,6 +95,7 @@ def test_a_condition_over_null_fails_the_run_at_its_place() -> None:
     )
     [problem] = [one.problem for one in scheduler(*nodes).start() if isinstance(one, Fail)]
     assert "stages.a.metrics.n > 1" in problem.message
+    assert problem.node == "b"
 
 
 def test_a_barrier_passes_without_a_task() -> None:
@@ -152,8 +173,8 @@ def test_blocks_of_a_loop_belong_to_the_loop_node() -> None:
 def test_blocks_from_outside_are_escalated_once_nothing_runs() -> None:
     graph = scheduler(segment("a"), segment("b"), prefix="lloyd-3/")
     graph.start()
-    assert graph.handle(NodeLost("a", ("load/0.1.x", "lloyd-2/update/0.1.y"))) == [Stop("b")]
-    assert graph.handle(NodeStopped("b")) == [Escalate(("lloyd-2/update/0.1.y", "load/0.1.x"))]
+    assert graph.handle(NodeLost("a", ("load/0.1.x", "lloyd-2/b/0.1.y"))) == [Stop("b")]
+    assert graph.handle(NodeStopped("b")) == [Escalate(("lloyd-2/b/0.1.y", "load/0.1.x"))]
 
 
 def test_a_block_that_is_lost_for_ever_fails_the_run() -> None:

@@ -297,9 +297,7 @@ class Scheduler:
         segment = segment_of(block)
         if not segment.startswith(self._prefix):
             return None
-        local = segment[len(self._prefix) :]
-        if "/" in local:
-            local = local.split("/", 1)[0].rsplit("-", 1)[0]
+        local = segment.removeprefix(self._prefix).partition("/")[0].partition("-")[0]  # no node has a `-` in its name
         return local if local in self._nodes else None
 
     def _is_child(self, node: str) -> bool:
