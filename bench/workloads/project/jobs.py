@@ -5,6 +5,7 @@ Only what measures imports treadle; this module does not.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -73,13 +74,13 @@ def write_counts(parts: Iterable[dict[str, int]], path: str) -> int:
     return len(total)
 
 
-def polars_words(text: str) -> Any:
-    """The words of a file and their counts, as an Arrow table made by Polars."""
+def polars_words(lines: Any) -> Any:
+    """The words of an Arrow table of lines and their counts, as a table made by Polars."""
     import polars
 
-    words = polars.Series("word", [text.replace("\n", " ")]).str.split(" ").explode()
-    counts = polars.DataFrame({"word": words}).group_by("word").agg(polars.len().cast(polars.Int64).alias("count"))
-    return counts.filter(polars.col("word") != "").to_arrow(compat_level=polars.CompatLevel.oldest())
+    words = polars.LazyFrame(lines).select(polars.col("line").str.split(" ").explode().alias("word"))
+    counts = words.filter(polars.col("word") != "").group_by("word").agg(polars.len().cast(polars.Int64).alias("count"))
+    return counts.collect().to_arrow(compat_level=polars.CompatLevel.oldest())
 
 
 def polars_sum(counts: Any) -> Any:
@@ -89,22 +90,29 @@ def polars_sum(counts: Any) -> Any:
     return table.to_arrow(compat_level=polars.CompatLevel.oldest())
 
 
-def duckdb_words(text: str) -> Any:
+def duckdb_words(lines: Any) -> Any:
     """The same by DuckDB."""
-    import duckdb
-
-    database = duckdb.connect(config={"threads": 1})
-    words = "select unnest(string_split(?, ' ')) as word"
-    query = f"select word, count(*) as count from ({words}) where word <> '' group by word"
-    return database.execute(query, [text.replace("\n", " ")]).to_arrow_table()
+    words = "select unnest(string_split(line, ' ')) as word from given"
+    return duckdb_query(f"select word, count(*) as count from ({words}) where word <> '' group by word", lines)
 
 
 def duckdb_sum(counts: Any) -> Any:
+    return duckdb_query("select word, sum(count)::bigint as count from given group by word", counts)
+
+
+def duckdb_query(query: str, given: Any) -> Any:
+    """What a query makes of one table."""
+    with duckdb_database().cursor() as connection:
+        connection.register("given", given)
+        return connection.sql(query).to_arrow_table()
+
+
+@functools.cache
+def duckdb_database() -> Any:
+    """One for each process: to open one takes as long as to read five megabytes."""
     import duckdb
 
-    database = duckdb.connect(config={"threads": 1})
-    database.register("counts", counts)
-    return database.execute("select word, sum(count)::bigint as count from counts group by word").to_arrow_table()
+    return duckdb.connect(config={"threads": 1})
 
 
 # -- arrays ----------

@@ -65,13 +65,14 @@ class Rival(Base):
 
     def words(self, variant: str, target: Path) -> None:
         wf = Workflow("words")
-        files = text(f"{data.text(self.sizes)}/text-*", split=_FILE)
+        tables = variant in (POLARS, DUCKDB)
+        files = text(f"{data.text(self.sizes)}/text-*", split=_FILE, table=tables)
         written = csv(str(target / "counts"), header=False, delimiter="\t")
-        if variant in (POLARS, DUCKDB):
+        if tables:
             count, add = {POLARS: (jobs.polars_words, jobs.polars_sum), DUCKDB: (jobs.duckdb_words, jobs.duckdb_sum)}[
                 variant
             ]
-            counts = wf.map("count", files, per="partition", whole=True, uses=count)
+            counts = wf.map("count", files, per="partition", uses=count)
             groups = wf.shuffle("group", counts, by=["word"], partitions=self.sizes.word_files)
             wf.map("total", groups, per="partition", uses=add, output=written)
         else:
