@@ -35,6 +35,7 @@ def add(a, b):
 WORDCOUNT = """
 apiVersion: treadle/v1
 name: wordcount
+defaults: {{backups: false}}  # of a call that a busy machine holds up
 stages:
   words:
     type: map
