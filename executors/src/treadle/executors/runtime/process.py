@@ -16,6 +16,7 @@ _ONE_THREAD = (
     "BLIS_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
+    "POLARS_MAX_THREADS",
 )
 
 
@@ -31,7 +32,7 @@ _KEPT_SHARE, _KEPT_AT_MOST = 32, 1 << 30
 
 
 def prepare_process() -> None:
-    """Make results independent of the host: UTC, one thread for BLAS. Call before user code, or NumPy, is imported.
+    """Make results independent of the host: UTC, one thread for BLAS and Polars. Call before user code imports either.
 
     Whoever starts the process also sets PYTHONHASHSEED=0, which a running interpreter cannot change.
     """

@@ -91,7 +91,7 @@ class OutcomeTests:
     async def test_time_zone_and_threads_are_fixed(self, bench: Workbench) -> None:
         (report,) = await bench.run(bench.task("environment", [[0]]))
         found = bench.records(report)[0]
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
         assert found["TZ"] == "UTC"
         assert {name: found[name] for name in names} == dict.fromkeys(names, "1")
 
