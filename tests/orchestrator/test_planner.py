@@ -117,6 +117,13 @@ def test_data_written_out_is_kept(tmp_path: Path) -> None:
     assert "b is apart from a: a is written out" in segments(found)["b"].reasons
 
 
+def test_where_data_goes_that_nothing_reads(tmp_path: Path) -> None:
+    output = {"uri": "out", "format": "jsonl"}
+    found = segments(plan({"a": mapped(SOURCE, output=output), "b": mapped(SOURCE)}, base=tmp_path))
+    assert found["a"].reasons[-1] == "no blocks: nothing in the workflow reads its data, which its output has"
+    assert found["b"].reasons[-1].startswith("blocks go to store: nothing in the workflow reads them, people may")
+
+
 def test_barrier_forbids_fusion() -> None:
     found = plan({"a": mapped(SOURCE), "wait": {"type": "barrier", "input": "a"}, "b": mapped("wait")})
     assert stages_of(found) == {"a": ("a",), "b": ("b",)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.executors.program import Keep, Op, Scatter, Tail
+from treadle.executors.program import Discard, Keep, Op, Scatter, Tail
 
 from ..plan import DataRef, Feed, OutputSpec, Policy, Segment, Shipped, Tolerance
 from .transport import Edge, Site, choose_place
@@ -56,9 +56,12 @@ class Flow:
         policy = self.policy or Policy()
         targets = tail.groups or tail.partitions or self.partitions if isinstance(tail, Scatter) else 1
         edge = Edge(self.estimate, self.partitions, max(1, targets), policy.exchange, policy.durability)
-        put, reason = choose_place(edge, site.executors[policy.executor], site)
+        put, why = choose_place(edge, site.executors[policy.executor], site)
+        reason = f"blocks go to {put}: {why}"
         if self.kept:
-            put, reason = "store", "nothing in the workflow reads them, people may (treadle result)"
+            put, reason = "store", "blocks go to store: nothing in the workflow reads them, people may (treadle result)"
+        if isinstance(tail, Discard):
+            reason = "no blocks: nothing in the workflow reads its data, which its output has"
         return Segment(
             id=node_id,
             stages=tuple(self.stages),
@@ -78,7 +81,7 @@ class Flow:
             metrics=dict(self.metrics),
             quorum=self.quorum,
             estimate=self.estimate,
-            reasons=(*self.reasons, f"blocks go to {put}: {reason}"),
+            reasons=(*self.reasons, reason),
         )
 
 
