@@ -189,6 +189,13 @@ def test_output_of_another_run_is_told_before_the_run(terminal: Terminal, more: 
     assert terminal.run("plan", "taken.yaml").code == 0
 
 
+def test_output_that_this_machine_does_not_reach_is_left_to_the_run(terminal: Terminal) -> None:
+    (terminal.folder / "far.yaml").write_text(
+        f"{HEAD}stages:\n  {STAGE[:-1]}, output: {{uri: functions.py/out, format: jsonl}}}}\n"
+    )
+    assert terminal.run("run", "far.yaml", "--dry-run").code == 0
+
+
 def test_options_are_read_from_the_environment(terminal: Terminal) -> None:
     done = terminal.run("run", "good.yaml", TREADLE_RUN_DRY_RUN="1", TREADLE_RUN_ID="from-environment")
     assert "would start run from-environment" in done.err

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import StoreError, UsageError
 
 from .environment import Environment
 from .exits import Exit, complain, reported
@@ -172,7 +173,8 @@ def check_places(prepared: Prepared) -> None:
     """Raises UsageError when an output is another run's: not only once the stage has its turn. Blocking."""
     from ..dispatcher.outputs import check
 
-    check(prepared.plan.graph, prepared.submission.run)
+    with suppress(StoreError):  # this machine does not reach the place, and need not
+        check(prepared.plan.graph, prepared.submission.run)
 
 
 def show_dry_run(prepared: Prepared) -> None:
