@@ -22,3 +22,15 @@ def ascending(values: Iterator[tuple[int, str]]) -> list[object]:
     for key, _ in values:
         count, fine, last = count + 1, fine and last < key, key
     return [count, fine]
+
+
+def filled(number: int, size: int) -> bytes:
+    return bytes([number]) * size
+
+
+def next_byte(data: bytes) -> bytes:
+    return bytes([data[0] + 1]) * len(data)
+
+
+def first_byte(data: bytes) -> int:
+    return data[0]

@@ -25,6 +25,7 @@ from .gang_coordinator import GangCoordinator
 from .hosts import Hosts
 from .pool import Pools
 from .scope import Scope, loop_chains
+from .tidy import Reclaimer
 
 AFFINITIES = 100_000
 """Blocks whose last reader is remembered."""
@@ -94,6 +95,7 @@ class Run:
         )
         self.blocks = Blocks(site.store, self.id, site.host, self._peers)
         self.scope = Scope(loop_chains(plan.graph))
+        self.reclaimer = Reclaimer(self)
         self._manifests: dict[str, Manifest] = {}
         self._generations: dict[str, int] = {}
         """Of manifests that other drivers may have made."""

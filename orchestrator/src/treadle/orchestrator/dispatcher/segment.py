@@ -313,6 +313,7 @@ class SegmentRun:
         self._record(*(Committed(self.name, outcome) for outcome in kept))
         for outcome in kept:
             self._run.tell_committed(self._segment, outcome)
+            self._run.reclaimer.note(self._segment, self.name, outcome)
             if self._copies:
                 self._copies.add(outcome)
 
@@ -371,8 +372,9 @@ class SegmentRun:
         return Problem(str(failure), text, self._segment.id, where)
 
     def _lost_with_them(self) -> set[str]:
-        """What else this segment reads is gone: blocks seldom get lost alone, and are made again together."""
-        return self._run.blocks.lost(one for index in self._mine for one in slices_of(self._inputs[index]))
+        """What else this segment has yet to read is gone: blocks seldom get lost alone, and are made again together."""
+        missing = (index for index in self._mine if index not in self._committed)
+        return self._run.blocks.lost(one for index in missing for one in slices_of(self._inputs[index]))
 
     def _complete(self) -> bool:
         return len(self._committed) >= (self._quorum() or len(self._mine))

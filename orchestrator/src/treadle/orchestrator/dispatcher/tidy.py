@@ -1,5 +1,5 @@
 """Blocks that nothing reads any more are removed while their run goes on: those of loop iterations from shared memory,
-those of attempts that lost against their rival from the store, too.
+of segments too when there is no room for more, and those of attempts that lost against their rival also from the store.
 
 What is removed can be made again (a lost block takes back its commit): removing too early costs time, never a result.
 """
@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from treadle.executors.program import Outcome
-from treadle.primitives.errors import StoreError
+from treadle.primitives.errors import StoreError, TreadleError
+from treadle.primitives.host import HostFolder
 
+from ..plan import Node, Segment
 from .ledger import Iterated
 
 if TYPE_CHECKING:
@@ -49,6 +51,55 @@ class Tidier:
             for node in self._host.folders(f"{self._run.folder}/{iteration}"):
                 if not any(segment.startswith(f"{iteration}/{node}") for segment in kept):
                     self._host.delete_folder(f"{self._run.folder}/{iteration}/{node}")
+
+
+class Reclaimer:
+    """Makes room once shared memory is full: blocks of segments whose readers are all closed go.
+
+    Only those that were made first: what was lost and made again stays, or a run might make it again and again.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._asked: set[str] = set()
+        self._reclaimed: set[str] = set()
+
+    def note(self, segment: Segment, name: str, outcome: Outcome) -> None:
+        """A block of a segment, called `name` in the loops around it, is committed: is it where it should be?"""
+        block = outcome.block
+        is_elsewhere = segment.put == "host" and block is not None and block.locations == ("store",)
+        if is_elsewhere and self._run.site.host is not None and name not in self._asked:
+            self._asked.add(name)
+            asyncio.get_running_loop().run_in_executor(None, self.reclaim, self._run.site.host)
+
+    def reclaim(self, host: HostFolder) -> None:
+        """Blocking. What cannot be removed stays."""
+        try:
+            read = [node.id for node in self._run.plan.graph.nodes if self._may_go(node)]
+            for segment in read:
+                host.delete(self._run.blocks.on_host(block) for block in self._first_blocks(segment))
+                self._reclaimed.add(segment)
+            _log.info("run %s found shared memory full, and gave back that of %s", self._run.id, read or "nothing")
+        except (TreadleError, OSError) as error:
+            _log.warning("shared memory is full and stays so: %s", error)
+
+    def _may_go(self, node: Node) -> bool:
+        mine = isinstance(node, Segment) and node.put == "host" and node.id not in self._reclaimed
+        return mine and self._run.files.generation(node.id) == 1 and self._is_read(node)
+
+    def _is_read(self, node: Node) -> bool:
+        """Whether something reads it, and all of that is closed; what passes it on must have been read itself."""
+        readers = [one for one in self._run.plan.graph.nodes if node.id in one.data]
+        return bool(readers) and all(map(self._is_over, readers))
+
+    def _is_over(self, reader: Node) -> bool:
+        if isinstance(reader, Segment):
+            return self._run.files.closing(reader.id) is not None
+        return self._is_read(reader)
+
+    def _first_blocks(self, segment: str) -> list[str]:
+        manifest = self._run.files.manifest(segment)
+        return [outcome.block.name for outcome in manifest.outcomes if outcome.block] if manifest else []
 
 
 def remove_losers(run: Run, segment: str, won: Mapping[int, Outcome]) -> None:
