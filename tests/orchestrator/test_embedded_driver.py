@@ -28,9 +28,9 @@ from treadle.orchestrator.embedded import (
 )
 from treadle.orchestrator.embedded.driver import (
     DriverFailed,
+    DriverFiles,
     DriverState,
     driver_alive,
-    driver_log,
     own_state,
 )
 from treadle.orchestrator.embedded.lease import IDLE_DEFAULT, DriverLease, idle_limit
@@ -143,7 +143,20 @@ def test_driver_that_dies_at_start_shows_its_log(home: Home, stand_in: Maker) ->
     assert "boom" not in str(caught.value)
 
 
-def test_driver_that_never_gets_ready_is_reported_and_can_be_ended(home: Home, stand_in: Maker) -> None:
+def test_driver_that_never_gets_ready_is_reported_and_can_be_ended(
+    home: Home, stand_in: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Clock:
+        """Two seconds are over when the driver has begun to load, however long that takes."""
+
+        sleep = staticmethod(time.sleep)
+
+        @staticmethod
+        def monotonic() -> float:
+            log = DriverFiles(home).log
+            return 3.0 if log.exists() and "still loading" in log.read_text() else 0.0
+
+    monkeypatch.setattr("treadle.orchestrator.embedded.driver.time", Clock)
     module = stand_in("print('still loading', flush=True); await asyncio.sleep(600)")
     with pytest.raises(DriverFailed, match=r"was not ready within 2 s(.|\n)*still loading"):
         ensure_driver(home, module=module, timeout=2)
@@ -184,7 +197,7 @@ def test_driver_of_other_code_is_replaced(home: Home, stand_in: Maker, monkeypat
     monkeypatch.setattr("treadle.orchestrator.embedded.driver.code_fingerprint", lambda: "newer")
     second = ensure_driver(home, module=module)
     assert second.pid != first.pid
-    assert "ended by signal" in driver_log(home).read_text()
+    assert "ended by signal" in DriverFiles(home).log.read_text()
 
 
 def test_driver_serves_the_profile_of_its_starter(home: Home, stand_in: Maker) -> None:
@@ -262,7 +275,7 @@ def test_idle_driver_waits_for_work_and_clients_then_ends_with_the_server(home: 
     release(home)
     wait_until(lambda: not driver_alive(home))
     assert not server_alive(home)
-    assert "ended by idle" in driver_log(home).read_text()
+    assert "ended by idle" in DriverFiles(home).log.read_text()
     assert down(home) == embedded.Ended(server=False, driver=False)
 
 

@@ -1,9 +1,7 @@
-"""The canonical form of a spec: what is stored with a run, and the digest that names it."""
+"""The canonical form of a spec: what is stored with a run."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Any
 
 from .base import Model
@@ -39,12 +37,6 @@ def read_normalised(data: dict[str, Any]) -> Spec:
 def without_triggers(spec: Spec) -> Spec:
     """What a run is made of. How it came to start is no part of it: editing a trigger touches no run."""
     return spec.model_copy(update={"triggers": {}})
-
-
-def spec_digest(spec: Spec) -> str:
-    """SHA-256 of the normalised spec, in hex."""
-    text = json.dumps(normalise(spec), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _canonical(dumped: Any, value: Any, field: str) -> Any:

@@ -108,11 +108,6 @@ def end_driver(home: Home) -> bool:
         return _end(home, files)
 
 
-def driver_log(home: Home) -> Path:
-    """Where the driver writes."""
-    return DriverFiles(home).log
-
-
 def code_fingerprint() -> str:
     """Changes with any change of treadle's code or of the Python that runs it; about 2 ms."""
     import treadle

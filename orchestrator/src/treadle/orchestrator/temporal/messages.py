@@ -19,7 +19,6 @@ from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from ..scheduler import Problem, Summary
 
 WORKFLOW = "treadle.run"
-QUEUE = "treadle"
 GROUPS = ".groups"
 """What the name of a queue is followed by to be that of its task groups, of which a driver takes a few at a time."""
 OPEN_RUN = "treadle.open"
