@@ -8,6 +8,7 @@ from orchestrator.test_dispatch import fail_once, failure, one, outcome, sizes, 
 
 from treadle.orchestrator.dispatcher.backups import TIMES_MEDIAN
 from treadle.orchestrator.dispatcher.dispatch import TASK_PARTITIONS, Dispatch
+from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
 
@@ -66,6 +67,37 @@ def test_an_attempt_that_ended_unheard_is_no_straggler_any_more() -> None:
     assert core.backup("free", due) is None
 
 
+def test_what_cannot_be_reached_is_tried_later_and_later_and_ends_as_what_it_is() -> None:
+    core = Dispatch(Policy(initial_interval=1, maximum_interval=100), [0], slots=1)
+    waits, now = [], 0.0
+    for _ in range(MAXIMUM_LOSSES - 1):
+        verdict = fail_once(core, Class.UNREACHABLE, now)
+        assert (verdict.final, verdict.spent) == (False, False)
+        due = core.wakes_at()
+        assert due is not None
+        waits.append(due - now)
+        now = due
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 100, 100]
+    verdict = fail_once(core, Class.UNREACHABLE, now)
+    assert (verdict.final, verdict.failure.failure) == (True, Class.UNREACHABLE)
+
+
+def test_a_lost_worker_is_replaced_at_once_and_lets_later_pauses_grow() -> None:
+    core = Dispatch(Policy(maximum_attempts=9, initial_interval=1), [0], slots=1)
+    fail_once(core, Class.WORKER_LOST, 5.0)
+    assert core.wakes_at() == 5.0
+    fail_once(core, Class.USER_ERROR, 5.0)
+    assert core.wakes_at() == 7.0
+
+
+@pytest.mark.parametrize("most", [0, 2**30])
+def test_memory_that_nobody_set_does_not_grow(most: int) -> None:
+    core = Dispatch(Policy(maximum_attempts=9, memory_max=most), [0], slots=1)
+    verdict = fail_once(core, Class.OUT_OF_MEMORY, 0.0, message="too much")
+    assert (verdict.failure.message, verdict.final) == ("too much", False)
+    assert take(core, now=99.0).memory == 0
+
+
 # -- who gets what -------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +151,13 @@ def test_what_a_dead_driver_left_unknown_is_not_run_and_fails_the_segment() -> N
     assert problem is not None
     assert problem[0] is Class.UNKNOWN_OUTCOME
     assert (core.failed[0].attempt, core.failed[0].retryable) == (3, False)
+    assert "treadle resume --assume done|retry" in core.failed[0].message
+
+
+def test_a_partition_that_drivers_died_with_says_what_to_do() -> None:
+    known = Dispatch(Policy(), [0], slots=1, starts={0: 44}, crashes={0: MAXIMUM_CRASHES}).failed[0]
+    assert (known.attempt, known.retryable) == (44, False)
+    assert "treadle resume" in known.message
 
 
 @pytest.mark.parametrize("partition", [0, 7, -1])

@@ -317,8 +317,6 @@ class Machine:
                 self._start_again.failed(self._now)
                 self.trouble = reason
                 log.put_back(batch)
-                if log.partition in self._leaving:
-                    log.drop_ready()
             case StartRefused(_, reason):
                 log.bury_batch(batch)
                 for one in batch.matched:

@@ -1,0 +1,158 @@
+"""Decisions of a Kafka trigger about what it holds: how much, until when, and what it does not own any more."""
+
+from __future__ import annotations
+
+import pytest
+from triggers.test_machine import A, B, batches, machine, match, only, passed, runs
+
+from treadle.orchestrator.triggers.events import Event, Record
+from treadle.orchestrator.triggers.kafka.happenings import (
+    Arrived,
+    Assigned,
+    Buried,
+    BuryFailed,
+    Commit,
+    CommitFailed,
+    Counted,
+    Judged,
+    Lost,
+    Match,
+    Reading,
+    Revoked,
+    RunEnded,
+    Seek,
+    Start,
+    StartDone,
+    StartFailed,
+    Watch,
+)
+from treadle.orchestrator.triggers.kafka.machine import COMMIT_EVERY, HANDOVER, HELD_BYTES, HELD_RECORDS
+
+MIB = bytes(2**20)
+MANY = HELD_BYTES // len(MIB)
+
+
+def large(offset: int) -> Judged:
+    """A match of a MiB."""
+    return Judged(Record("t", "u", A.number, offset, None, MIB), 1, (Match(Event("1", "s", "t"), f"0.{offset}"),))
+
+
+# -- how much ------------------------------------------------------------------------------------------------------
+
+
+def test_reading_stops_when_many_bytes_are_held() -> None:
+    it = machine(window=1)
+    first = it.handle(Arrived(A, tuple(large(offset) for offset in range(MANY))), 0.0)
+    assert only(Reading, first) == [], "one of them is being started"
+    assert only(Reading, it.handle(Arrived(A, (large(MANY),)), 0.0)) == [Reading(A, False), Reading(B, False)]
+
+
+def test_a_batch_larger_than_what_is_held_otherwise_is_gathered_whole() -> None:
+    records = machine(batches(HELD_RECORDS, "1MiB"))
+    assert records.handle(Arrived(A, tuple(match(A, offset) for offset in range(HELD_RECORDS - 1))), 0.0) == []
+    assert len(only(Start, records.handle(Arrived(A, (match(A, HELD_RECORDS - 1),)), 0.0))) == 1
+    size = machine(batches(HELD_RECORDS, f"{2 * MANY}MiB"))
+    assert size.handle(Arrived(A, tuple(large(offset) for offset in range(2 * MANY))), 0.0) == []
+    [start] = only(Start, size.handle(Arrived(A, (large(2 * MANY),)), 0.0))
+    assert start.batch.size == 2 * HELD_BYTES
+
+
+def test_all_that_is_there_is_one_trouble_and_one_pause() -> None:
+    it = machine()
+    starts = only(Start, it.handle(Arrived(A, tuple(match(A, offset) for offset in range(5))), 0.0))
+    for start in starts:
+        assert only(Start, it.handle(StartFailed(start.ticket, "down"), 0.0)) == []
+    assert only(Start, it.tick(0.49)) == []
+    again = only(Start, it.tick(0.5))
+    assert len(again) == len(starts)
+    it.handle(StartDone(again[0].ticket), 0.6)
+    it.handle(StartFailed(again[1].ticket, "down"), 0.6)
+    assert len(only(Start, it.tick(1.1))) == 1, "a start that works ends it: the next pause is short again"
+
+
+# -- until when ----------------------------------------------------------------------------------------------------
+
+
+def test_commits_are_gathered_and_those_that_were_not_taken_come_again() -> None:
+    it = machine()
+    it.handle(Arrived(A, (passed(A, 0),)), 0.0)
+    assert only(Commit, it.tick(10.0)) == [Commit(A, 1)]
+    it.handle(Arrived(A, (passed(A, 1),)), 10.0)
+    assert only(Commit, it.tick(10.0 + COMMIT_EVERY / 2)) == []
+    assert only(Commit, it.tick(10.0 + COMMIT_EVERY)) == [Commit(A, 2)]
+    for offset in (CommitFailed(A), CommitFailed(B)):
+        it.handle(offset, 11.0)
+    assert only(Commit, it.tick(20.0)) == [Commit(A, 2), Commit(B, 0)]
+
+
+def test_with_one_run_at_a_time_an_offset_is_done_when_its_run_is_over() -> None:
+    it = machine(max_active=1)
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
+    assert it.handle(StartDone(start.ticket), 0.0) == [Watch("0.0")]
+    assert (it.mark(A), it.started, it.active) == (0, 1, 1)
+    [start] = only(Start, it.handle(RunEnded("0.0"), 0.0))
+    assert (it.mark(A), start.batch.run) == (1, "0.1")
+
+
+def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:
+    it = machine(max_active=2)
+    it.handle(Counted(2), 0.0)
+    assert it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0) == []
+    assert runs(it.handle(RunEnded("of another process"), 0.0)) == ["0.0"]
+
+
+# -- what is not its own any more ----------------------------------------------------------------------------------
+
+
+def test_what_fails_to_start_in_a_handover_is_left_to_the_next_owner() -> None:
+    it = machine()
+    one, two = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
+    it.handle(Revoked((A,)), 0.0)
+    it.handle(StartFailed(one.ticket, "down"), 0.0)
+    assert only(Start, it.tick(HANDOVER - 1.0)) == []
+    assert A in it.partitions
+    assert only(Commit, it.handle(StartDone(two.ticket), HANDOVER - 0.5)) == [], "the first one is not done"
+    assert A not in it.partitions
+
+
+def test_a_partition_that_comes_back_in_its_handover_is_kept() -> None:
+    it = machine()
+    [start] = only(Start, it.handle(Arrived(A, (match(A, 0),)), 0.0))
+    it.handle(Revoked((A,)), 0.0)
+    it.handle(Assigned(A, 0), 1.0)
+    it.tick(1.0 + 2 * HANDOVER)
+    assert A in it.partitions
+    assert runs(it.handle(Arrived(A, (match(A, 0),)), 20.0)) == ["0.0"]
+    it.handle(StartDone(start.ticket), 20.0)
+    assert it.mark(A) == 0, "what an earlier time of it began is not known any more"
+
+
+def test_a_lost_partition_is_forgotten_without_a_commit() -> None:
+    it = machine()
+    it.handle(Arrived(A, (passed(A, 0), match(A, 1))), 0.0)
+    it.handle(Revoked((B,)), 0.0)
+    assert only(Commit, it.handle(Lost((A, B)), 0.0)) == []
+    assert (it.partitions, it.mark(A), it.held) == ((), None, 0)
+    assert it.handle(Arrived(A, (match(A, 2),)), 0.0) == []
+    assert it.tick(10.0) == []
+
+
+@pytest.mark.parametrize("end", [2, 9])
+def test_an_end_is_adopted_only_for_a_batch_of_a_partition_that_is_still_the_same(end: int) -> None:
+    it = machine(batches(4))
+    [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(4))), 0.0))
+    it.handle(Lost((A,)), 0.0)
+    it.handle(Assigned(A, 0), 0.0)
+    assert only(Seek, it.handle(StartDone(start.ticket, {"end": end}), 0.0)) == []
+    assert it.mark(A) == 0
+    single = machine()
+    [start] = only(Start, single.handle(Arrived(A, (match(A, 0),)), 0.0))
+    assert only(Seek, single.handle(StartDone(start.ticket, {"end": end}), 0.0)) == []
+    assert single.mark(A) == 1
+
+
+def test_an_answer_about_a_letter_that_nobody_waits_for_changes_nothing() -> None:
+    it = machine()
+    for answer in (Buried(7), BuryFailed(7, "full")):
+        assert it.handle(answer, 0.0) == []
+    assert (it.dead, it.trouble, it.under_way) == (0, "", 0)
