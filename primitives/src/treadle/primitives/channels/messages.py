@@ -16,10 +16,13 @@ from ..references import Kind, Slice
 class Payload(Struct, frozen=True, array_like=True, gc=False):
     """A value, encoded (codec.py): in the message itself, or in a block the receiver gets."""
 
-    kind: Kind | Literal["plain"]
-    """`plain`: a pickle of a value of a few builtin types."""
+    kind: Kind | Literal["plain", "numbers"]
+    """`plain`: a pickle of a value of a few builtin types. `numbers`: the bytes of a small array."""
     data: bytes = b""
     slice: Slice | None = None
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    """Of `numbers`, with `dtype`."""
 
 
 class Cast(Struct, frozen=True, array_like=True, tag=1, gc=False):

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .loop import Loop
 
 _TICK = 0.2
-"""Seconds between acknowledgements of what came, and looks at what was not acknowledged."""
+"""Seconds between looks at what was not acknowledged."""
+_ACKNOWLEDGES = 5
+"""Ticks after which what came over a connection is acknowledged, if nothing goes back: the sender can forget it."""
 _PATIENCE = 5.0
 """Seconds a connection may stay silent on what was sent; then the coordinator carries it."""
 _DIALLING = 5.0
@@ -70,6 +72,7 @@ class Roads:
         self._roads: dict[str, Road] = {}
         self._links: set[Link] = set()
         self._handshakes = threading.Semaphore(_HANDSHAKES)
+        self._ticks = 0
         self._closed = False
 
     # -- letters ----------
@@ -254,13 +257,15 @@ class Roads:
         if self._closed:
             return
         self._loop.later(_TICK, self.tick)
+        self._ticks += 1
         now = time.monotonic()
         for road in list(self._roads.values()):
             if not road.dead:
                 self._look_after(road, now)
 
     def _look_after(self, road: Road, now: float) -> None:
-        self._acknowledge(road, True)
+        if road.relayed or self._ticks % _ACKNOWLEDGES == 0:
+            self._acknowledge(road, True)
         if road.path.quiet or now - road.moved < _PATIENCE * (0.1 if road.relayed else 1):
             return
         road.moved = now

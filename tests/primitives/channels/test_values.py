@@ -1,0 +1,62 @@
+"""Small arrays travel as their bytes: what arrives is what was sent, and cannot be written to."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.channels.io.values import INLINE, Values
+from treadle.primitives.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.store import Store
+
+DTYPES = st.one_of(
+    hnp.boolean_dtypes(),
+    hnp.integer_dtypes(endianness="?"),
+    hnp.floating_dtypes(endianness="?"),
+    hnp.complex_number_dtypes(endianness="?"),
+    hnp.datetime64_dtypes(endianness="?"),
+    hnp.unicode_string_dtypes(endianness="?"),
+    hnp.array_dtypes(hnp.integer_dtypes()),
+)
+ARRAYS = DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_side=0, max_side=5)))
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Values]:
+    store = Store.open(f"file://{tmp_path_factory.mktemp('store')}")
+    with tempfile.TemporaryDirectory(prefix="treadle-values-", dir=SHARED_MEMORY) as folder:
+        made = Values(Blocks(store, "run", HostFolder(Path(folder) / "host")), "channels/m", lambda: False)
+        yield made
+        made.close()
+
+
+@given(array=ARRAYS, transposed=st.booleans())
+def test_an_array_arrives_as_it_was_and_read_only(values: Values, array: Any, transposed: bool) -> None:
+    sent = array.T if transposed else array
+    (piece,) = values.encode_pieces("array", [sent])
+    for payload in (values.encode(sent), piece):
+        found = values.decode(payload) if payload is not piece else values.decode_piece(payload)
+        assert (found.dtype, found.shape) == (sent.dtype, sent.shape)
+        assert found.tobytes() == sent.tobytes()
+        assert not found.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("count", "each", "travels"), [(64, 250, True), (2, 1 + INLINE // 8, False), (200, 1024, False)]
+)
+def test_pieces_travel_in_messages_while_each_and_all_are_small(
+    values: Values, count: int, each: int, travels: bool
+) -> None:
+    pieces = [np.arange(number, number + each) for number in range(count)]
+    payloads = values.encode_pieces("array", pieces)
+    assert [payload.slice is None for payload in payloads] == [travels] * count
+    assert all(map(np.array_equal, map(values.decode_piece, payloads), pieces))
