@@ -102,9 +102,7 @@ class PartitionLog:
         return self._open[0].version if self._open else None
 
     def cut(self) -> None:
-        """The open batch is complete: it ends where reading stands."""
-        if not self._open:
-            return
+        """The open batch, of which there is one, is complete: it ends where reading stands."""
         matched = tuple(Matched(one.record, match.event) for one in self._open for match in one.matches)
         first = self._open[0]
         self._add(Batch(first.run, self.workflow, first.version, self.trigger, matched, self.position))

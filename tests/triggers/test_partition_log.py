@@ -1,0 +1,107 @@
+"""One partition's log: what is held, what may be started, and up to where everything is done."""
+
+from __future__ import annotations
+
+from triggers.test_machine import A, batches, dead, match, passed
+
+from treadle.orchestrator.triggers.kafka.batch import Batch
+from treadle.orchestrator.triggers.kafka.partition import PartitionLog
+
+THREE = batches(3)
+
+
+def log(position: int = 0) -> PartitionLog:
+    return PartitionLog(A, position, "w", "live")
+
+
+def held(it: PartitionLog) -> tuple[int, int]:
+    """(records, bytes)."""
+    return it.held, it.held_bytes
+
+
+def test_what_is_held_is_what_is_neither_started_nor_written() -> None:
+    it = log()
+    it.take(match(A, 0), THREE, 0.0)
+    it.take(match(A, 1), THREE, 0.0)
+    assert held(it) == (2, 2)
+    assert it.take(dead(A, 2), THREE, 0.0)
+    assert held(it) == (3, 2)
+    it.take(match(A, 3), THREE, 0.0)
+    assert held(it) == (4, 3)
+    it.done(2, letter=2)
+    assert held(it) == (3, 3)
+    batch = it.start(1)
+    assert held(it) == (0, 0)
+    it.put_back(batch)
+    assert held(it) == (3, 3)
+    it.take(match(A, 4), THREE, 0.0)
+    assert held(it) == (4, 4)
+    it.drop_ready()
+    assert held(it) == (1, 1)
+    it.cut()
+    assert held(it) == (1, 1)
+
+
+def test_batches_of_a_chain_start_one_after_another_and_after_the_letters_below_their_end() -> None:
+    it = log()
+    for judged in (match(A, 0), dead(A, 1), match(A, 2), match(A, 3), *(match(A, n) for n in range(4, 7)), dead(A, 7)):
+        it.take(judged, THREE, 0.0)
+    assert not it.startable()
+    it.done(1, letter=1)
+    assert it.startable(), "the letter at 7 is beyond its end"
+    first = it.start(1)
+    assert (first.end, it.starting, it.startable()) == (4, 1, False)
+    it.put_back(first)
+    assert (it.starting, it.startable()) == (0, True)
+    assert it.start(2) == first
+    it.started()
+    assert it.startable(), "its run is there, though not over"
+    assert (it.start(3).run, it.mark, it.last_start) == ("0.4", 0, 3)
+    it.done(0)
+    it.done(4)
+    assert it.mark == 7
+
+
+def test_single_records_start_beside_each_other_and_end_with_themselves() -> None:
+    it = log()
+    for offset in (3, 5):
+        it.take(match(A, offset), None, 0.0)
+    it.take(dead(A, 6), None, 0.0)
+    found: list[Batch] = []
+    while it.startable():
+        found.append(it.start(len(found) + 1))
+    assert [(batch.run, batch.end) for batch in found] == [("0.3", 4), ("0.5", 6)]
+    assert it.starting == 2
+    it.started()
+    it.put_back(found[1])
+    assert (it.starting, it.startable()) == (0, True)
+
+
+def test_end_of_another_cut_keeps_what_came_before_and_the_batch_itself_until_its_run_is_over() -> None:
+    it = log()
+    it.take(dead(A, 0), THREE, 0.0)
+    for offset in range(1, 9):
+        it.take(match(A, offset), THREE, 0.0)
+    it.done(0, letter=0)
+    batch = it.start(1)
+    it.started()
+    it.adopt(batch, 6)
+    assert (it.mark, it.position, held(it), it.startable()) == (1, 6, (0, 0), False)
+    assert not it.take(match(A, 5), THREE, 0.0), "it is covered"
+    it.take(match(A, 6), THREE, 0.0)
+    assert held(it) == (1, 1)
+    it.done(1)
+    assert it.mark == 6
+
+
+def test_refused_batch_holds_the_mark_until_each_of_its_letters_is_written() -> None:
+    it = log()
+    for offset in range(3):
+        it.take(match(A, offset), THREE, 0.0)
+    it.take(passed(A, 3), THREE, 0.0)
+    it.bury_batch(it.start(1))
+    assert (it.starting, held(it)) == (0, (3, 0))
+    for offset in (2, 0, 1):
+        assert it.mark == 0
+        it.done(0, letter=offset)
+    assert (it.mark, held(it)) == (4, (0, 0))
