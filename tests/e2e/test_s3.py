@@ -78,7 +78,7 @@ def under_way(here: Project, run: str) -> Path:
     log = here.root / f"{run}.log"
     here.submit(run, stages(log, 6))
     wait_until(lambda: len(here.notes(log.name)) == 14)
-    time.sleep(0.3)
+    wait_until(lambda: here.show(run)["stages"][0]["committed"] == 6)
     return log
 
 
