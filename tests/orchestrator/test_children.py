@@ -140,6 +140,11 @@ def test_what_only_looks_like_a_copy_of_events_is_not_handed_over(tmp_path: Path
     assert [info.name for info in store.list("runs/r/_sub")] == ["runs/r/_sub/spec"]
 
 
+def test_what_a_person_started_says_nothing_of_what_it_may_touch() -> None:
+    """So that runs which began before there was the field keep their digest."""
+    assert b"allow" not in msgspec.msgpack.encode(submission({}))
+
+
 def test_child_that_began_anew_touches_no_more_than_an_event_may() -> None:
     inner = {**INNER, "stages": {"b": {**MAP, "output": {"uri": "out/${{ run.id }}", "format": "text"}}}}
     stage = {"type": "workflow", "uses": inner}
