@@ -1,0 +1,89 @@
+"""Channels of the coordinator: when a view is due, and what it says to whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from primitives.coordinator.test_claims import CHANNEL, Bench, names
+
+from treadle.primitives.coordinator import Coordinator, Timing
+from treadle.primitives.coordinator import messages as m
+
+
+def spaced(spacing: float) -> Bench:
+    bench = Bench()
+    bench.machine = Coordinator(timing=Timing(spacing=spacing), token=lambda: b"t")
+    return bench
+
+
+def lost_by(found: list[Any]) -> dict[str, tuple[str, ...]]:
+    return {name: view.lost for name, view in found if isinstance(view, m.View)}
+
+
+def test_who_leaves_a_channel_stays_a_member_and_is_not_named() -> None:
+    bench = Bench()
+    bench.gang(3)
+    for _ in range(2):
+        assert bench.say(1, m.Leave(CHANNEL)) == []
+    assert lost_by(bench.tick()) == {"m0": (), "m2": ()}
+    assert bench.say(0, m.Count(CHANNEL)) == [("m0", m.Counted(CHANNEL, 2, 3))]
+    assert bench.machine.present("m1")
+    assert bench.tick(5.0) == []
+
+
+def test_the_largest_number_of_parties_that_anybody_names_is_waited_for() -> None:
+    bench = Bench()
+    for number, parties in enumerate((1, 3, 2)):
+        bench.connect(number, f"m{number}")
+        bench.say(number, m.Join(CHANNEL, parties, fan_out=1))
+        assert len(bench.tick() if number else []) == 3 * (number == 2)
+
+
+def test_views_are_apart_by_what_they_cost_and_changes_are_gathered() -> None:
+    bench = spaced(0.1)
+    bench.gang(4)
+    for number in (1, 2):
+        bench.say(number, m.Leave(CHANNEL))
+        assert bench.tick() == []
+    assert bench.machine.wakes_at() == 0.4
+    assert bench.tick(0.3) == []
+    views = dict(bench.tick(0.2))
+    assert set(views) == {"m0", "m3"}
+    assert {len(view.changes) for view in views.values()} == {2}, "a seat, and the new end"
+
+
+def test_a_channel_settles_at_a_time_that_later_members_do_not_put_off() -> None:
+    bench = Bench()
+    for number in range(2):
+        bench.connect(number, f"m{number}")
+        bench.say(number, m.Join(CHANNEL, 2, epoch=41, seat=number))
+        assert bench.tick(1.5 * (1 - number)) == []
+    assert bench.tick(0.4) == []
+    assert {name: view.epoch for name, view in bench.tick(0.2)} == {"m0": 42, "m1": 42}
+
+
+def test_who_has_no_view_gets_a_whole_one_of_those_who_are_left() -> None:
+    bench = Bench()
+    bench.gang(4)
+    bench.say(3, m.Bye())
+    bench.cut(2)
+    assert set(lost_by(bench.tick(1.0))) == {"m0", "m1"}
+    bench.cut(1)
+    bench.connect(9, "m1")
+    assert bench.say(9, m.Join(CHANNEL, 4)) == []
+    view = dict(bench.tick())["m1"]
+    assert (view.since, names(view), view.lost) == (0, ["m0", "m1"], ())
+
+
+def test_losses_are_told_to_those_who_did_not_hear_of_them_and_once() -> None:
+    bench = Bench()
+    bench.gang(4)
+    bench.cut(3)
+    bench.cut(1)
+    bench.tick(0.5)
+    bench.connect(9, "m1")
+    assert lost_by(bench.tick(0.7)) == {"m0": ("m3",), "m2": ("m3",)}
+    bench.say(9, m.Join(CHANNEL, 4, epoch=1, seat=1))
+    view = dict(bench.tick())["m1"]
+    assert (view.lost, names(view)) == (("m3",), ["m0", "m1", "m2"])
+    assert bench.tick(5.0) == []
