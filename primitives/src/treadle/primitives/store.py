@@ -28,6 +28,8 @@ from .whole_files import Buffer, check_name, create_file, is_temporary, read_ran
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_COPYING = "aws_copy_if_not_exists"
+"""How an S3 store copies to a name that nothing has; one that has a way of its own is told by the variable."""
 _CHUNK = 8 << 20
 Data: TypeAlias = Buffer | Sequence[Buffer]
 Stream: TypeAlias = Data | Iterator[Buffer]
@@ -213,10 +215,16 @@ class ObjectStore(Store):
                 return False
             return True
 
-    def copy(self, source: str, name: str) -> None:
-        """Give `name` the bytes of `source`, within the store, replacing what is there."""
-        with border(self.url, source):
-            self._obstore.copy(self._inner, check_name(source), check_name(name))
+    def copy(self, source: str, name: str) -> bool:
+        """Give `name` the bytes of `source`, within the store, unless there is one; False: there was one already."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with border(self.url, name):
+            try:
+                self._obstore.copy(self._inner, check_name(source), check_name(name), overwrite=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+            return True
 
     def get(self, name: str) -> bytes:
         with border(self.url, name):
@@ -277,6 +285,8 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
     http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
     endpoint = _endpoint(options) if scheme == "s3" else ""
+    if scheme == "s3" and _COPYING.upper() not in os.environ:
+        options = {_COPYING: "multipart", **options}
     if endpoint:
         options = {**options, "endpoint": endpoint}
     if endpoint.startswith("http://"):
