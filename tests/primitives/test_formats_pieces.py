@@ -238,3 +238,14 @@ def test_gzip_of_several_members_is_read_as_one(place: str, format: Format) -> N
     [info] = list_files(f"{place}/input")
     [one] = plan_splits(info, ReadOptions(format, 3, gzip=True), 10)
     assert sum(map(len, pieces(one, 100))) == 1003
+
+
+def test_a_table_that_needs_too_much_memory_is_no_broken_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [one] = splits(tmp_path.as_uri(), parquet(pa.table({"a": [1]}), 1), ReadOptions("parquet"))
+
+    def refused(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc failed")
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", refused)
+    with pytest.raises(MemoryError):
+        read_split(one)

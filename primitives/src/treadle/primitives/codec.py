@@ -317,6 +317,8 @@ def _decode_table(data: memoryview) -> pa.Table:
     arrow = _arrow()
     try:
         return arrow.ipc.open_stream(arrow.py_buffer(data)).read_all()
+    except MemoryError:
+        raise
     except arrow.ArrowException as error:
         raise DataError(
             f"a table cannot be rebuilt: {error}", "The versions of pyarrow may differ: use one."

@@ -55,6 +55,8 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
         with source, parquet.ParquetFile(source, pre_buffer=far, buffer_size=0 if far else _READ) as file:
             yield file
         read_range(info, 0, 0)
+    except MemoryError:
+        raise
     except (pa.ArrowException, EOFError) as error:
         first = str(error).splitlines()[0]
         raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "Copy or make the file again.") from None
@@ -131,6 +133,8 @@ def encode_tables(tables: Iterable[pa.Table]) -> Iterator[bytes]:
             for group in chain([first], groups):
                 writer.write_table(_at_once(group), row_group_size=GROUP_ROWS)
                 yield from sink.taken()
+    except MemoryError:
+        raise
     except pa.ArrowException as error:
         raise DataError(f"Parquet cannot hold this partition: {error}", "Convert the columns it names.") from None
     yield from sink.taken()
