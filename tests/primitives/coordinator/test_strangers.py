@@ -1,0 +1,40 @@
+"""Connections that have not said who they are, and the sizes of what members say."""
+
+from __future__ import annotations
+
+import pytest
+from primitives.coordinator.test_claims import Bench, refused
+
+from treadle.primitives.coordinator import Close, Limits
+from treadle.primitives.coordinator import messages as m
+
+
+def test_a_stranger_has_its_lease_from_when_it_came() -> None:
+    bench = Bench()
+    bench.now = 100.0
+    bench.names[1] = "one"
+    bench.machine.connected(1, bench.now)
+    assert bench.tick(9.9) == []
+    assert bench.tick(0.2) == [("one", Close)]
+
+
+@pytest.mark.parametrize("said", [("", ""), ("x" * 11, ""), ("m", "x" * 11), ("m", "", "x" * 11)])
+def test_who_says_too_much_of_itself_or_nothing_is_refused_and_closed(said: tuple[str, ...]) -> None:
+    bench = Bench(limits=Limits(name=10))
+    bench.names[1] = "one"
+    bench.machine.connected(1, bench.now)
+    told, closed = bench.say(1, m.Hello(*said))
+    assert refused([told])
+    assert closed == ("one", Close)
+    assert bench.machine.statistics().connections == 0
+    bench.machine.connected(1, bench.now)
+    assert bench.say(1, m.Hello("x" * 10, "x" * 10, "x" * 10)) == []
+
+
+def test_as_much_as_is_allowed_is_relayed_and_taken() -> None:
+    bench = Bench(limits=Limits(relayed=10, results=10))
+    bench.gang(2)
+    assert bench.say(0, m.Relay("m1", b"x" * 10)) == [("m1", m.Relayed("m0", b"x" * 10))]
+    assert refused(bench.say(0, m.Relay("m1", b"x" * 11)))
+    assert bench.say(0, m.Take(10)) == []
+    assert refused(bench.say(0, m.Take(11)))
