@@ -25,6 +25,7 @@ from treadle.primitives.formats import (
     Format,
     ReadOptions,
     WriteOptions,
+    csv,
     encode_part,
     encode_pieces,
     plan_splits,
@@ -85,6 +86,22 @@ def test_csv_options_choose_names_order_delimiter_and_header() -> None:
     assert _encode("objects", records, "csv", columns=WORDS, delimiter=";") == b'word;n\n"a;b";1\n'
     assert _encode("objects", records, "csv", columns=WORDS, header=False) == b"a;b,1\n"
     assert _encode("table", pa.table({"n": [1], "word": ["x"]}), "csv", columns=WORDS) == b"word,n\nx,1\n"
+
+
+@many
+@given(
+    rows=st.lists(
+        st.tuples(*[st.sampled_from(["a", "", 'q"', "x;", "\n", 1, -2, True, 0.5, math.nan, None, np.int8(3)])] * 2),
+        max_size=9,
+    ),
+    delimiter=st.sampled_from(",;1-."),
+    batch=st.integers(1, 4),
+)
+def test_csv_of_records_is_that_of_each_alone(rows: list[Any], delimiter: str, batch: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv, "_ROWS", batch)
+        together = _encode("objects", rows, "csv", header=False, delimiter=delimiter)
+    assert together == b"".join(_encode("objects", [row], "csv", header=False, delimiter=delimiter) for row in rows)
 
 
 def test_a_parquet_part_has_the_declared_columns_and_twice_the_same_bytes() -> None:

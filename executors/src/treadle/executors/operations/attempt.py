@@ -252,6 +252,8 @@ class Metrics:
 
     def __call__(self, result: Any) -> Any:
         """The value of a result. Raises UsageError unless its metrics are just the declared ones, of their types."""
+        if not self.declared and not isinstance(result, Result):
+            return result
         metrics = result.metrics if isinstance(result, Result) else {}
         if metrics.keys() != self.declared.keys():
             self._refuse(metrics)

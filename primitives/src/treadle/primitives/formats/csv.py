@@ -18,6 +18,8 @@ from .rows import Rows, plain
 csv.field_size_limit(sys.maxsize)  # process-wide, and 128 KiB by default: a long field is not an error
 _BATCH_RECORDS, _BATCH_CHARACTERS = 1024, 1 << 18
 """Of a list of records, at most."""
+_ROWS = 1 << 12
+"""Written at a time."""
 
 
 def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
@@ -82,13 +84,39 @@ def _by_name(names: list[str], rows: Iterator[list[str]], split: FileSplit) -> I
 
 def encode_csv(rows: Rows, options: WriteOptions) -> str:
     """The rows as text, after a header when one is wanted and the names are known."""
-    quoted = quoting(options.delimiter)
     lines: list[str] = []
     if options.header and rows.names:
-        lines.append(line([quoted(name) for name in rows.names], options.delimiter))
-    for position, row in enumerate(rows.values):
-        lines.append(line([quoted(cell(plain(value), position)) for value in row], options.delimiter))
+        lines.append(line(list(map(quoting(options.delimiter), rows.names)), options.delimiter))
+    values, position = iter(rows.values), 0
+    while some := list(islice(values, _ROWS)):
+        lines += _lines(some, options.delimiter, position)
+        position += len(some)
     return "".join(lines)
+
+
+def _lines(rows: list[Sequence[Any]], delimiter: str, start: int) -> Iterator[str]:
+    """A column at a time; row by row where a value does not fit, so that the first such record is found."""
+    try:
+        columns = [_fields(column, delimiter, start) for column in zip(*rows, strict=True)]
+    except DataError:
+        quoted = quoting(delimiter)
+        for position, row in enumerate(rows, start):
+            yield line([quoted(cell(plain(value), position)) for value in row], delimiter)
+        return
+    for fields in zip(*columns, strict=True) if columns else rows:
+        yield line(fields, delimiter)
+
+
+def _fields(column: Sequence[Any], delimiter: str, start: int) -> Sequence[str]:
+    """The values as fields. What needs no quotes is told of all at once."""
+    kinds = set(map(type, column))
+    if kinds == {str}:
+        texts = column
+    elif kinds == {int} or kinds == {float}:
+        texts = list(map(repr, column))
+    else:
+        texts = [cell(plain(value), position) for position, value in enumerate(column, start)]
+    return list(map(quoting(delimiter), texts)) if re.search(special(delimiter), "".join(texts)) else texts
 
 
 def line(fields: Sequence[str], delimiter: str) -> str:

@@ -65,16 +65,22 @@ def _fields(column: pa.Array, delimiter: str, start: int) -> pa.Array:
 
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+    if _is_written_alike(column.type):
         texts = column.cast(pa.large_string())
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        texts = _quoted(column.cast(pa.large_string()), delimiter)
     else:
-        quoted = quoting(delimiter)
         cells = (cell(plain(value), start + index) for index, value in enumerate(column.to_pylist()))
-        texts = pa.array(map(quoted, cells), pa.large_string())
-    return compute.fill_null(texts, "") if texts.null_count else texts
+        texts = pa.array(cells, pa.large_string())
+    quoted = _quoted(texts, delimiter)
+    return compute.fill_null(quoted, "") if quoted.null_count else quoted
+
+
+def _is_written_alike(kind: pa.DataType) -> bool:
+    """Whether Arrow makes of a value of this type the text that `cell` does."""
+    from pyarrow import types
+
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return True
+    return bool(types.is_integer(kind) or types.is_boolean(kind) or types.is_null(kind))
 
 
 def _quoted(texts: pa.Array, delimiter: str) -> pa.Array:

@@ -66,6 +66,8 @@ def tabulate(kind: Kind, value: Any, columns: Sequence[str] = ()) -> Rows:
         return Rows(matching_names(width, columns), rows)
     records = records_of(kind, value)
     names = tuple(columns) or (_implied(records[0]) if records else ())
+    if names and {tuple}.issuperset(map(type, records)) and {len(names)}.issuperset(map(len, records)):
+        return Rows(names, records)
     return Rows(names, [_row(record, names, position) for position, record in enumerate(records)])
 
 
