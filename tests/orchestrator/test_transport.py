@@ -77,3 +77,36 @@ def test_more_bytes_and_more_parts_never_cost_less(estimate: int, producers: int
     less = predict(Edge(estimate, producers, targets), 4, SLOW_STORE)
     more = predict(Edge(estimate + MIB, producers + 1, targets + 1), 4, SLOW_STORE)
     assert all(a <= b for a, b in zip(less, more, strict=True))
+
+
+def test_a_prediction_is_requests_over_slots_and_bytes_over_rate() -> None:
+    figures = Figures(store_seconds=1.0, store_rate=1000.0, link_seconds=0.5, link_rate=500.0)
+    assert predict(Edge(1000, producers=2, targets=3), 4, figures) == (6 * 0.5 / 4 + 2, (6 + 2) * 1.0 / 4 + 1)
+    assert predict(Edge(1000, targets=3), 4, figures) == (12 * 0.5 / 4 + 2, (12 + 4) * 1.0 / 4 + 1), "one for each slot"
+    assert predict(Edge(1000, targets=3), 0, figures) == (3 * 0.5 + 2, (3 + 1) * 1.0 + 1)
+
+
+def test_limits_belong_to_what_is_within_them() -> None:
+    assert choose_place(Edge(100 * MIB), LOCAL, ONE)[0] == "host"
+    assert choose_place(Edge(100 * MIB + 1), LOCAL, ONE)[0] == "store"
+    assert choose_place(EDGE, LOCAL, msgspec.structs.replace(MANY, lost_hosts=UNRELIABLE - 1))[0] == "host"
+    alike = msgspec.structs.replace(MANY, figures=Figures(0.0, MIB, 0.0, MIB))
+    assert choose_place(EDGE, LOCAL, alike) == (
+        "host",
+        "predicted 10.0 s directly, 10.0 s through the store; workers of other hosts pull them over TCP",
+    )
+
+
+@pytest.mark.parametrize(
+    ("estimate", "said"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (90 * MIB, "90 MiB"), (2**31, "2 GiB"), (3 * 2**40, "3.0 TiB")],
+)
+def test_sizes_are_said_in_a_unit_that_suits_them(estimate: int, said: str) -> None:
+    roomy = msgspec.structs.replace(ONE, host_budget=2**50)
+    _, reason = choose_place(Edge(estimate), LOCAL, roomy)
+    assert reason == f"about {said} fits shared memory and every worker is on this host"
+
+
+def test_short_times_are_said_in_milliseconds() -> None:
+    quick = msgspec.structs.replace(MANY, figures=Figures(0.0, 10 * MIB / 0.999, 0.0, 10 * MIB / 0.0125))
+    assert "predicted 12.5 ms directly, 999.0 ms through the store" in choose_place(EDGE, LOCAL, quick)[1]
