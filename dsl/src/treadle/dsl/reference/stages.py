@@ -284,5 +284,8 @@ def _value(partitions: list[Partition], single: bool, limit: int) -> Any:
         (value,) = value
     size = sum(map(len, codec.encode("objects", [value])))
     if size > limit:
-        raise UsageError(f"the broadcast has {size:,} encoded bytes, more than its limit of {limit:,}")
+        raise UsageError(
+            f"the broadcast has {size:,} encoded bytes, more than its limit of {limit:,}",
+            "Raise `limit` if every worker has that much memory to spare, or shuffle the data instead.",
+        )
     return value

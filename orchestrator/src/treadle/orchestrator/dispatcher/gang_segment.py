@@ -57,7 +57,10 @@ class GangRun(SegmentRun):
         size, stage = self._segment.policy.gang, self._segment.stages[-1]
         if len(self._inputs) != size:
             count = f"{len(self._inputs)} partition{'s' * (len(self._inputs) != 1)}"
-            raise UsageError(f"{stage}: its input has {count}, and `gang: {size}` needs exactly {size}")
+            raise UsageError(
+                f"{stage}: its input has {count}, and `gang: {size}` needs exactly {size}",
+                f"Write `partitions: {size}` where the partitions are made, or `gang: {len(self._inputs)}`.",
+            )
         if len(self._pool.slots) < size:
             raise UsageError(
                 f"{stage}: `gang: {size}` needs {size} slots at once, and there are {len(self._pool.slots)}",
