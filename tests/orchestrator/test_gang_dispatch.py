@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from treadle.executors.interface import Capabilities, Slot
 from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
 from treadle.executors.program import Keep as KeepTail
+from treadle.orchestrator.dispatcher.dispatch import Attempt
 from treadle.orchestrator.dispatcher.gang import GangDispatch
 from treadle.orchestrator.dispatcher.pool import SlotPool
-from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass
 
@@ -107,6 +108,61 @@ def test_losses_are_the_gangs() -> None:
     assert found is not None
     assert found.failure.failure is FailureClass.POISON
     assert found.failure.partition == 0
+
+
+def test_a_gang_goes_on_from_the_counts_of_its_ledger() -> None:
+    core = GangDispatch(TRIO, starts={0: 4, 1: 4, 2: 3}, spent={0: 1, 1: 1, 2: 0})
+    assert core.wanted(0) == 3
+    for partition, slot in enumerate(SLOTS):
+        found = core.next_task(slot, 0)
+        assert found is not None
+        assert found.attempts == (Attempt(partition, 5, final=True),)
+    assert core.next_task("d", 0) is None, "it has its slots"
+    dead = GangDispatch(TRIO, crashes={0: MAXIMUM_CRASHES - 1, 1: MAXIMUM_CRASHES})
+    assert dead.over
+    assert dead.failed[0].failure is FailureClass.POISON
+
+
+def test_a_gang_that_is_committed_wants_nothing() -> None:
+    core = GangDispatch(TRIO, committed=True)
+    assert core.over
+    assert core.wanted(0) == 0
+    assert core.next_task("a", 0) is None
+    assert core.problem() is None
+
+
+def test_outcomes_of_a_gang_that_breaks_never_count() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    core.broke("b", failure(1, followed=True))
+    assert [core.delivered(outcome(partition)) for partition in range(3)] == [(), (), ()]
+    assert [core.ended(slot) for slot in SLOTS] == [[], [], [2]]
+    assert core.delivered(outcome(0)) == ()
+    assert start(core) == [0, 1, 2]
+    assert [core.delivered(outcome(partition)) for partition in range(2)] == [(), ()], "those of before are gone"
+
+
+def test_a_member_that_dies_once_all_have_delivered_breaks_nothing() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    assert len([core.delivered(outcome(partition)) for partition in range(3)][-1]) == 3
+    core.broke("b", failure(1, FailureClass.WORKER_LOST))
+    for slot in SLOTS:
+        assert core.verdict(slot, 0) is None
+        core.ended(slot)
+    assert (core.over, core.problem()) == (True, None)
+
+
+def test_of_failures_that_follow_from_others_the_first_counts() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    for slot, partition in (("c", 2), ("a", 0)):
+        assert not core.broke(slot, failure(partition, followed=True))
+    for slot in SLOTS:
+        found = core.verdict(slot, 0)
+        core.ended(slot)
+    assert found is not None
+    assert found.failure.partition == 2
 
 
 # -- slots ---------------------------------------------------------------------------------------------------------
