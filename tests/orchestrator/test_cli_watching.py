@@ -56,6 +56,16 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         embedded.down(Home(root / "home"))
 
 
+def test_what_a_run_out_of_time_needs_is_told(terminal: Terminal) -> None:
+    late = f'with: {{flag: "{terminal.folder}/always"}}, timeout: 200ms, retry: {{maximumAttempts: 1}}'
+    text = f"{HEAD}  waits: {{type: map, input: {{range: 1}}, uses: functions:waits, {late}}}\n"
+    (terminal.folder / "late.yaml").write_text(text)
+    done = terminal.run("run", "late.yaml", "--id", "late")
+    assert done.code == 1
+    remedy = "  Give the stage a longer `timeout`, or its input more partitions: that takes a new run.\n"
+    assert done.err.partition(remedy)[2].startswith("  Once data or surroundings are mended: treadle resume late.")
+
+
 @pytest.fixture
 def held(terminal: Terminal, request: pytest.FixtureRequest) -> Iterator[tuple[str, Callable[[], None]]]:
     """A run that waits until it is let go."""

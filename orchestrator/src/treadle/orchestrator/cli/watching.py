@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import typer
 
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import FailureClass, UsageError
 
 from . import words
 from .environment import Environment
@@ -43,11 +43,11 @@ SECOND_CHANCE = 2.0
 """Seconds after a Ctrl-C in which another one cancels the run."""
 SILENCE = 3.0
 """Seconds without a driver after which the watcher says so."""
-_REMEDIES = {
-    "out of memory": "Give the stage more `memory`, or its input more partitions: that takes a new run.",
-    "timed out": "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
+_REMEDIES: dict[str, str] = {
+    FailureClass.OUT_OF_MEMORY: "Give the stage more `memory`, or its input more partitions: that takes a new run.",
+    FailureClass.TIMED_OUT: "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
 }
-"""FailureClass -> what its workflow could say."""
+"""What the workflow could say."""
 
 
 @dataclass(frozen=True)
