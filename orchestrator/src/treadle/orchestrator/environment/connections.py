@@ -79,10 +79,11 @@ def kafka_settings(
 ) -> dict[str, str | int | float | bool]:
     """What librdkafka needs for the connection, secrets resolved by `secret`. Raises UsageError."""
     if name not in connections:
-        known = f"There are: {', '.join(sorted(connections))}." if connections else "It has none."
+        known = f"There are: {', '.join(sorted(connections))}. " if connections else ""
         raise UsageError(
             f"the profile has no Kafka connection {name!r}",
-            f"{known} Add a table `kafka.{name}` with bootstrap.servers, and name the profile (--profile).",
+            f"{known}Add to profiles.toml in the home folder, and choose it with --profile PROFILE:\n"
+            f'[PROFILE.kafka.{name}]\nbootstrap.servers = "HOST:PORT"',
         )
     found = connections[name]
     return found.settings | {setting: secret(held) for setting, held in found.secrets.items()}
