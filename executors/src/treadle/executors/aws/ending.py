@@ -22,9 +22,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..functions.invoker import Answer
+from ..functions.invoker import MEGABYTE, Answer
 
-_MB = 1 << 20
 _NEARLY = 0.98
 """Of the memory size: a function killed with that much in use ran out of it."""
 _BROKEN_PACKAGE = ("Runtime.ImportModuleError", "Runtime.HandlerNotFound", "Runtime.UserCodeSyntaxError")
@@ -95,8 +94,8 @@ def metering(log: bytes) -> Metering:
         fields = {name.decode(): float(value) for name, value in _FIELD.findall(lines[-1])}
         return Metering(
             fields.get("Billed Duration", 0.0) / 1000,
-            int(fields.get("Memory Size", 0)) * _MB,
-            int(fields.get("Max Memory Used", 0)) * _MB,
+            int(fields.get("Memory Size", 0)) * MEGABYTE,
+            int(fields.get("Max Memory Used", 0)) * MEGABYTE,
             "Init Duration" in fields,
         )
     for line in reversed(log.splitlines()):
@@ -110,8 +109,8 @@ def _platform_report(line: bytes) -> Metering:
         metrics: Any = msgspec.json.decode(line)["record"]["metrics"]
         return Metering(
             float(metrics.get("billedDurationMs", 0)) / 1000,
-            int(metrics.get("memorySizeMB", 0)) * _MB,
-            int(metrics.get("maxMemoryUsedMB", 0)) * _MB,
+            int(metrics.get("memorySizeMB", 0)) * MEGABYTE,
+            int(metrics.get("maxMemoryUsedMB", 0)) * MEGABYTE,
             "initDurationMs" in metrics,
         )
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from treadle.primitives.errors import StoreError
 
+MEGABYTE = 1 << 20
+
 
 class Limits(Struct, frozen=True):
     """What the provider allows, in bytes and seconds."""

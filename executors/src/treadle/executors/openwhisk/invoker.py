@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 from treadle.primitives.errors import StoreError, UsageError
 
-from ..functions.invoker import Answer, Limits
+from ..functions.invoker import MEGABYTE, Answer, Limits
 from .answers import Activation, Pending, answer_of, pause, read_record, read_reply
 from .client import Client
 
-MEGABYTE = 1 << 20
 CURRIED = 32 << 10
 """Bytes of a payload left for the parameters bound to the action, which count with the call's own."""
 SIZES = (256, 512)

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ..aws import invoker as aws
-from ..functions.invoker import Limits
+from ..functions.invoker import MEGABYTE, Limits
 from ..openwhisk import invoker as openwhisk
-
-MEGABYTE = 1 << 20
 
 
 class Emulation(Struct, frozen=True):
@@ -40,8 +38,8 @@ EMULATIONS: Mapping[str, Emulation] = {
     ),
     "openwhisk": Emulation(
         Limits(
-            request=openwhisk.MEGABYTE - openwhisk.CURRIED,
-            response=openwhisk.MEGABYTE - openwhisk.CURRIED,
+            request=MEGABYTE - openwhisk.CURRIED,
+            response=MEGABYTE - openwhisk.CURRIED,
             seconds=openwhisk.SECONDS,
             memory=tuple(size * MEGABYTE for size in openwhisk.SIZES),
             temporary=512 * MEGABYTE,  # containers have no bound of their own; a small disk is one

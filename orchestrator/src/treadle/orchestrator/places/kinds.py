@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from pydantic import Field, ValidationError, model_validator
 
 from treadle.dsl.quantities import Duration, Size
+from treadle.executors.functions.invoker import MEGABYTE
 from treadle.executors.interface import Executor
 from treadle.executors.place import Place
 from treadle.executors.worker.environment import secret_variable, worker_environment
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from treadle.executors.functions.invoker import Invoker
 
 S = TypeVar("S", bound=Table)
-MEGABYTE = 1 << 20
 
 # -- tables ----------
 
