@@ -13,7 +13,6 @@ from ..coordinator.messages import Join
 from ..errors import TreadleError, UsageError
 from .errors import DeadlinePassed, short
 from .gang import current_member
-from .io.kept import KeptMemory
 from .io.values import Room
 from .member import Member
 from .messages import Cast, Payload, Plan
@@ -208,7 +207,6 @@ class ReduceChannel(_Channel[Reduce]):
         self._reduce, self._handler = reduce, handler
         self._passed: Payload | None = None
         self._room: Room | None = None
-        self._kept = KeptMemory()
 
     def reduce(self, value: Any, *, deadline: float | None = None) -> Any:
         """The fold of all members' values at the member at the tree's root, None at the others.
@@ -251,10 +249,10 @@ class ReduceChannel(_Channel[Reduce]):
         self._act(lambda: self._give(self._machine.folded(step.ticket, value)), until, "reduce")
 
     def _make_room(self, step: Fold, like: Any) -> Any:
-        """Memory that is there, for the first fold of a round: such that will be sent, when it goes to the parent."""
+        """Memory that will be sent, for the first fold of a round, when the result goes to the parent."""
         self._leave_room()
         if not step.goes_up:
-            return self._kept.array(like)
+            return None
         self._room = self._member.values.room(like)
         return None if self._room is None else self._room.array
 
