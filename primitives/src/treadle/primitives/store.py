@@ -28,8 +28,8 @@ from .whole_files import Buffer, check_name, create_file, is_temporary, read_ran
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_COPYING = "aws_copy_if_not_exists"
-"""How an S3 store copies to a name that nothing has; one that has a way of its own is told by the variable."""
+_COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
+"""How an S3 store copies to a name that nothing has, as an option or a variable, for those with a way of their own."""
 _CHUNK = 8 << 20
 Data: TypeAlias = Buffer | Sequence[Buffer]
 Stream: TypeAlias = Data | Iterator[Buffer]
@@ -285,8 +285,8 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
     http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
     endpoint = _endpoint(options) if scheme == "s3" else ""
-    if scheme == "s3" and _COPYING.upper() not in os.environ:
-        options = {_COPYING: "multipart", **options}
+    if scheme == "s3" and not any(name in options or name in os.environ for name in _COPYING):
+        options = {**options, _COPYING[0]: "multipart"}
     if endpoint:
         options = {**options, "endpoint": endpoint}
     if endpoint.startswith("http://"):
