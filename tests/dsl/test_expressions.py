@@ -105,6 +105,9 @@ def test_any_text_is_parsed_or_refused_inside_the_text(text: str) -> None:
     [
         ("", 0, "expected a value, got the end"),
         ("1 +", 3, "expected a value, got the end"),
+        ("1 + )", 4, "expected a value, got ')'"),
+        ("min('a', ')'", 12, "expected ')', got the end"),
+        ("size('a' ')')", 9, "expected ')', got \"')'\""),
         ("a.b c", 4, "expected an operator"),
         ("a = b", 2, "'=' is not part of the language"),
         ("a and b", 2, "expected an operator, got 'and'"),
@@ -354,6 +357,12 @@ def test_null_comparison_tells_of_skipped_stages() -> None:
         ("has(stages.done)", Type.BOOL),
         ("'a' + 'b'", Type.STRING),
         ("min(1, 2)", Type.INT),
+        ("min(1, inputs.tol)", Type.FLOAT),
+        ("max(inputs.names)", Type.FLOAT),
+        ("-inputs.k * 2", Type.INT),
+        ("-inputs.tol", Type.FLOAT),
+        ("inputs.k - inputs.tol", Type.FLOAT),
+        ("trigger.count - 1", Type.FLOAT),
         ("null", Type.NULL),
     ],
 )
@@ -366,6 +375,9 @@ def test_type_of(text: str, kind: Type) -> None:
     [
         ("inputs.kk + 1", 0, "there is no inputs.kk"),
         ("1 + inputs.name", 4, "expected a number, got string"),
+        ("inputs.name - 'a'", 0, "expected a number, got string"),
+        ("trigger.name * 'a'", 15, "expected a number, got string"),
+        ("max(inputs.names, 1)", 4, "expected a number, got list"),
         ("inputs.name < 3", 12, "string and int cannot be compared"),
         ("inputs.name == 3", 12, "string and int cannot be compared"),
         ("inputs.on && inputs.k", 13, "expected true or false, got int"),
@@ -387,3 +399,10 @@ def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(ExpressionError) as caught:
         check(parse("inputs.nmae"), SCOPE)
     assert caught.value.hint == "did you mean name?"
+
+
+@pytest.mark.parametrize("text", ["stages.nowhere", "stages.nowhere.metrics.m", "has(stages.nowhere.metrics)"])
+def test_unknown_name_is_said_as_far_as_it_is_unknown(text: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        check(parse(text), SCOPE)
+    assert (caught.value.message, caught.value.hint) == ("there is no stages.nowhere", "there are done")

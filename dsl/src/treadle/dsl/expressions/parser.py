@@ -97,7 +97,7 @@ class Parser:
         if match is None:
             raise self.unreadable(position)
         kind = str(match.lastgroup)
-        if match.start(kind) > self.limit or match.end() > self.limit:
+        if match.end() > self.limit:
             raise ExpressionError(f"the expression is longer than {MAX_LENGTH} characters", match.start(kind))
         return Token(kind, match.group(kind), match.start(kind))
 
@@ -116,7 +116,7 @@ class Parser:
         return token
 
     def expect(self, text: str) -> None:
-        if self.token.kind != "op" or self.token.text != text:
+        if self.token.text != text:
             raise ExpressionError(f"expected {text!r}, got {self.found()}", self.token.offset)
         self.advance()
 
