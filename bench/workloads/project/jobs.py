@@ -79,8 +79,8 @@ def polars_words(lines: Any) -> Any:
     import polars
 
     words = polars.LazyFrame(lines).select(polars.col("line").str.split(" ").explode().alias("word"))
-    counts = words.filter(polars.col("word") != "").group_by("word").agg(polars.len().cast(polars.Int64).alias("count"))
-    return counts.collect().to_arrow(compat_level=polars.CompatLevel.oldest())
+    counts = words.group_by("word").agg(polars.len().cast(polars.Int64).alias("count"))
+    return counts.filter(polars.col("word") != "").collect().to_arrow(compat_level=polars.CompatLevel.oldest())
 
 
 def polars_sum(counts: Any) -> Any:
