@@ -70,3 +70,17 @@ def test_expressions_are_found_with_the_way_to_them() -> None:
     value = {"a": ["x", "${{ inputs.k }}"], "b": "${{ 1 }}-${{ run.id }}"}
     assert [where for where, _ in expressions_in(value)] == [("a", 1), ("b",), ("b",)]
     assert template_paths(value) == {("inputs", "k"), ("run", "id")}
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "message"),
+    [
+        ("a ${{ inputs.k", 14, "the expression has no closing }}"),
+        ("a ${{ inputs.k b }}", 15, "expected an operator, got 'b'"),
+        ("${{ inputs.k } }}", 13, "'}' is not part of the language"),
+    ],
+)
+def test_what_does_not_end_a_template_is_said_at_its_place(text: str, offset: int, message: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse_template(text)
+    assert (caught.value.offset, caught.value.message) == (offset, message)

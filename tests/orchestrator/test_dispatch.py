@@ -236,6 +236,7 @@ def test_partitions_known_to_be_short_share_one_task() -> None:
 
 def test_tasks_shrink_towards_the_end_where_times_are_known() -> None:
     assert sizes(Dispatch(Policy(), range(8), slots=2, pace=0.01), 2, 0.01) == [2, 2, 1, 1, 1, 1]
+    assert sizes(Dispatch(Policy(), range(9), slots=2, pace=0.01), 2, 0.01) == [3, 2, 1, 1, 1, 1]
     assert sizes(Dispatch(Policy(), range(8), slots=2), 2, 0.01) == [1] * 8
 
 

@@ -7,7 +7,7 @@ from orchestrator.test_backups import late
 from orchestrator.test_dispatch import fail_once, failure, one, outcome, sizes, take
 
 from treadle.orchestrator.dispatcher.backups import TIMES_MEDIAN
-from treadle.orchestrator.dispatcher.dispatch import TASK_PARTITIONS, Dispatch
+from treadle.orchestrator.dispatcher.dispatch import TASK_PARTITIONS, Attempt, Dispatch
 from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
@@ -96,6 +96,34 @@ def test_memory_that_nobody_set_does_not_grow(most: int) -> None:
     verdict = fail_once(core, Class.OUT_OF_MEMORY, 0.0, message="too much")
     assert (verdict.failure.message, verdict.final) == ("too much", False)
     assert take(core, now=99.0).memory == 0
+
+
+def test_an_attempt_that_failed_is_no_straggler_while_its_task_goes_on() -> None:
+    core, due = late(Policy(initial_interval=1000, maximum_interval=1000), missing=1)
+    core.failed_attempt("s1", failure(1), 1.0)
+    first = core.backup("free", due)
+    assert first is not None
+    assert first.attempts[0].partition == 0
+    assert core.backup("other", due) is None
+
+
+def test_one_of_two_that_ends_unheard_leaves_it_to_the_other() -> None:
+    core, due = late()
+    assert core.backup("free", due) is not None
+    assert core.ended("free") == []
+    assert core.next_task("free", due) is None
+    assert core.ended("slow") == [0]
+    assert one(core, now=due) == 0
+
+
+def test_attempts_spent_under_earlier_drivers_count() -> None:
+    core = Dispatch(Policy(maximum_attempts=3), [0, 1], slots=1, spent={0: 2}, starts={0: 5})
+    assert take(core).attempts == (Attempt(0, 6, final=True),)
+    verdict = core.failed_attempt("s", failure(0), 0.0)
+    core.ended("s")
+    assert verdict is not None
+    assert verdict.final
+    assert take(core).attempts == (Attempt(1, 1, final=False),)
 
 
 # -- who gets what -------------------------------------------------------------------------------------------------
