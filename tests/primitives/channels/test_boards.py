@@ -7,7 +7,7 @@ import errno
 import os
 import select
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
@@ -101,8 +101,9 @@ def edge_triggered(bell: Bell) -> Iterator[select.epoll]:
 # -- processes ----------
 
 
-def test_nobody_passes_before_all_have_arrived(here: Place) -> None:
-    ended = here.run(SIZE, functions.barriers)
+@pytest.mark.parametrize("function", [functions.barriers, functions.barriers_without_a_bell])
+def test_nobody_passes_before_all_have_arrived(here: Place, function: Callable[[], list[float]]) -> None:
+    ended = here.run(SIZE, function)
     assert not [one for one in ended if one.error]
     for members in zip(*(one.value for one in ended), strict=True):
         assert max(arrived for arrived, _ in members) <= min(passed for _, passed in members)

@@ -63,8 +63,8 @@ class Board:
     def arrive(self, generation: int) -> None:
         """This member is at the barrier for the (generation + 1)-th time; whoever completes it wakes the others.
 
-        Two that arrive at once may both have missed the other's count (stores may be seen late, Dijkstra 1965): nobody
-        rings then, and those who wait find out when they next look.
+        Two that arrive at once may each miss the other's count, as a store is seen late: nobody rings then, and those
+        who wait find out when they next look.
         """
         self._counts[self._rank] = generation + 1
         if self.complete(generation):
