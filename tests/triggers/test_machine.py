@@ -127,6 +127,7 @@ def test_dead_letter_is_written_again_until_it_is() -> None:
     it = machine()
     [bury] = only(Bury, it.handle(Arrived(A, (dead(A, 0), passed(A, 1))), 0.0))
     it.handle(BuryFailed(bury.ticket, "full"), 0.0)
+    assert (it.trouble, it.under_way) == ("full", 0)
     assert only(Bury, it.tick(0.1)) == []
     [again] = only(Bury, it.tick(60.0))
     assert (again.record, again.reason) == (bury.record, "poison")

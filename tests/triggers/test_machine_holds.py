@@ -17,6 +17,7 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     Judged,
     Lost,
     Match,
+    OutOfRange,
     Reading,
     Revoked,
     RunEnded,
@@ -48,9 +49,10 @@ def test_reading_stops_when_many_bytes_are_held() -> None:
 
 
 def test_a_batch_larger_than_what_is_held_otherwise_is_gathered_whole() -> None:
-    records = machine(batches(HELD_RECORDS, "1MiB"))
-    assert records.handle(Arrived(A, tuple(match(A, offset) for offset in range(HELD_RECORDS - 1))), 0.0) == []
-    assert len(only(Start, records.handle(Arrived(A, (match(A, HELD_RECORDS - 1),)), 0.0))) == 1
+    most = 2 * HELD_RECORDS
+    records = machine(batches(most, "1MiB"))
+    assert records.handle(Arrived(A, tuple(match(A, offset) for offset in range(most - 1))), 0.0) == []
+    assert len(only(Start, records.handle(Arrived(A, (match(A, most - 1),)), 0.0))) == 1
     size = machine(batches(HELD_RECORDS, f"{2 * MANY}MiB"))
     assert size.handle(Arrived(A, tuple(large(offset) for offset in range(2 * MANY))), 0.0) == []
     [start] = only(Start, size.handle(Arrived(A, (large(2 * MANY),)), 0.0))
@@ -102,6 +104,20 @@ def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:
 
 
 # -- what is not its own any more ----------------------------------------------------------------------------------
+
+
+def test_what_waits_in_a_partition_that_is_revoked_is_held_no_longer() -> None:
+    it = machine(window=1)
+    it.handle(Arrived(A, tuple(match(A, offset) for offset in range(3))), 0.0)
+    assert it.held == 2
+    it.handle(Revoked((A,)), 0.0)
+    assert (it.held, it.under_way, A in it.partitions) == (0, 1, True)
+
+
+def test_the_end_of_a_partition_that_is_not_owned_is_nobodys_business() -> None:
+    it = machine()
+    it.handle(Lost((A,)), 0.0)
+    assert it.handle(OutOfRange(A, 5, 9), 0.0) == []
 
 
 def test_what_fails_to_start_in_a_handover_is_left_to_the_next_owner() -> None:

@@ -102,6 +102,8 @@ def test_tasks_of_a_lost_member_come_first_and_of_one_that_left_last(lost: bool,
     desk.tasks.take("b", 9)
     assert desk.given() == [("b", name) for name in order]
     assert not desk.returned
+    desk.tasks.remind("a")
+    assert desk.given() == [], "should it come back, it holds nothing"
 
 
 def test_a_member_that_comes_back_is_reminded_of_what_it_holds_and_gets_no_more_unasked() -> None:
