@@ -81,6 +81,13 @@ def test_conditions_child_runs_and_metrics_that_are_not_known_yet_are_asked_for(
         assert followers(scheduler(segment("a"), node).start()) == []
 
 
+def test_a_child_run_is_followed_by_none() -> None:
+    graph = scheduler(Child("a", ("a",), "inner"), segment("b", ("a",)))
+    assert followers(graph.start()) == []
+    assert followers(graph.handle(NodeDone("a", Summary()))) == []
+    assert graph.running == ("b",)
+
+
 def test_metrics_that_are_known_are_told_to_followers() -> None:
     nodes = (segment("z"), segment("a", ("z",), when="true"), segment("b", ("a",), paths=("stages.z.metrics.n",)))
     graph = scheduler(*nodes)

@@ -346,7 +346,7 @@ class Scheduler:
         grouped = self._grouped.pop(node.id, None)
         if grouped is not None and grouped.groups and not repair:
             return self._begin_groups(grouped)
-        then = () if repair else tuple(self._following(node))
+        then = () if repair or isinstance(node, Child) else tuple(self._following(node))  # a child has no activity
         return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
 
     def _following(self, node: Node) -> Iterator[Run]:
