@@ -151,6 +151,7 @@ def test_a_member_that_dies_once_all_have_delivered_breaks_nothing() -> None:
         assert core.verdict(slot, 0) is None
         core.ended(slot)
     assert (core.over, core.problem()) == (True, None)
+    assert core.delivered(outcome(1)) == (), "all are committed once"
 
 
 def test_of_failures_that_follow_from_others_the_first_counts() -> None:

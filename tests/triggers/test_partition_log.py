@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from triggers.test_machine import A, batches, dead, match, passed
 
 from treadle.orchestrator.triggers.kafka.batch import Batch
@@ -92,6 +93,23 @@ def test_end_of_another_cut_keeps_what_came_before_and_the_batch_itself_until_it
     assert held(it) == (1, 1)
     it.done(1)
     assert it.mark == 6
+    it.take(match(A, 7), None, 0.0)
+    it.take(match(A, 8), None, 0.0)
+    assert it.start(2).run == "0.6"
+    it.started()
+    assert it.start(3).run == "0.7"
+    assert it.startable(), "what began a batch before begins none now"
+
+
+def test_record_with_runs_and_a_letter_is_done_when_all_of_them_are() -> None:
+    it = log()
+    both = msgspec.structs.replace(match(A, 0, count=2), reason="a third object is poison")
+    assert it.take(both, None, 0.0)
+    assert [it.start(number).run for number in (1, 2)] == ["0.0", "0.0.1"]
+    for letter in (None, 0, None):
+        assert it.mark == 0
+        it.done(0, letter=letter)
+    assert (it.mark, held(it)) == (1, (0, 0))
 
 
 def test_refused_batch_holds_the_mark_until_each_of_its_letters_is_written() -> None:

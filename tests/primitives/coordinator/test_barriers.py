@@ -128,3 +128,23 @@ def test_the_one_unused_for_longest_makes_room_and_none_that_is_in_use() -> None
     with pytest.raises(Refusal):
         desk.wait("a", parties=1, name="sixth")
     assert len(desk.barriers) == 2
+
+
+def test_a_broken_one_makes_no_room() -> None:
+    desk = Desk(barriers=1)
+    for party in "ab":
+        desk.wait(party, parties=2)
+    desk.drop("a")
+    with pytest.raises(Refusal):
+        desk.wait("c", parties=1, name="other")
+    assert desk.wait("b", 1, parties=2) == broken("b", 1, "a")
+
+
+def test_who_asks_for_an_answer_again_still_waits_where_it_waited() -> None:
+    desk = Desk()
+    for party in "ab":
+        desk.wait(party, parties=2)
+    assert desk.wait("a", 1, parties=2) == []
+    assert desk.wait("a", 0, parties=2) == [("a", m.Released("b", 0))]
+    assert desk.barriers.count("b") == (1, 2)
+    assert len(desk.wait("b", 1, parties=2)) == 2
