@@ -8,15 +8,17 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..errors import DataError
-from ..files import FileInfo, map_file, read_range
+from ..files import FileInfo, is_local, map_file, read_range
 from ..spooled import spooled
 from .options import FileSplit
 
 Content = bytes | memoryview
 _SLACK = 64 << 10
 """Bytes read beyond a split's stop at first, in the hope that its last line ends there."""
-_PACKED, _UNPACKED = 1 << 20, 8 << 20
-"""Bytes of gzip that are read at once, and of what comes of it at most."""
+_NEAR, _FAR = 1 << 20, 8 << 20
+"""Bytes of gzip that are read at once: a store wants few requests."""
+_UNPACKED = 8 << 20
+"""Bytes of what comes of it that are made at once, at most."""
 
 
 class ListedFile(io.RawIOBase):
@@ -132,8 +134,9 @@ def _unpacked(split: FileSplit, size: int = _UNPACKED) -> Iterator[bytes]:
     import gzip
     import zlib
 
+    packed = io.BufferedReader(ListedFile(info_of(split)), _NEAR if is_local(split.uri) else _FAR)
     try:
-        with gzip.GzipFile(fileobj=io.BufferedReader(ListedFile(info_of(split)), _PACKED)) as file:
+        with gzip.GzipFile(fileobj=packed) as file:
             while data := file.read(min(size, _UNPACKED)):
                 yield data
     except EOFError:
