@@ -83,7 +83,7 @@ def kafka_settings(
         raise UsageError(
             f"the profile has no Kafka connection {name!r}",
             f"{known}Add to profiles.toml in the home folder, and choose it with --profile PROFILE:\n"
-            f'[PROFILE.kafka.{name}]\nbootstrap.servers = "HOST:PORT"',
+            f'  [PROFILE.kafka.{name}]\n  bootstrap.servers = "HOST:PORT"',
         )
     found = connections[name]
     return found.settings | {setting: secret(held) for setting, held in found.secrets.items()}
