@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import pickletools
 import sys
@@ -90,15 +91,19 @@ class Project:
         return {name: metadata.version(name) for name in sorted(names)}
 
 
-def imported_names(file: Path) -> Iterator[str]:
+def imported_names(file: Path) -> Sequence[str]:
     """Top-level names of what the source imports absolutely, anywhere in it. Raises UsageError for bad syntax."""
     try:
-        tree = ast.parse(file.read_bytes(), str(file))
+        return _imported(file.read_bytes(), str(file))
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}", "Correct it, or move it out of the package.") from error
-    for node in ast.walk(tree):
-        for name in _names(node):
-            yield name.partition(".")[0]
+
+
+@functools.lru_cache(maxsize=1000)
+def _imported(source: bytes, name: str) -> Sequence[str]:
+    """Remembered: whoever submits from a notebook or a loop has changed few files since the last time."""
+    found = (name.partition(".")[0] for node in ast.walk(ast.parse(source, name)) for name in _names(node))
+    return tuple(dict.fromkeys(found))
 
 
 def _names(node: ast.AST) -> list[str]:
