@@ -87,3 +87,57 @@ def test_losses_are_told_to_those_who_did_not_hear_of_them_and_once() -> None:
     view = dict(bench.tick())["m1"]
     assert (view.lost, names(view)) == (("m3",), ["m0", "m1", "m2"])
     assert bench.tick(5.0) == []
+
+
+def test_a_member_of_several_channels_leaves_each_by_itself() -> None:
+    bench = Bench()
+    for number in range(2):
+        bench.connect(number, f"m{number}")
+        bench.say(number, m.Join("one"), m.Join("two"))
+    bench.tick()
+    for left, channel in enumerate(("one", "two"), 1):
+        bench.say(0, m.Leave(channel))
+        assert [(name, view.channel) for name, view in bench.tick()] == [("m1", channel)]
+        assert bench.machine.statistics().channels == 2, left
+    bench.say(1, m.Bye())
+    assert bench.machine.statistics().channels == 0
+
+
+def test_the_view_that_is_due_first_wakes_it() -> None:
+    bench = spaced(0.1)
+    bench.connect(0, "m0")
+    for number in (1, 2, 3):
+        bench.connect(number, f"m{number}")
+        bench.say(number, m.Join("large"))
+    bench.say(0, m.Join("small"))
+    bench.tick()
+    bench.say(3, m.Leave("large"), m.Join("small"))
+    assert bench.machine.wakes_at() == 0.1
+    assert {view.channel for _, view in bench.tick(0.2)} == {"small"}
+    assert {view.channel for _, view in bench.tick(0.2)} == {"large"}
+
+
+def test_once_it_has_settled_a_channel_spaces_its_views() -> None:
+    bench = spaced(0.5)
+    for number in range(2):
+        bench.connect(number, f"m{number}")
+        bench.say(number, m.Join(CHANNEL, epoch=7, seat=number))
+    assert len(bench.tick(2.0)) == 2
+    bench.say(1, m.Leave(CHANNEL))
+    assert bench.tick(0.9) == []
+    assert len(bench.tick(0.2)) == 1
+
+
+def test_who_missed_a_view_hears_of_the_losses_since_its_own_only() -> None:
+    bench = Bench()
+    bench.gang(4)
+    bench.cut(3)
+    assert lost_by(bench.tick(1.0)) == dict.fromkeys(("m0", "m1", "m2"), ("m3",))
+    bench.cut(2)
+    bench.tick(0.5)
+    bench.cut(1)
+    assert lost_by(bench.tick(0.6)) == {"m0": ("m2",)}
+    bench.connect(9, "m1")
+    bench.say(9, m.Join(CHANNEL, 4, epoch=2, seat=1))
+    view = dict(bench.tick())["m1"]
+    assert (view.lost, names(view)) == (("m2",), ["m0", "m1"])
