@@ -67,6 +67,7 @@ def test_records_of_other_segments_of_the_chain_say_nothing() -> None:
         Closed("t"),
     ]
     assert replay([*mine, *others], "s") == replay(mine, "s")
+    assert not replay(mine, "s").closed
     assert replay([*mine, Closed("s"), *others], "s").closed
 
 

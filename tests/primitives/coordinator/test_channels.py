@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from primitives.coordinator.test_claims import CHANNEL, Bench, names
+import pytest
+from primitives.coordinator.test_claims import CHANNEL, Bench, names, occupants, refused
 
-from treadle.primitives.coordinator import Coordinator, Timing
+from treadle.primitives.coordinator import Coordinator, Limits, Timing
 from treadle.primitives.coordinator import messages as m
 
 
@@ -141,3 +142,26 @@ def test_who_missed_a_view_hears_of_the_losses_since_its_own_only() -> None:
     bench.say(9, m.Join(CHANNEL, 4, epoch=2, seat=1))
     view = dict(bench.tick())["m1"]
     assert (view.lost, names(view)) == (("m2",), ["m0", "m1"])
+
+
+def test_a_member_that_comes_back_at_another_address_is_told_to_all() -> None:
+    bench = Bench()
+    bench.gang(3)
+    bench.cut(1)
+    bench.names[9] = "m1"
+    bench.machine.connected(9, bench.now)
+    bench.say(9, m.Hello("m1", "tcp://moved:1", "host"), m.Join(CHANNEL, 3, epoch=1, seat=1))
+    views = dict(bench.tick())
+    assert set(views) == {"m0", "m1", "m2"}
+    for view in views.values():
+        assert [(seat.member, seat.address) for seat in occupants(view)] == [("m1", "tcp://moved:1")]
+        assert view.lost == ()
+
+
+@pytest.mark.parametrize("join", [m.Join("d", fan_out=0), m.Join("d", role="x" * 11), m.Join("d" * 11)])
+def test_what_no_channel_can_be_is_refused(join: m.Join) -> None:
+    bench = Bench(limits=Limits(name=10))
+    bench.connect(0, "m0")
+    assert refused(bench.say(0, join))
+    assert bench.machine.statistics().channels == 0
+    assert bench.say(0, m.Join("d" * 10, role="x" * 10, fan_out=1)) == []
