@@ -11,6 +11,8 @@ import pytest
 INTERRUPTED = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have had ignored
+
 class Interrupt:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:

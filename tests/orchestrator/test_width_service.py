@@ -74,7 +74,7 @@ async def test_width_that_shows_late_costs_one_more_activity(here: Service, tmp_
     await here.submit(document, "late", tmp_path, TESTS)
     assert (await here.runs.end("late")).failure is None
     found = await events(here, "late")
-    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + (1 + 4 + 1)
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1 + 4 + 1
 
 
 async def test_a_history_that_gets_long_is_cut_between_groups(
