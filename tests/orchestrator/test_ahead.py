@@ -156,16 +156,20 @@ class Activities:
     def obey(self, instructions: list[Instruction]) -> None:
         for one in instructions:
             if isinstance(one, Run):
+                assert not (one.then and self._is_child(one.node)), "which has no activity to follow in"
                 self.open.append([one.node, *(each.node for each in one.then)])
                 self.at.append(0)
             else:
                 assert one == Complete()
                 self.over = True
 
+    def _is_child(self, name: str) -> bool:
+        return any(node.id == name and isinstance(node, Child) for node in self.nodes)
+
     def step(self, index: int, *, ends: bool) -> None:
         """An activity is done with a node; it ends there, or when there is no other one."""
         names = self.open[index]
-        assert set(self._needs(names[self.at[index]])) <= set(self.ran)
+        assert self._may_run(names[self.at[index]])
         self.ran.append(names[self.at[index]])
         self.at[index] += 1
         if ends or self.at[index] == len(names):
@@ -181,22 +185,35 @@ class Activities:
         return [
             node.id
             for node in self.nodes
-            if node.id not in now and node.id not in self.ran and set(self._needs(node.id)) <= set(self.ran)
+            if not isinstance(node, Barrier) and node.id not in now | {*self.ran} and self._may_run(node.id)
         ]
 
-    def _needs(self, name: str) -> tuple[str, ...]:
+    def _may_run(self, name: str) -> bool:
         [node] = [node for node in self.nodes if node.id == name]
-        return (*node.data, *node.after)
+        return all(self._is_over(need) for need in (*node.data, *node.after))
+
+    def _is_over(self, name: str) -> bool:
+        """Barriers are, once what they wait for is."""
+        barriers = [node.id for node in self.nodes if isinstance(node, Barrier)]
+        return self._may_run(name) if name in barriers else name in self.ran
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[Node, ...]:
     names = [f"n{index}" for index in range(draw(st.integers(1, 9)))]
-    needs = [
-        draw(st.lists(st.sampled_from(names[:index]), max_size=3, unique=True)) if index else []
-        for index in range(len(names))
-    ]
-    return tuple(segment(name, tuple(some)) for name, some in zip(names, needs, strict=True))
+    return tuple(draw(_nodes(name, names[:index])) for index, name in enumerate(names))
+
+
+@st.composite
+def _nodes(draw: st.DrawFn, name: str, before: list[str]) -> Node:
+    needs = tuple(draw(st.lists(st.sampled_from(before), max_size=3, unique=True))) if before else ()
+    when = draw(st.sampled_from(("", "", "", "true")))
+    match draw(st.sampled_from(("segment", "segment", "segment", "barrier", "child"))):
+        case "barrier":
+            return Barrier(name, (name,), data=needs, when=when)
+        case "child":
+            return Child(name, (name,), "inner", data=needs, when=when)
+    return segment(name, needs, when=when)
 
 
 @given(graphs(), st.integers(0, 9), st.data())
@@ -209,4 +226,4 @@ def test_every_node_runs_once_in_order_and_none_that_could_run_is_held_back(
         assert not here.held_back()
         index = data.draw(st.integers(0, len(here.open) - 1))
         here.step(index, ends=data.draw(st.booleans()))
-    assert sorted(here.ran) == sorted(node.id for node in nodes)
+    assert sorted(here.ran) == [node.id for node in nodes if not isinstance(node, Barrier)]

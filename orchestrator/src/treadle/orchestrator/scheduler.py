@@ -350,7 +350,7 @@ class Scheduler:
         return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
 
     def _following(self, node: Node) -> Iterator[Run]:
-        """What only this node is holds up, then what only that does, and so on. What they are told is known now."""
+        """What only this node holds up, then what only that does, and so on; what they are told is known now."""
         over, left, last = {node.id}, self._most, node
         while left and (then := self._ahead.next_of(last.id, self._status)) and self._may_follow(then, over):
             over.add(then.id)
