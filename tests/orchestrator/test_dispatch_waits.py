@@ -98,6 +98,12 @@ def test_memory_that_nobody_set_does_not_grow(most: int) -> None:
     assert take(core, now=99.0).memory == 0
 
 
+def test_memory_does_not_grow_for_other_failures() -> None:
+    core = Dispatch(Policy(maximum_attempts=9, memory_start=2**30, memory_max=2**31), [0], slots=1)
+    assert fail_once(core, Class.USER_ERROR, 0.0, message="no").failure.message == "no"
+    assert take(core, now=99.0).memory == 2**30
+
+
 def test_an_attempt_that_failed_is_no_straggler_while_its_task_goes_on() -> None:
     core, due = late(Policy(initial_interval=1000, maximum_interval=1000), missing=1)
     core.failed_attempt("s1", failure(1), 1.0)

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.test_planner import GROUPS, PAIRS, SOURCE, mapped, plan, segments
 
 from treadle.executors.program import Arg, By, Call, Cuts, Op, Reduce, Sample, Scatter, ToBroadcast, Value
-from treadle.orchestrator.plan import AllFeed, GroupFeed, NodeData, Segment
+from treadle.orchestrator.plan import AllFeed, GroupFeed, NodeData, Segment, Shipped
 
 WITH = {"with": {"n": 3}, "metrics": {"rows": "sum"}}
 ARGS: dict[str, Arg] = {"n": Value(3)}
@@ -117,7 +117,8 @@ def test_a_shuffle_writes_by_its_key(by: Any, known: By) -> None:
 
 
 def test_each_input_of_a_range_shuffle_is_sampled_and_all_share_the_cuts() -> None:
-    given = {**GROUPS, "by": "m:key", "partitions": 3, "partitioner": {"type": "range"}}
+    given = {**GROUPS, "by": "m:key", "partitions": 3, "partitioner": {"type": "range"}, "executor": "isolated"}
+    given["when"] = "run.id != ''"
     found = planned(pairs=PAIRS, more=PAIRS, groups={**given, "input": ["pairs", "more"]})
     names = ("groups.sample.0", "groups.sample.1")
     assert [(last(found[name]), found[name].estimate) for name in names] == [
@@ -126,10 +127,12 @@ def test_each_input_of_a_range_shuffle_is_sampled_and_all_share_the_cuts() -> No
     cuts = found["groups.cuts"]
     assert (cuts.feed, cuts.ops, cuts.partitions) == (AllFeed(NodeData(names)), (Cuts("groups", 3),), 1)
     assert (cuts.data, cuts.estimate) == (names, 2**16)
+    assert (cuts.policy.executor, cuts.when) == ("isolated", "run.id != ''")
     boundaries = Value("${{ cuts.groups }}")
     for name in ("groups.0", "groups.1"):
         assert found[name].tail == Scatter("groups", By(function="m:key"), 3, boundaries, "", 0)
         assert "groups.cuts" in found[name].data
+        assert found[name].broadcasts == {"cuts.groups": Shipped(NodeData(("groups.cuts",)), "groups")}
     assert "groups.sample" in planned(pairs=PAIRS, groups=given)
 
 

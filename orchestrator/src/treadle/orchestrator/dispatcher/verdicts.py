@@ -99,11 +99,11 @@ class Budgets:
         return Verdict(failure, final, spent)
 
     def pause(self, failure: Failure) -> float:
-        """Seconds before the partition is tried again."""
+        """Seconds before the partition is tried again, after a failure that was judged."""
         if failure.failure is FailureClass.WORKER_LOST:
             return 0.0
         policy, partition = self._policy, failure.partition
-        tries = max(1, self._spent[partition] + self._losses[partition] + self._throttles[partition])
+        tries = self._spent[partition] + self._losses[partition] + self._throttles[partition]
         factor = math.pow(policy.backoff_coefficient, min(tries - 1, 60))
         return min(policy.initial_interval * factor, policy.maximum_interval)
 
