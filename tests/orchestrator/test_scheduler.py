@@ -79,7 +79,8 @@ def test_a_stage_of_which_a_node_was_skipped_stays_null_when_another_of_its_node
 
 def test_bindings_are_what_the_node_reads_and_no_more() -> None:
     reader = segment("b", ("a",), paths=("state.k", "stages.a.metrics.n", "stages.unknown.metrics.n", "inputs.x"))
-    graph = scheduler(segment("a"), reader, segment("c", ("b",)), state={"k": 3}, inputs={"x": 1})
+    last = segment("c", ("b",), paths=("inputs.x",))
+    graph = scheduler(segment("a"), reader, last, state={"k": 3}, inputs={"x": 1})
     graph.start()
     [run] = graph.handle(NodeDone("a", Summary(metrics={"a": {"n": 2}})))
     assert isinstance(run, Run)
@@ -96,6 +97,14 @@ def test_a_condition_over_null_fails_the_run_at_its_place() -> None:
     [problem] = [one.problem for one in scheduler(*nodes).start() if isinstance(one, Fail)]
     assert "stages.a.metrics.n > 1" in problem.message
     assert problem.node == "b"
+
+
+def test_a_condition_that_is_neither_true_nor_false_fails_the_run() -> None:
+    [problem] = [one.problem for one in scheduler(segment("a", when="1 + 1")).start() if isinstance(one, Fail)]
+    assert (problem.failure, problem.message) == (
+        "user error",
+        "`when: 1 + 1` of a cannot be judged: gives 2, not true or false",
+    )
 
 
 def test_a_barrier_passes_without_a_task() -> None:
@@ -119,6 +128,7 @@ def test_a_failure_stops_what_runs_and_fails_only_after_it_has_stopped() -> None
     problem = Problem("user error", "no")
     assert graph.handle(NodeFailed("a", problem)) == [Stop("b")]
     assert graph.handle(NodeStopped("b")) == [Fail(problem)]
+    assert graph.handle(Unpause()) == [], "once"
 
 
 def test_a_node_that_ends_well_after_a_failure_still_lets_the_run_fail() -> None:
@@ -173,8 +183,9 @@ def test_blocks_of_a_loop_belong_to_the_loop_node() -> None:
 def test_blocks_from_outside_are_escalated_once_nothing_runs() -> None:
     graph = scheduler(segment("a"), segment("b"), prefix="lloyd-3/")
     graph.start()
-    assert graph.handle(NodeLost("a", ("load/0.1.x", "lloyd-2/b/0.1.y"))) == [Stop("b")]
-    assert graph.handle(NodeStopped("b")) == [Escalate(("lloyd-2/b/0.1.y", "load/0.1.x"))]
+    assert graph.handle(NodeLost("a", ("b/0.1.x", "lloyd-2/b/0.1.y"))) == [Stop("b")]
+    assert graph.handle(NodeStopped("b")) == [Escalate(("b/0.1.x", "lloyd-2/b/0.1.y"))]
+    assert graph.handle(Unpause()) == [], "once"
 
 
 def test_a_block_that_is_lost_for_ever_fails_the_run() -> None:
@@ -191,6 +202,9 @@ def test_a_block_that_is_lost_for_ever_fails_the_run() -> None:
 def test_an_event_for_a_node_that_does_not_run_is_a_defect_and_changes_nothing() -> None:
     graph = Scheduler(diamond(), {})
     graph.start()
-    with pytest.raises(InternalError):
-        graph.handle(NodeDone("d", Summary()))
+    problem = Problem("user error", "no")
+    known = (NodeDone("d", Summary()), NodeStopped("d"), NodeFailed("d", problem), NodeLost("d", ("a/0.1.x",)))
+    for event in (*known, NodeDone("nobody", Summary())):
+        with pytest.raises(InternalError):
+            graph.handle(event)
     assert graph.running == ("a",)
