@@ -19,11 +19,12 @@ from treadle.executors.spill import sorting
 from treadle.executors.spill.folding import Folder
 from treadle.executors.spill.grouping import Grouper, sorted_groups
 from treadle.executors.spill.room import Room
-from treadle.executors.spill.rows import cut, take
+from treadle.executors.spill.rows import take
 from treadle.executors.spill.sequence import SpilledSequence
 from treadle.executors.spill.sorting import Sorter
 from treadle.primitives import codec
 from treadle.primitives.order import argsort
+from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
 
 SIZES = st.integers(1, 9)
@@ -90,7 +91,7 @@ def test_a_pass_writes_every_record_once(kind: Kind) -> None:
     keys: Any = {"objects": texts, "array": numbers, "table": pa.array(texts)}[kind]
     sorter = Sorter(kind, room)
     for start in range(0, count, 1000):
-        sorter.add(keys[start : start + 1000], cut(kind, value, start, start + 1000))
+        sorter.add(keys[start : start + 1000], rows_between(kind, value, start, start + 1000))
     assert sum(len(found) for found, _ in sorter.blocks()) == count
     assert 50 * count < room.spilled < 4 * 50 * count
     room.close()

@@ -35,6 +35,7 @@ __all__ = [
     "cut",
     "hash_targets",
     "range_targets",
+    "rows_between",
     "rows_of_a_chunk",
     "sample_keys",
     "split_evenly",
@@ -162,10 +163,11 @@ def cut(kind: Kind, value: Any, max_items: int = 0, max_bytes: int = 0) -> list[
     else:
         stops = _stops_by_rows(len(value), bytes_of_rows(kind, value) if max_bytes else 0, max_items, max_bytes)
     starts = [0, *stops[:-1]]
-    return [_rows(kind, value, start, stop) for start, stop in zip(starts, stops, strict=True)]
+    return [rows_between(kind, value, start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _rows(kind: Kind, value: Any, start: int, stop: int) -> Any:
+def rows_between(kind: Kind, value: Any, start: int, stop: int) -> Any:
+    """The records from `start` to before `stop`; of columns a view."""
     return value.slice(start, stop - start) if kind == "table" else value[start:stop]
 
 

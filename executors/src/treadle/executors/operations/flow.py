@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from treadle.primitives import codec
 from treadle.primitives.frozen import sealed
+from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
 
-from ..spill.rows import cut
 from ..spill.sizes import memory_of
 
 _BATCH_BYTES = 1 << 20
@@ -108,7 +108,7 @@ def _cut_up(kind: Kind, parts: Iterator[Any], size: int) -> Iterator[Any]:
         count = codec.rows(kind, part)
         rows = max(1, count * size // max(int(part.nbytes), 1))
         for start in range(0, count, rows):
-            yield cut(kind, part, start, min(start + rows, count))
+            yield rows_between(kind, part, start, min(start + rows, count))
 
 
 def sealed_flow(flow: Flow) -> Flow:

@@ -12,7 +12,7 @@ import msgspec
 from treadle.primitives import codec
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.frozen import sealed
-from treadle.primitives.partitioning import bytes_of_rows, rows_of_a_chunk, split_evenly
+from treadle.primitives.partitioning import bytes_of_rows, rows_between, rows_of_a_chunk, split_evenly
 from treadle.primitives.references import Kind
 
 from ..operations.attempt import Attempt
@@ -23,7 +23,6 @@ from ..program import Cut, Merge, Scatter, Tail
 from ..spill.folding import Folder
 from ..spill.parts import Parts, SpilledPart, write_each
 from ..spill.room import Room
-from ..spill.rows import cut as rows_between
 from ..spill.sizes import memory_of
 from .bundles import Bundle, bundle, by_target, kind_of
 from .failures import InputFailed

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from treadle.primitives import codec
+from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
 
 from .room import Extent, Room, SpillFile
-from .rows import cut
 
 _PIECE = 4 << 20
 """Bytes of memory of a piece, about: what a reader of a part has to hold at once."""
@@ -90,7 +90,7 @@ class Parts:
         self._flush()
         for extents in self._extents:
             if not extents:
-                extents.append(self._file.write(codec.encode(self._kind, cut(self._kind, self._sample, 0, 0))))
+                extents.append(self._file.write(codec.encode(self._kind, rows_between(self._kind, self._sample, 0, 0))))
         return [
             SpilledPart(self._kind, self._file, extents, rows)
             for extents, rows in zip(self._extents, self._rows, strict=True)
@@ -98,7 +98,7 @@ class Parts:
 
     def _check(self, part: Any) -> None:
         """Pieces of one part are joined by its reader, who must not be the one to find that they cannot be."""
-        one = cut(self._kind, part, 0, 1)
+        one = rows_between(self._kind, part, 0, 1)
         if self._sample is None or not codec.rows(self._kind, self._sample):
             self._sample = one
         elif self._kind != "objects":
@@ -117,5 +117,5 @@ class Parts:
         count = codec.rows(self._kind, value)
         self._rows[target] += count
         for start in range(0, count, rows):
-            piece = cut(self._kind, value, start, min(start + rows, count))
+            piece = rows_between(self._kind, value, start, min(start + rows, count))
             self._extents[target].append(self._file.write(codec.encode(self._kind, piece)))

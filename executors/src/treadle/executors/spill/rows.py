@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.primitives.columns import is_array
+from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
 
 
@@ -17,14 +18,9 @@ def take(kind: Kind, value: Any, positions: Any) -> Any:
     return value.take(rows, axis=0) if kind == "array" else value.take(rows)
 
 
-def cut(kind: Kind, value: Any, start: int, stop: int) -> Any:
-    """The records from `start` to before `stop`; of columns a view."""
-    return value.slice(start, stop - start) if kind == "table" else value[start:stop]
-
-
 def compact(kind: Kind, value: Any, start: int, stop: int) -> Any:
-    """As `cut`, holding nothing else: a view of an Arrow table pickles all that it is a view of."""
-    return take(kind, value, range(start, stop)) if kind == "table" else cut(kind, value, start, stop)
+    """As `rows_between`, holding nothing else: a view of an Arrow table pickles all that it is a view of."""
+    return take(kind, value, range(start, stop)) if kind == "table" else rows_between(kind, value, start, stop)
 
 
 def compact_keys(keys: Any, start: int, stop: int) -> Any:

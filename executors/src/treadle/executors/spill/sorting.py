@@ -13,10 +13,11 @@ from typing import Any
 
 from treadle.primitives import codec
 from treadle.primitives.order import argsort, order
+from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
 
 from .room import Extent, Room, SpillFile
-from .rows import compact, compact_keys, cut, join_keys, take, take_keys
+from .rows import compact, compact_keys, join_keys, take, take_keys
 from .sizes import memory_of
 
 FAN_IN = 64
@@ -161,4 +162,4 @@ class _Head:
         count = len(self._keys)
         start = self._start
         stop = self._start = find(range(count), bound, lo=start, key=lambda index: order(self._keys[index]))
-        return self._keys[start:stop], cut(self._kind, self._value, start, stop)
+        return self._keys[start:stop], rows_between(self._kind, self._value, start, stop)

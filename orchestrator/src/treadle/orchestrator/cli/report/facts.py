@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treadle.executors.program import Outcome
-
 from ...dispatcher.attempts import AttemptRecord
 from ...dispatcher.ledger import Committed, Failed, Record, read
+from ...dispatcher.summary import size_of
 from ...plan import Child, Graph, Loop, Node, Plan, Segment
 from ...runfiles import RunFiles
 
@@ -123,14 +122,10 @@ def _succeeded(record: Committed) -> Attempted:
         peak_memory=outcome.peak_memory,
         spilled=outcome.spilled,
         bytes_in=outcome.bytes_in,
-        bytes_out=_written(outcome),
+        bytes_out=size_of(outcome),
         rows=outcome.rows,
         read=outcome.read,
     )
-
-
-def _written(outcome: Outcome) -> int:
-    return (outcome.block.size if outcome.block else 0) + (outcome.part.size if outcome.part else 0)
 
 
 def _failures(logged: Iterable[AttemptRecord]) -> Iterator[Attempted]:
