@@ -76,7 +76,7 @@ class Spares:
         return [*names[first:], *reversed(names[:first])][:_TRIED]
 
     def drop(self, seconds: float = 0) -> None:
-        """Remove those that nobody wanted for so long, all of them if the machine is short of memory. Raises OSError."""
+        """Remove those that nobody wanted for so long; all, if the machine is short of memory. Raises OSError."""
         kept_from = time.time() - (0 if self._short() else seconds)
         for name in self._names():
             with contextlib.suppress(FileNotFoundError):
