@@ -51,6 +51,21 @@ def test_loop_does_every_iteration_once(breaking: Breaking) -> None:
     assert not repeated(done)
 
 
+@pytest.mark.parametrize("given", ["start", "state.data"])
+def test_next_may_not_take_what_was_skipped(breaking: Breaking, given: str) -> None:
+    gate = {"type": "barrier", "input": given, "when": "1 > 2"}
+    found, _ = breaking(loop(inner={"step": mapped("state.data"), "gate": gate}, next={"data": "gate"})).go()
+    assert failure(found) == "user error"
+    assert isinstance(found, EngineFailure)
+    assert "`next` takes data from gate, which was skipped" in found.problem.message
+
+
+def test_next_may_take_what_nothing_inside_reads(breaking: Breaking) -> None:
+    found, done = breaking(loop(state={"data": 1}, inner={"step": mapped(FOUR)}, next={"data": "start"})).go()
+    assert values(found, "end") == [[0], [1], [2], [3]]
+    assert not repeated(done)
+
+
 def test_resume_inside_an_iteration_does_only_what_is_missing(breaking: Breaking, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     step = mapped("state.data", "needs_flag_later", **{"with": {"flag": str(flag)}})

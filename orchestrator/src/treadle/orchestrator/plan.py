@@ -236,6 +236,8 @@ class Loop(Struct, frozen=True, tag="loop"):
     on_exhausted: Literal["fail", "succeed"] = "fail"
     cache: Kept | None = None
     """Its last state is kept for later runs; that of an inner loop is not."""
+    carried: dict[str, tuple[str, ...]] = {}
+    """Dataset of `next` -> nodes of the body that must not be skipped for it to be."""
     data: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     when: str = ""

@@ -19,7 +19,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
-from ..plan import DataRef, Loop, Node, Segment
+from ..plan import Loop, Node, Segment
 from ..runfiles import LoopResult, Manifest
 from ..scheduler import (
     Complete,
@@ -203,17 +203,17 @@ class _LoopRunner:
             if ref is None:
                 scalars[key] = self._render(loop, loop.next_scalars[key], scheduler.env)
             else:
-                data[key] = self._state(loop, ref, scope, scheduler)
+                self._check_not_skipped(loop, key, scheduler)
+                data[key] = scope.data(ref, self._run.loop)
         env = {**scheduler.env, "state": {**scope.scalars, **scalars}}
         finished = self._until(loop, env) if loop.until else False
         return Iterated(name, iteration, scalars, data, finished)
 
-    def _state(self, loop: Loop, ref: DataRef, scope: Scope, scheduler: Scheduler) -> Data:
-        nodes = set(getattr(ref, "nodes", ()))
-        if nodes & set(scheduler.skipped):
-            text = f"{loop.id}: `next` takes data from {min(nodes)}, which was skipped in this iteration"
-            raise SegmentFailed(Problem(FailureClass.USER_ERROR, text, loop.id))
-        return scope.data(ref, self._run.loop)
+    def _check_not_skipped(self, loop: Loop, state: str, scheduler: Scheduler) -> None:
+        skipped = {*loop.carried[state]}.intersection(scheduler.skipped)
+        if skipped:
+            text = f"`next` takes {state} from {min(skipped)}, which was skipped in this iteration"
+            raise _user_error(loop, text)
 
     def _until(self, loop: Loop, env: Mapping[str, Any]) -> bool:
         try:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
     state, data = _initial(graph, name, stage)
-    body, next_ = _body(graph, name, stage)
-    data |= {node for inner in body.nodes for node in inner.data} - {inner.id for inner in body.nodes}
+    body, next_, carried = _body(graph, name, stage)
+    data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
+    inside = {node.id for node in body.nodes}
     _, order = inner_references(stage)
     return Loop(
         id=name,
@@ -33,7 +34,8 @@ def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
         until=stage.until or "",
         on_exhausted=stage.on_exhausted,
         cache=graph.planner.kept(stage) if graph.parent is None else None,
-        data=tuple(sorted(data)),
+        carried={key: tuple(sorted(nodes & inside)) for key, nodes in carried.items()},
+        data=tuple(sorted(data - inside)),
         after=tuple(sorted((order_stages(stage) | order) - set(stage.stages))),
         when=stage.when or "",
         paths=tuple(sorted(_paths(stage, body))),
@@ -53,14 +55,16 @@ def _initial(graph: GraphPlanner, name: str, stage: LoopStage) -> tuple[dict[str
     return state, data
 
 
-def _body(graph: GraphPlanner, name: str, stage: LoopStage) -> tuple[Graph, dict[str, DataRef | None]]:
+def _body(
+    graph: GraphPlanner, name: str, stage: LoopStage
+) -> tuple[Graph, dict[str, DataRef | None], dict[str, frozenset[str]]]:
+    """The graph, where each state comes from next, and for datasets the nodes that make them so."""
     body = graph.inner(name, stage)
     body.plan()
     user = next(iter(stage.stages))
-    next_: dict[str, DataRef | None] = {
-        key: body.reference(str(value), user).ref if is_reference(value) else None for key, value in stage.next.items()
-    }
-    return body.graph(), next_
+    found = {key: body.reference(str(value), user) for key, value in stage.next.items() if is_reference(value)}
+    next_ = {key: found[key].ref if key in found else None for key in stage.next}
+    return body.graph(), next_, {key: dataset.nodes for key, dataset in found.items()}
 
 
 def _paths(stage: LoopStage, body: Graph) -> set[str]:
