@@ -49,8 +49,8 @@ from treadle.executors import LocalExecutor
 from treadle.orchestrator.dispatcher.execute import Desk, Orders
 from treadle.orchestrator.dispatcher.run import Run
 from treadle.orchestrator.dispatcher.scope import partition_inputs
+from treadle.orchestrator.instructions import Event
 from treadle.orchestrator.plan import Loop
-from treadle.orchestrator.scheduler import Event
 from treadle.orchestrator.testing import Engine
 from treadle.primitives import seeds, trust
 from treadle.primitives.blocks import Blocks

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orchestrator.test_scheduler import diamond, segment
 
-from treadle.orchestrator.plan import Barrier, Child, Graph, Node
-from treadle.orchestrator.scheduler import (
+from treadle.orchestrator.instructions import (
     Complete,
     Fail,
     Instruction,
@@ -22,11 +21,12 @@ from treadle.orchestrator.scheduler import (
     Pause,
     Problem,
     Run,
-    Scheduler,
     Stop,
     Summary,
     Unpause,
 )
+from treadle.orchestrator.plan import Barrier, Child, Graph, Node
+from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.temporal.messages import NodeReport
 from treadle.orchestrator.temporal.reports import events_of

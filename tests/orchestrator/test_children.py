@@ -10,11 +10,7 @@ import pytest
 from orchestrator.test_planner import plan
 
 from treadle.orchestrator.children import child_submission, keep_child
-from treadle.orchestrator.plan import Child, Graph, Plan, Segment
-from treadle.orchestrator.planner.places import Refused
-from treadle.orchestrator.reuse.entries import NO_CACHE
-from treadle.orchestrator.runfiles import RunFiles, Submission
-from treadle.orchestrator.scheduler import (
+from treadle.orchestrator.instructions import (
     Complete,
     Fail,
     Hold,
@@ -24,11 +20,15 @@ from treadle.orchestrator.scheduler import (
     Problem,
     Release,
     Run,
-    Scheduler,
     Stop,
     Summary,
     Unpause,
 )
+from treadle.orchestrator.plan import Child, Graph, Plan, Segment
+from treadle.orchestrator.planner.places import Refused
+from treadle.orchestrator.reuse.entries import NO_CACHE
+from treadle.orchestrator.runfiles import RunFiles, Submission
+from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError

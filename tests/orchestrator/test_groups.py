@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from treadle.executors.program import Keep, RangeSplit
 from treadle.orchestrator.dispatcher.scope import cut_runs, range_inputs
 from treadle.orchestrator.groups import AT_ONCE, Groups, bounds_of, count_of
-from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.scheduler import (
+from treadle.orchestrator.instructions import (
     Complete,
     Fail,
     GroupDone,
@@ -26,11 +25,12 @@ from treadle.orchestrator.scheduler import (
     Problem,
     Rest,
     Run,
-    Scheduler,
     Stop,
     Summary,
     Unpause,
 )
+from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler import Scheduler
 from treadle.primitives.errors import InternalError
 from treadle.primitives.partitioning import split_evenly
 

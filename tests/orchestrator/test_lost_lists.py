@@ -21,10 +21,11 @@ from treadle.orchestrator.dispatcher import arguments, lost_lists
 from treadle.orchestrator.dispatcher.lost_lists import FEW, condense, expand
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.groups import Groups, partition_of
+from treadle.orchestrator.instructions import NodeDone, NodeLost, Run, Summary
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.planner import groups
 from treadle.orchestrator.runfiles import RunFiles
-from treadle.orchestrator.scheduler import NodeDone, NodeLost, Run, Scheduler, Summary
+from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.store import Store

@@ -15,8 +15,9 @@ from treadle.executors.program import Keep
 from treadle.orchestrator.client.submission import _MANY, prepare
 from treadle.orchestrator.client.views import RunEnd
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.scheduler import Scheduler, Summary
+from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.activities import plan_site
 from treadle.orchestrator.temporal.limits import bounded, check_graph

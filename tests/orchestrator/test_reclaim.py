@@ -18,8 +18,8 @@ from orchestrator.record_histories import mapped, spec
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.run import Run
 from treadle.orchestrator.dispatcher.tidy import Reclaimer
+from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.runfiles import Manifest
-from treadle.orchestrator.scheduler import Summary
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case

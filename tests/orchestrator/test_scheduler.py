@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.scheduler import (
-    MAXIMUM_REPAIRS,
+from treadle.orchestrator.instructions import (
     Complete,
     Escalate,
     Fail,
@@ -21,11 +19,12 @@ from treadle.orchestrator.scheduler import (
     Pause,
     Problem,
     Run,
-    Scheduler,
     Stop,
     Summary,
     Unpause,
 )
+from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS, Scheduler
 from treadle.primitives.errors import InternalError
 
 

@@ -12,8 +12,8 @@ from orchestrator.record_histories import mapped, spec
 
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import InvalidInputs, resolve_inputs
+from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.runfiles import LoopResult, RunFiles, Submission
-from treadle.orchestrator.scheduler import Summary
 from treadle.orchestrator.testing import EngineFailure
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.store import Store

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import Keep
+from treadle.orchestrator.instructions import Problem
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.scheduler import Problem
 from treadle.orchestrator.triggers.events import Event, structured
 from treadle.orchestrator.triggers.lifecycle.announcer import PAUSES, Announcer, Untellable
 from treadle.orchestrator.triggers.lifecycle.news import (

@@ -15,8 +15,8 @@ from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.run_names import child_run, run_folder
 from treadle.primitives.store import Store
 
+from .instructions import Data, Summary
 from .plan import Plan
-from .scheduler import Data, Summary
 
 
 class Submission(Struct, frozen=True):

@@ -31,7 +31,6 @@ from .ahead import Ahead
 from .groups import Groups
 from .instructions import (
     Complete,
-    Data,
     Escalate,
     Event,
     Fail,
@@ -54,34 +53,6 @@ from .instructions import (
     Unpause,
 )
 from .plan import Barrier, Child, Graph, Loop, Node, Segment
-
-__all__ = [
-    "MAXIMUM_REPAIRS",
-    "Complete",
-    "Data",
-    "Escalate",
-    "Event",
-    "Fail",
-    "GroupDone",
-    "Hold",
-    "Instruction",
-    "Limit",
-    "NodeDone",
-    "NodeFailed",
-    "NodeGrouped",
-    "NodeLost",
-    "NodeStopped",
-    "Pause",
-    "Problem",
-    "Release",
-    "Rest",
-    "Run",
-    "Scheduler",
-    "Stop",
-    "Summary",
-    "Unpause",
-    "segment_of",
-]
 
 MAXIMUM_REPAIRS = 10
 """Times a node is run again because its blocks were lost, before the run fails."""

@@ -13,9 +13,9 @@ from msgspec import Struct
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
 
+from ..instructions import Problem, Summary
 from ..plan import Graph, Segment
 from ..runfiles import Manifest
-from ..scheduler import Problem, Summary
 from .gang_segment import GangRun
 from .group_segment import GroupRun
 from .history import SegmentHistory, lost_partitions, replay

@@ -19,9 +19,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
-from ..plan import Loop, Node, Segment
-from ..runfiles import LoopResult, Manifest
-from ..scheduler import (
+from ..instructions import (
     Complete,
     Data,
     Escalate,
@@ -33,11 +31,13 @@ from ..scheduler import (
     NodeLost,
     NodeStopped,
     Problem,
-    Scheduler,
     Stop,
     Summary,
 )
-from ..scheduler import Run as RunNode
+from ..instructions import Run as RunNode
+from ..plan import Loop, Node, Segment
+from ..runfiles import LoopResult, Manifest
+from ..scheduler import Scheduler
 from .execute import Desk, Orders, assume, prepare, take_back, writing
 from .history import SegmentHistory, lost_partitions
 from .ledger import Closed, Epoch, Iterated, Ledger, Lost, Record

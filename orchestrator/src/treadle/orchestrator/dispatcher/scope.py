@@ -15,6 +15,7 @@ from treadle.primitives.errors import InternalError
 from treadle.primitives.events import offsets
 from treadle.primitives.references import BlockRef, Slice
 
+from ..instructions import Data
 from ..plan import (
     AllFeed,
     BundleFeed,
@@ -33,7 +34,6 @@ from ..plan import (
     StateData,
 )
 from ..runfiles import LoopResult, Manifest
-from ..scheduler import Data
 
 T = TypeVar("T", bound=PartitionInput, covariant=True)
 FindManifest = Callable[[str], Manifest]

@@ -14,9 +14,9 @@ from msgspec import Struct
 from treadle.executors.program import Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
 
+from ..instructions import Problem
 from ..plan import Segment
 from ..runfiles import Manifest
-from ..scheduler import Problem
 from .arguments import program_of
 from .attempts import AttemptLog
 from .copies import Copies

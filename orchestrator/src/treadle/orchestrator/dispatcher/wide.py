@@ -17,9 +17,10 @@ from msgspec import Struct
 from treadle.primitives.errors import DataError, FailureClass, MissingError, StoreError, UsageError
 
 from ..groups import count_of, partition_of
+from ..instructions import Problem, Summary
 from ..plan import Segment
 from ..runfiles import Manifest
-from ..scheduler import Problem, Summary, segment_of
+from ..scheduler import segment_of
 from . import outputs
 from .history import lost_partitions
 from .run import Run

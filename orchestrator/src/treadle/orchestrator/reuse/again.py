@@ -26,9 +26,9 @@ from treadle.primitives.formats import release_output
 
 from ..children import family
 from ..dispatcher.ledger import Committed, Ledger, Lost
+from ..instructions import Summary
 from ..plan import Child, Graph, Loop, Node, Plan, Segment
 from ..runfiles import OPEN, Manifest, RunFiles
-from ..scheduler import Summary
 
 Others = Callable[[str], RunFiles]
 """The files of a run by its id."""

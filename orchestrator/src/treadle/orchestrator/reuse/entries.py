@@ -28,8 +28,8 @@ from treadle.primitives.errors import MissingError
 from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
 
+from ..instructions import Summary
 from ..runfiles import LoopResult, Manifest
-from ..scheduler import Summary
 
 ROOT = "cache"
 NO_CACHE = "noCache"

@@ -23,9 +23,10 @@ from treadle.primitives.errors import CorruptError, StoreError, TreadleError
 from ..dispatcher.copies import AT_ONCE
 from ..dispatcher.history import copied
 from ..dispatcher.run import Run
+from ..instructions import Summary
 from ..plan import Graph, Loop, Node, Segment
 from ..runfiles import LoopResult, Manifest
-from ..scheduler import Scheduler, Summary
+from ..scheduler import Scheduler
 from .components import keys_of, rule_of
 from .entries import NO_CACHE, Entries, Entry, Result, entry_of, result_of
 

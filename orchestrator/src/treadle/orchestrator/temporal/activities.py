@@ -32,6 +32,7 @@ from ..dispatcher.run import Run, Site
 from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..dispatcher.wide import Unclosed
 from ..groups import count_of
+from ..instructions import Problem, Summary
 from ..places.places import Abilities
 from ..plan import Child, Loop, Plan, Segment
 from ..planner import Site as PlanSite
@@ -39,7 +40,6 @@ from ..planner import make_plan
 from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
 from ..runfiles import Closing, LoopResult, RunResult, Submission
-from ..scheduler import Problem, Summary
 from ..triggers.allowed import check_found
 from ..triggers.lifecycle.telling import Telling
 from . import limits, messages, seats

@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from treadle.primitives.errors import FailureClass
     from treadle.primitives.run_names import child_run
 
-    from ..scheduler import Event, NodeDone, NodeFailed, NodeStopped, Problem, Run, Summary
+    from ..instructions import Event, NodeDone, NodeFailed, NodeStopped, Problem, Run, Summary
     from . import messages
     from .messages import RunStart
 

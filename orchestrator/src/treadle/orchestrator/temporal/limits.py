@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from treadle.primitives.errors import FailureClass, UsageError
 
+from ..instructions import Problem
 from ..plan import Graph
-from ..scheduler import Problem
 from . import messages
 from .messages import PAYLOAD, NodeReport, Opened
 

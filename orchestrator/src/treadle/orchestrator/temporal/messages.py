@@ -15,8 +15,8 @@ from treadle.executors.program import Keep
 from treadle.primitives.decoding import known
 
 from ..dispatcher.execute import Orders
+from ..instructions import Problem, Summary
 from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
-from ..scheduler import Problem, Summary
 
 WORKFLOW = "treadle.run"
 GROUPS = ".groups"

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..scheduler import (
-    Event,
-    GroupDone,
-    NodeDone,
-    NodeFailed,
-    NodeGrouped,
-    NodeLost,
-    NodeStopped,
-    Problem,
-    Summary,
-)
+from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, NodeStopped, Problem, Summary
 from . import messages
 from .messages import NodeReport
 

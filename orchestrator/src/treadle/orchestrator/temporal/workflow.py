@@ -26,8 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from treadle.primitives.run_names import parent_run
 
     from ..dispatcher.execute import Orders
-    from ..plan import Barrier, Child, Graph
-    from ..scheduler import (
+    from ..instructions import (
         Complete,
         Event,
         Fail,
@@ -40,11 +39,12 @@ with workflow.unsafe.imports_passed_through():
         Release,
         Rest,
         Run,
-        Scheduler,
         Stop,
         Summary,
         Unpause,
     )
+    from ..plan import Barrier, Child, Graph
+    from ..scheduler import Scheduler
     from . import messages
     from .children import Children
     from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart

@@ -27,11 +27,12 @@ from ..dispatcher.run import Run, Site
 from ..dispatcher.scope import partition_inputs
 from ..dispatcher.segment import BlocksLost, SegmentFailed
 from ..dispatcher.wide import Unclosed
+from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Summary
+from ..instructions import Run as RunNode
 from ..plan import Child, Loop, Segment
 from ..planner import make_plan
 from ..reuse.opening import keep, take_over
-from ..scheduler import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Scheduler, Summary
-from ..scheduler import Run as RunNode
+from ..scheduler import Scheduler
 from ..temporal.activities import plan_site
 
 GROUPS_AT_ONCE = 4

@@ -20,7 +20,7 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
 from ..dispatcher.hosts import Hosts
-from ..scheduler import Problem
+from ..instructions import Problem
 from .engine import Engine, EngineFailure, EngineResult
 from .strategies import Case
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ...scheduler import Problem, Summary
+from ...instructions import Problem, Summary
 from ..events import Event, rfc3339
 
 RunNews = Literal["started", "completed", "failed", "cancelled"]

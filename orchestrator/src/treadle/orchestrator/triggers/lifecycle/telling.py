@@ -17,8 +17,8 @@ from treadle.primitives.errors import TreadleError
 
 from ...dispatcher.execute import Orders
 from ...dispatcher.run import Run, Site
+from ...instructions import Problem, Summary
 from ...runfiles import Submission
-from ...scheduler import Problem, Summary
 from ...temporal import messages
 from ...temporal.messages import Ending, NodeOrder, NodeReport, RunStart
 from ..events import Event
