@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 READY_SECONDS = 60.0
+_PORT_TRIES = 3
 _ACCESS_KEY = "treadle"
 _SECRET_KEY = "treadle-secret"
 _CONFLICT = 409
@@ -70,12 +71,29 @@ class S3Endpoint(Struct, frozen=True):
                 raise
 
 
+class _PortTaken(RuntimeError):
+    """Another process has a port that was free when it was chosen."""
+
+
 @contextlib.contextmanager
 def seaweedfs(bucket: str = "treadle") -> Iterator[S3Endpoint]:
     """A server with one empty bucket, in a temporary folder; it ends, and its data goes, with the block.
 
     Raises RuntimeError with the end of the server's log when it is not ready within `READY_SECONDS`.
     """
+    with contextlib.ExitStack() as stack:
+        for left in reversed(range(_PORT_TRIES)):
+            try:
+                endpoint = stack.enter_context(_server(bucket))
+                break
+            except _PortTaken:
+                if not left:
+                    raise
+        yield endpoint
+
+
+@contextlib.contextmanager
+def _server(bucket: str) -> Iterator[S3Endpoint]:
     with tempfile.TemporaryDirectory(prefix="treadle-s3-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         ports = {role: _free_port() for role in _ROLES}
@@ -151,5 +169,6 @@ def _wait_until_ready(endpoint: S3Endpoint, process: subprocess.Popen[bytes], lo
             store.put("ready", b"yes")
             store.delete(["ready"])
             return
-    tail = log.read_text(errors="replace")[-2000:]
-    raise RuntimeError(f"the S3 server is not ready (exit code {process.poll()}):\n{tail}")
+    text = log.read_text(errors="replace")
+    kind = _PortTaken if "address already in use" in text else RuntimeError
+    raise kind(f"the S3 server is not ready (exit code {process.poll()}):\n{text[-2000:]}")
