@@ -7,7 +7,7 @@ from typing import Any
 from treadle.orchestrator.cli.following import group_lines, grouped, lines_of
 from treadle.orchestrator.dispatcher.attempts import AttemptRecord
 
-MODULES = f"/root/.cache/treadle-0/bundles/{'0' * 64}/modules"
+MODULES = f"/home/ada/.cache/treadle-0/bundles/{'0' * 64}/modules"
 STACKS = f"""Current thread 0x00007f (most recent call first):
   File "{MODULES}/sleepy.py", line 2 in nap
   File "{MODULES}/sleepy.py", line 5 in work

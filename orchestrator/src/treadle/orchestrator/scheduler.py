@@ -22,6 +22,7 @@ Illegal events raise InternalError and change nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from treadle.dsl import expressions
@@ -94,12 +95,17 @@ class Scheduler:
         self._escalated: set[str] = set()
         self._groups: dict[str, Groups] = {}
         self._grouped = dict(groups or {})
-        self._ahead, self._most = Ahead(graph), ahead
+        self._most = ahead
         self._paused = self._resting = False
         self._over = False
         for node, summary in (done or {}).items():
             if node in self._nodes:
                 self._finish(node, summary)
+
+    @cached_property
+    def _ahead(self) -> Ahead:
+        """Not made for the body of a loop, which begins anew with each iteration, and where nothing follows."""
+        return Ahead(self._graph)
 
     # -- what is seen from outside
 

@@ -148,8 +148,8 @@ def _slim_node(node: Node) -> Node:
         known = {name: value for name, value in msgspec.structs.asdict(node).items() if name in kept}
         return Segment(feed=ItemsFeed((), ()), ops=(), tail=Keep(), policy=Policy(), **known)
     if isinstance(node, Loop):
-        bare = msgspec.structs.replace(node, body=Graph(()), state={}, scalars={}, next={}, next_scalars={}, reasons=())
-        return msgspec.structs.replace(bare, carried={})
+        emptied: dict[str, Any] = {name: {} for name in ("state", "scalars", "next", "next_scalars", "carried")}
+        return msgspec.structs.replace(node, body=Graph(()), reasons=(), **emptied)
     if isinstance(node, Child):
         return msgspec.structs.replace(node, graph=None, reasons=())
     return msgspec.structs.replace(node, reasons=())
