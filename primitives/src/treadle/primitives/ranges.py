@@ -25,7 +25,7 @@ _CHUNK = 1 << 16
 """Values compared at a time: they and what comes of them stay in the processor's cache."""
 
 
-def range_targets(keys: Sequence[object] | KeyArray, boundaries: Sequence[Key]) -> list[int] | NDArray[np.int64]:
+def range_targets(keys: Sequence[object] | KeyArray, boundaries: Sequence[Key]) -> list[int] | NDArray[np.integer]:
     """bisect_right(boundaries, key) of each key in the order of keys: a list, or an array (n,) for an array.
 
     `boundaries` are ascending (see `check_boundaries`); a key equal to a boundary goes right of it.
@@ -45,7 +45,7 @@ def _list_targets(keys: Sequence[Any], boundaries: Sequence[Any]) -> list[int]:
     return [bisect_right(ordered, order(key)) for key in keys]
 
 
-def _column_targets(column: Column, boundaries: Sequence[Key]) -> NDArray[np.int64]:
+def _column_targets(column: Column, boundaries: Sequence[Key]) -> NDArray[np.integer]:
     import numpy as np
 
     if isinstance(column, columns.Objects):
@@ -56,7 +56,7 @@ def _column_targets(column: Column, boundaries: Sequence[Key]) -> NDArray[np.int
     return targets
 
 
-def _value_targets(column: Column, boundaries: Sequence[Key]) -> NDArray[np.int64]:
+def _value_targets(column: Column, boundaries: Sequence[Key]) -> NDArray[np.integer]:
     import numpy as np
 
     if isinstance(column, columns.Indexed):
@@ -70,7 +70,7 @@ def _value_targets(column: Column, boundaries: Sequence[Key]) -> NDArray[np.int6
     return np.array(_list_targets(cast("Any", column).to_list(), boundaries), dtype=np.int64)
 
 
-def _search(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArray[np.int64]:
+def _search(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArray[np.integer]:
     import numpy as np
 
     if len(thresholds) <= _FEW and values.dtype.kind in "iuf" and not np.isnan(thresholds).any():
@@ -78,21 +78,20 @@ def _search(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArr
     return np.searchsorted(thresholds, values, side="right").astype(np.int64) + below
 
 
-def _compare(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArray[np.int64]:
+def _compare(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArray[np.integer]:
     """What `_search` finds, by as many vectorised comparisons as there are thresholds; NaN is less than none."""
     import numpy as np
 
-    targets = np.empty(len(values), np.int64)
+    most = below + len(thresholds)
+    targets = np.full(len(values), most, np.min_scalar_type(most))
     for start in range(0, len(values), _CHUNK):
-        chunk = values[start : start + _CHUNK]
-        found = np.full(len(chunk), len(thresholds), np.int8)
+        chunk, found = values[start : start + _CHUNK], targets[start : start + _CHUNK]
         for threshold in thresholds:
             found -= chunk < threshold
-        np.add(found, below, out=targets[start : start + _CHUNK])
     return targets
 
 
-def _number_targets(column: Numbers, boundaries: Sequence[Key]) -> NDArray[np.int64]:
+def _number_targets(column: Numbers, boundaries: Sequence[Key]) -> NDArray[np.integer]:
     import numpy as np
 
     dtype = column.values.dtype
@@ -127,7 +126,7 @@ def _double_at_least(boundary: int | float) -> float:
     return math.nextafter(nearest, math.inf) if nearest < boundary else nearest
 
 
-def _moment_targets(column: Moments, boundaries: Sequence[Key]) -> NDArray[np.int64]:
+def _moment_targets(column: Moments, boundaries: Sequence[Key]) -> NDArray[np.integer]:
     import numpy as np
 
     rank = {"date": Rank.DATE, "naive": Rank.NAIVE, "aware": Rank.AWARE}[column.clock]
@@ -152,7 +151,7 @@ def _searchable(column: Fixed, boundaries: Sequence[Key]) -> bool:
     return not any(text[-1:] in ("\0", b"\0") for text in own)
 
 
-def _fixed_targets(column: Fixed, boundaries: Sequence[Key]) -> NDArray[np.int64]:
+def _fixed_targets(column: Fixed, boundaries: Sequence[Key]) -> NDArray[np.integer]:
     import numpy as np
 
     rank = _fixed_rank(column)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from treadle.primitives import codec
@@ -11,6 +10,7 @@ from treadle.primitives.frozen import sealed
 from treadle.primitives.keys import Key
 from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets, split_evenly
 from treadle.primitives.references import Kind
+from treadle.primitives.scattering import scatter_rows
 
 from ..operations.attempt import Attempt
 from ..operations.groups import fold, plain
@@ -79,7 +79,7 @@ def distribute(kind: Kind, value: Any, targets: Any, partitions: int) -> list[An
     """The records of each target, in their order."""
     if kind == "objects":
         return _distribute(value, targets, partitions)
-    return _distribute_rows(kind, value, targets, partitions)
+    return scatter_rows(kind, value, targets, partitions)
 
 
 def _distribute(records: list[Any], targets: Any, partitions: int) -> list[list[Any]]:
@@ -88,17 +88,3 @@ def _distribute(records: list[Any], targets: Any, partitions: int) -> list[list[
     for target, record in zip(targets, records, strict=True):
         appends[target](record)
     return parts
-
-
-def _distribute_rows(kind: Kind, value: Any, targets: Any, partitions: int) -> list[Any]:
-    """One stable sort by target and one gather; the parts are slices of the result."""
-    import numpy as np
-
-    targets = np.asarray(targets, dtype=np.uint16 if partitions <= 1 << 16 else np.int64)
-    order = np.argsort(targets, kind="stable")
-    gathered = value.take(order) if kind == "table" else value.take(order, axis=0)
-    bounds = [0, *np.bincount(targets, minlength=partitions).cumsum().tolist()]
-    if kind == "table":
-        gathered = gathered.combine_chunks()
-        return [gathered.slice(start, stop - start) for start, stop in pairwise(bounds)]
-    return [gathered[start:stop] for start, stop in pairwise(bounds)]

@@ -71,6 +71,7 @@ class Worker:
         self._secrets: dict[str, str] = {}
         self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret, setup.room)
         self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
+        self._machine = limits.host_memory()
         self._redactor = Redactor({})
         self._reported = self._expected = 0
         self._last: tuple[Report, ...] = ()
@@ -105,7 +106,7 @@ class Worker:
 
     def _limit(self, memory: int) -> None:
         """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""
-        if memory:
+        if 0 < memory < self._machine:
             give_back_memory()  # what the allocator keeps would be granted twice
         limits.limit_allocation(memory and min(limits.allocated_bytes(), self._kept_at_most) + memory)
 

@@ -8,11 +8,8 @@ from typing import Any
 
 from ..errors import DataError
 from ..references import Kind
+from ..scattering import scatter_rows
 from .io.values import kind_of
-
-_RADIX = 1 << 16
-_FEW = 8
-"""Consumers up to which a pass over the rows for each of them is faster than sorting."""
 
 
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
@@ -47,20 +44,9 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
     if not consumers:
         return []
     power_of_two = consumers & (consumers - 1) == 0
-    target = (
-        hashes & (consumers - 1) if power_of_two else hashes % consumers
-    )  # the same: integers are in two's complement
-    if kind == "array" and consumers <= _FEW:
-        target = target.astype(np.uint8)  # eight bytes less to look at, for each consumer
-        return [data.compress(target == consumer, axis=0) for consumer in range(consumers)]
-    if consumers <= _RADIX:
-        target = target.astype(np.uint16)  # NumPy sorts short integers by radix
-    order = np.argsort(target, kind="stable")
-    ends = np.cumsum(np.bincount(target, minlength=consumers))
-    ordered = data.take(order) if kind == "table" else data[order]
-    if kind == "table":
-        return [ordered.slice(end - count, count) for end, count in zip(ends, np.diff(ends, prepend=0), strict=True)]
-    return np.split(ordered, ends[:-1])
+    # the same: integers are in two's complement
+    targets = hashes & (consumers - 1) if power_of_two else hashes % consumers
+    return scatter_rows(kind, data, targets, consumers)
 
 
 def fold(
