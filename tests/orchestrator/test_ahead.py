@@ -71,6 +71,11 @@ def test_what_waits_for_another_branch_does_not_follow() -> None:
     assert graph.start() == [Run("a", {}), Run("b", {})]
 
 
+def test_who_reads_a_broadcast_follows_it() -> None:
+    nodes = (segment("a"), segment("b", ("a",), paths=("stages.a",)))
+    assert followers(scheduler(*nodes).start()) == ["b"]
+
+
 def test_conditions_child_runs_and_metrics_that_are_not_known_yet_are_asked_for() -> None:
     asked = (
         segment("b", ("a",), when="true"),

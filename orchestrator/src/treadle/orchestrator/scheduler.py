@@ -59,6 +59,11 @@ MAXIMUM_REPAIRS = 10
 """Times a node is run again because its blocks were lost, before the run fails."""
 
 
+def _stage_paths(node: Node) -> list[list[str]]:
+    """What its expressions read of stages: `metrics.n` of `a` as [a, metrics, n], a whole one (a broadcast) as [a]."""
+    return [path.split(".")[1:] for path in node.paths if path.startswith("stages.")]
+
+
 def segment_of(block: str) -> str:
     """The concrete segment a block belongs to: `lloyd-3/assign/0.1.ab` -> `lloyd-3/assign`."""
     return block.rsplit("/", 1)[0]
@@ -343,7 +348,9 @@ class Scheduler:
         if any(need not in over and self._status.get(need, "done") != "done" for need in (*node.data, *node.after)):
             return False
         changing = {stage for known in over for stage in self._nodes[known].stages}
-        return not any(path.split(".")[1] in changing for path in node.paths if path.startswith("stages."))
+        return changing.isdisjoint(
+            stage for stage, *value in _stage_paths(node) if value or not isinstance(node, Segment)
+        )
 
     def _needs_over(self, node: Node) -> bool:
         return all(self._status.get(need, "done") in ("done", "skipped") for need in (*node.data, *node.after))
