@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -42,6 +43,19 @@ async def _pid(bench: Workbench, **job: Any) -> int:
     return int(bench.records(report)[0]["pid"])
 
 
+async def _faulted(bench: Workbench, size: int, memory: int = 0) -> int:
+    """Bytes that the kernel gave the worker while a task allocated so many."""
+    worker = await _pid(bench)
+    before = _faults(worker)
+    await bench.play(("allocate", size), memory=memory)
+    assert await _pid(bench) == worker
+    return (_faults(worker) - before) * resource.getpagesize()
+
+
+def _faults(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])  # minflt, see proc(5)
+
+
 def _of_bundle(task: Task, bundle: str) -> Task:
     return msgspec.structs.replace(task, job=msgspec.structs.replace(task.job, bundle=bundle))
 
@@ -67,6 +81,14 @@ async def test_a_process_that_ran_out_of_memory_is_replaced(bench: Workbench) ->
     first = await _pid(bench)
     await bench.play(("allocate", 300 << 20), memory=100 << 20)
     assert await _pid(bench) != first
+
+
+async def test_memory_that_a_task_freed_is_used_again_by_the_next(bench: Workbench) -> None:
+    size = 45 << 20
+    assert await _faulted(bench, size) > size // 2
+    again = [await _faulted(bench, size) for _ in range(4)]  # on a busy machine it may have rested between two
+    assert min(again) < size // 4
+    assert await _faulted(bench, size, memory=200 << 20) > size // 2, "kept memory was granted beyond the limit"
 
 
 async def test_a_worker_without_work_gives_back_its_memory(bench: Workbench) -> None:
