@@ -46,9 +46,9 @@ from treadle.dsl.document.document import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
-from treadle.orchestrator.dispatcher.execute import Desk, Orders
-from treadle.orchestrator.dispatcher.run import Run
-from treadle.orchestrator.dispatcher.scope import partition_inputs
+from treadle.orchestrator.dispatcher.segments.execute import Desk, Orders
+from treadle.orchestrator.dispatcher.site.run import Run
+from treadle.orchestrator.dispatcher.tasks.scope import partition_inputs
 from treadle.orchestrator.instructions import Event
 from treadle.orchestrator.plan import Loop
 from treadle.orchestrator.testing import Engine

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from orchestrator.commands import treadle
 
-from treadle.orchestrator.dispatcher.ledger import Committed, Entry
+from treadle.orchestrator.dispatcher.record.ledger import Committed, Entry
 from treadle.orchestrator.embedded import down, running_driver, running_server
 from treadle.orchestrator.embedded.driver import driver_alive
 from treadle.orchestrator.environment.home import Home

@@ -15,7 +15,7 @@ import pytest
 from chaos.inputs import digest, undisturbed, write_inputs
 from chaos.killing import TREADLE, Sandbox
 
-from treadle.orchestrator.dispatcher.ledger import Committed, Epoch, read
+from treadle.orchestrator.dispatcher.record.ledger import Committed, Epoch, read
 from treadle.orchestrator.embedded import running_driver, running_server
 from treadle.primitives.store import Store
 from treadle.primitives.trust import load_or_create_key, run_key

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import ROOT, Broken
 
-from treadle.orchestrator.dispatcher import arguments
+from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing.harness import Harness
 from treadle.primitives.store import Store
 

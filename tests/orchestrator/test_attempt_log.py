@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from treadle.executors.program import Failure, Outcome
-from treadle.orchestrator.dispatcher import attempts
-from treadle.orchestrator.dispatcher.attempts import AttemptLog, AttemptRecord
+from treadle.orchestrator.dispatcher.record import attempts
+from treadle.orchestrator.dispatcher.record.attempts import AttemptLog, AttemptRecord
 from treadle.primitives.errors import FailureClass, StoreError
 from treadle.primitives.store import FileStore
 

@@ -13,8 +13,8 @@ from orchestrator.record_histories import mapped, spec
 
 from treadle.dsl.builder.decorator import task
 from treadle.executors.program import Failure, Outcome
-from treadle.orchestrator.dispatcher.backups import LEAST_PARTITIONS, LEAST_SECONDS, TIMES_MEDIAN, Backups
-from treadle.orchestrator.dispatcher.dispatch import Dispatch
+from treadle.orchestrator.dispatcher.decisions.backups import LEAST_PARTITIONS, LEAST_SECONDS, TIMES_MEDIAN, Backups
+from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.orchestrator.cli.following import group_lines, grouped, lines_of
-from treadle.orchestrator.dispatcher.attempts import AttemptRecord
+from treadle.orchestrator.dispatcher.record.attempts import AttemptRecord
 
 MODULES = f"/home/ada/.cache/treadle-0/bundles/{'0' * 64}/modules"
 STACKS = f"""Current thread 0x00007f (most recent call first):

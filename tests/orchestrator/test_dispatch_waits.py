@@ -6,9 +6,9 @@ import pytest
 from orchestrator.test_backups import late
 from orchestrator.test_dispatch import fail_once, failure, one, outcome, sizes, take
 
-from treadle.orchestrator.dispatcher.backups import TIMES_MEDIAN
-from treadle.orchestrator.dispatcher.dispatch import TASK_PARTITIONS, Attempt, Dispatch
-from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.decisions.backups import TIMES_MEDIAN
+from treadle.orchestrator.dispatcher.decisions.dispatch import TASK_PARTITIONS, Attempt, Dispatch
+from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
 

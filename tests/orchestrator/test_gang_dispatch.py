@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from treadle.executors.interface import Capabilities, Slot
 from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
 from treadle.executors.program import Keep as KeepTail
-from treadle.orchestrator.dispatcher.dispatch import Attempt
-from treadle.orchestrator.dispatcher.gang import GangDispatch
-from treadle.orchestrator.dispatcher.pool import SlotPool
-from treadle.orchestrator.dispatcher.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt
+from treadle.orchestrator.dispatcher.decisions.gang import GangDispatch
+from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.site.pool import SlotPool
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass
 

@@ -12,8 +12,8 @@ from orchestrator.record_histories import spec
 
 from treadle.dsl.model import Spec
 from treadle.dsl.reference import run_reference
-from treadle.orchestrator.dispatcher import gang_segment
-from treadle.orchestrator.dispatcher.ledger import Committed, Failed, Record, Started, read
+from treadle.orchestrator.dispatcher.record.ledger import Committed, Failed, Record, Started, read
+from treadle.orchestrator.dispatcher.segments import gang as gang_segment
 from treadle.orchestrator.testing.engine import EngineFailure
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.orchestrator.testing.harness import Harness

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import Keep, RangeSplit
-from treadle.orchestrator.dispatcher.scope import cut_runs, range_inputs
+from treadle.orchestrator.dispatcher.tasks.scope import cut_runs, range_inputs
 from treadle.orchestrator.groups import AT_ONCE, Groups, bounds_of, count_of
 from treadle.orchestrator.instructions import (
     Complete,

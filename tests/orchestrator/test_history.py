@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.history import SegmentHistory, copied, lost_partitions, replay
-from treadle.orchestrator.dispatcher.ledger import (
+from treadle.orchestrator.dispatcher.record.history import SegmentHistory, copied, lost_partitions, replay
+from treadle.orchestrator.dispatcher.record.ledger import (
     Closed,
     Committed,
     Copied,

@@ -16,7 +16,7 @@ from orchestrator.record_histories import M, mapped, spec
 
 from treadle.dsl.reference import ReferenceFailure
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher import arguments
+from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.compare import expected
 from treadle.orchestrator.testing.harness import Harness

@@ -15,8 +15,8 @@ from orchestrator.broken_runs import ROOT, Counted, values
 from orchestrator.test_hosts import direct, wanted
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher import arguments
-from treadle.orchestrator.dispatcher.hosts import Hosts
+from treadle.orchestrator.dispatcher.blocks.hosts import Hosts
+from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.hosts import SeveralHosts

@@ -11,7 +11,7 @@ from orchestrator.broken_runs import Done, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
-from treadle.orchestrator.dispatcher.ledger import Iterated, Ledger, read
+from treadle.orchestrator.dispatcher.record.ledger import Iterated, Ledger, read
 from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives import trust

@@ -11,8 +11,8 @@ import pytest
 from orchestrator.broken_runs import values
 
 from treadle.executors.interface import Executor
-from treadle.orchestrator.dispatcher import writer
-from treadle.orchestrator.dispatcher.ledger import Committed, Iterated, Record, read
+from treadle.orchestrator.dispatcher.record import writer
+from treadle.orchestrator.dispatcher.record.ledger import Committed, Iterated, Record, read
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.orchestrator.testing.compare import differences, expected
 from treadle.orchestrator.testing.harness import Harness

@@ -17,8 +17,9 @@ from orchestrator.record_histories import TESTS, M, mapped, spec
 from orchestrator.test_width_service import until
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.dispatcher import arguments, lost_lists
-from treadle.orchestrator.dispatcher.lost_lists import FEW, condense, expand
+from treadle.orchestrator.dispatcher.blocks import lost_lists
+from treadle.orchestrator.dispatcher.blocks.lost_lists import FEW, condense, expand
+from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.groups import Groups, partition_of
 from treadle.orchestrator.instructions import NodeDone, NodeLost, Run, Summary

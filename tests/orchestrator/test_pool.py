@@ -11,8 +11,8 @@ import pytest
 
 from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.program import Job, Keep, Program, Report, Task
-from treadle.orchestrator.dispatcher.dispatch import Dispatch
-from treadle.orchestrator.dispatcher.pool import Pools, SlotPool
+from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
+from treadle.orchestrator.dispatcher.site.pool import Pools, SlotPool
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import UsageError
 

@@ -16,8 +16,8 @@ from orchestrator.broken_runs import ROOT, Counted
 from orchestrator.record_histories import mapped, spec
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.run import Run
-from treadle.orchestrator.dispatcher.tidy import Reclaimer
+from treadle.orchestrator.dispatcher.blocks.tidy import Reclaimer
+from treadle.orchestrator.dispatcher.site.run import Run
 from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.runfiles import Manifest
 from treadle.orchestrator.testing import Engine, EngineResult

@@ -21,7 +21,7 @@ from treadle.orchestrator.cli.report.drawing import HEIGHT, WIDTH, draw
 from treadle.orchestrator.cli.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
 from treadle.orchestrator.cli.report.page import SHOWN_ERRORS, About, render, timeline
 from treadle.orchestrator.cli.screens import exchange
-from treadle.orchestrator.dispatcher.summary import summarise
+from treadle.orchestrator.dispatcher.tasks.summary import summarise
 from treadle.orchestrator.plan import ItemsFeed, Plan, Policy, Segment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -27,7 +27,7 @@ from treadle.executors.program import (
     Sort,
     ToBroadcast,
 )
-from treadle.orchestrator.dispatcher import arguments
+from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.reuse.compare import compare, first_difference
 from treadle.orchestrator.reuse.entries import NO_CACHE, Entries
 from treadle.orchestrator.testing import EngineResult

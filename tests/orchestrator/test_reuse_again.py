@@ -12,7 +12,7 @@ from orchestrator.broken_runs import Broken, Done, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import mapped, spec
 
-from treadle.orchestrator.dispatcher.ledger import Closed, Fenced, Ledger
+from treadle.orchestrator.dispatcher.record.ledger import Closed, Fenced, Ledger
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.reuse.again import following, take_back
 from treadle.orchestrator.testing.faults import CrashingStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.dispatcher.strays import MARK, claim, remove_strays
+from treadle.orchestrator.dispatcher.blocks.strays import MARK, claim, remove_strays
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.testing.service import service
 from treadle.primitives.host import HostFolder

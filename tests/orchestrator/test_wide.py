@@ -12,7 +12,7 @@ from orchestrator.record_histories import M, mapped, spec
 from orchestrator.test_planner import plan, segments
 
 from treadle.executors.program import BlockInput, Merge, Outcome, Scatter
-from treadle.orchestrator.dispatcher.scope import Gathered
+from treadle.orchestrator.dispatcher.tasks.scope import Gathered
 from treadle.orchestrator.plan import BundleFeed, NarrowFeed, NodeData
 from treadle.orchestrator.planner import explain, widths
 from treadle.orchestrator.planner.widths import levels_of

@@ -13,7 +13,7 @@ from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.ledger import Committed, read
+from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.plan import Plan, Segment
 from treadle.orchestrator.planner import groups
 from treadle.orchestrator.runfiles import RunFiles

@@ -15,7 +15,7 @@ from orchestrator.test_history_size import bound
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from treadle.orchestrator.dispatcher.ledger import Committed, read
+from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.runfiles import RunFiles
 from treadle.primitives import trust
 from treadle.primitives.store import Store

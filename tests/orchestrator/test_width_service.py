@@ -17,7 +17,7 @@ from temporalio import workflow
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
 from treadle.orchestrator.cli.picture import Painter, StageView
-from treadle.orchestrator.dispatcher.ledger import Committed, read
+from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.planner import groups
 from treadle.orchestrator.temporal import messages

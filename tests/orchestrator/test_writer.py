@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.dispatcher.ledger import Closed, Fenced, Ledger
-from treadle.orchestrator.dispatcher.writer import LedgerWriter
+from treadle.orchestrator.dispatcher.record.ledger import Closed, Fenced, Ledger
+from treadle.orchestrator.dispatcher.record.writer import LedgerWriter
 from treadle.primitives.store import Store
 
 KEY = b"k" * 32

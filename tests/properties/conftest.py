@@ -13,8 +13,8 @@ import namespaces
 import pytest
 
 from treadle.executors.interface import Executor
-from treadle.orchestrator.dispatcher import arguments
-from treadle.orchestrator.dispatcher.hosts import Hosts as Server
+from treadle.orchestrator.dispatcher.blocks.hosts import Hosts as Server
+from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing import Engine
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.hosts import SeveralHosts

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.dsl.reference import ReferenceFailure
-from treadle.orchestrator.dispatcher.ledger import Fenced
+from treadle.orchestrator.dispatcher.record.ledger import Fenced
 from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.compare import differences, expected
 from treadle.orchestrator.testing.faults import CrashingStore, Damage, Faults, FaultyExecutor, faults

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.executors.program import EventSplit
 from treadle.executors.runtime.events import EventReader
-from treadle.orchestrator.dispatcher.scope import Scope, feed_inputs
+from treadle.orchestrator.dispatcher.tasks.scope import Scope, feed_inputs
 from treadle.orchestrator.planner.sources import EVENT_BYTES_EACH, EVENTS_EACH, Sources
 from treadle.orchestrator.runfiles import LoopResult, Manifest
 from treadle.orchestrator.triggers.kafka.batch import Batch, Matched

@@ -56,7 +56,7 @@ def _reference(plan: Plan, stage: str) -> DataRef:
 
 
 def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
-    from ..dispatcher.scope import Scope, loop_chains, partition_inputs
+    from ..dispatcher.tasks.scope import Scope, loop_chains, partition_inputs
 
     @cache
     def manifest(segment: str) -> Manifest:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from treadle.executors.program import error_text
 
-from ..dispatcher.attempts import AttemptRecord
+from ..dispatcher.record.attempts import AttemptRecord
 
 if TYPE_CHECKING:
     from ..plan import Graph, Plan

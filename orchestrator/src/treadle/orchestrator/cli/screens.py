@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..client.views import RunView
-    from ..dispatcher.segment import Progress
+    from ..dispatcher.segments.segment import Progress
 
 BAR = 16
 """Characters."""

@@ -171,7 +171,7 @@ async def start(
 
 def check_places(prepared: Prepared) -> None:
     """Raises UsageError when an output is another run's: not only once the stage has its turn. Blocking."""
-    from ..dispatcher.outputs import check
+    from ..dispatcher.tasks.outputs import check
 
     with suppress(StoreError):  # this machine does not reach the place, and need not
         check(prepared.plan.graph, prepared.submission.run)

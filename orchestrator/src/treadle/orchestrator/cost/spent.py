@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import MissingError
 
-from ..dispatcher.attempts import AttemptRecord
-from ..dispatcher.ledger import Committed, Started, read_from
+from ..dispatcher.record.attempts import AttemptRecord
+from ..dispatcher.record.ledger import Committed, Started, read_from
 from ..plan import FilesFeed, Graph, Loop, NarrowFeed, NodeData, Plan, Segment
 from ..runfiles import RunFiles
 from .bill import Line

@@ -18,7 +18,7 @@ from treadle.executors.program import ToBroadcast
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
-from ..dispatcher.payloads import SEALED
+from ..dispatcher.tasks.payloads import SEALED
 from ..plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from . import members
 from .transport import Site

@@ -16,7 +16,7 @@ from treadle.primitives.files import FileInfo, absolute_uri, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
 from treadle.primitives.partitioning import DEFAULT_PARTITIONS, split_evenly
 
-from ..dispatcher.scope import cut_runs
+from ..dispatcher.tasks.scope import cut_runs
 from ..plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
 
 EVENTS_EACH = 5_000

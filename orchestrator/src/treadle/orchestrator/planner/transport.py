@@ -23,7 +23,7 @@ Exchange = Literal["auto", "storage", "direct"]
 
 
 class Figures(Struct, frozen=True):
-    """What one request to the store, and to a peer, costs here; measured, see `dispatcher.probe`."""
+    """What one request to the store, and to a peer, costs here; measured, see `dispatcher.blocks.probe`."""
 
     store_seconds: float
     """A small put and get."""

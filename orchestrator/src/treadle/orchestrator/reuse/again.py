@@ -25,7 +25,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import release_output
 
 from ..children import family
-from ..dispatcher.ledger import Committed, Ledger, Lost
+from ..dispatcher.record.ledger import Committed, Ledger, Lost
 from ..instructions import Summary
 from ..plan import Child, Graph, Loop, Node, Plan, Segment
 from ..runfiles import OPEN, Manifest, RunFiles

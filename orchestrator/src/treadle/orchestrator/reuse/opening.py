@@ -20,9 +20,9 @@ from treadle.dsl import expressions
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import CorruptError, StoreError, TreadleError
 
-from ..dispatcher.copies import AT_ONCE
-from ..dispatcher.history import copied
-from ..dispatcher.run import Run
+from ..dispatcher.blocks.copies import AT_ONCE
+from ..dispatcher.record.history import copied
+from ..dispatcher.site.run import Run
 from ..instructions import Summary
 from ..plan import Graph, Loop, Node, Segment
 from ..runfiles import LoopResult, Manifest

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.trace import Span
 
-    from ..dispatcher.pool import Pools
+    from ..dispatcher.site.pool import Pools
 
 _log = logging.getLogger(__name__)
 

@@ -24,13 +24,13 @@ from treadle.primitives.errors import CorruptError, FailureClass, MissingError, 
 from treadle.primitives.run_names import parent_run
 
 from ..children import child_submission, keep_child
-from ..dispatcher.execute import Desk, Orders, run_group, run_segment
-from ..dispatcher.ledger import Fenced
-from ..dispatcher.loop import run_loop
-from ..dispatcher.lost_lists import condense, expand
-from ..dispatcher.run import Run, Site
-from ..dispatcher.segment import BlocksLost, SegmentFailed
-from ..dispatcher.wide import Unclosed
+from ..dispatcher.blocks.lost_lists import condense, expand
+from ..dispatcher.record.ledger import Fenced
+from ..dispatcher.segments.execute import Desk, Orders, run_group, run_segment
+from ..dispatcher.segments.loop import run_loop
+from ..dispatcher.segments.segment import BlocksLost, SegmentFailed
+from ..dispatcher.segments.wide import Unclosed
+from ..dispatcher.site.run import Run, Site
 from ..groups import count_of
 from ..instructions import Problem, Summary
 from ..places.places import Abilities

@@ -16,10 +16,10 @@ from treadle.primitives import trust
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
-from ..dispatcher.hosts import Hosts
-from ..dispatcher.pool import Pools
-from ..dispatcher.run import Site
-from ..dispatcher.strays import claim
+from ..dispatcher.blocks.hosts import Hosts
+from ..dispatcher.blocks.strays import claim
+from ..dispatcher.site.pool import Pools
+from ..dispatcher.site.run import Site
 from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, connect, load_profile

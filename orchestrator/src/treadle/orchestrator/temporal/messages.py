@@ -14,7 +14,7 @@ from temporalio.common import SearchAttributeKey
 from treadle.executors.program import Keep
 from treadle.primitives.decoding import known
 
-from ..dispatcher.execute import Orders
+from ..dispatcher.segments.execute import Orders
 from ..instructions import Problem, Summary
 from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
 

@@ -13,7 +13,7 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from ..dispatcher.run import Site
+from ..dispatcher.site.run import Site
 from ..groups import count_of
 from ..planner.groups import GROUP_TASKS
 from .drivers import drivers

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from treadle.primitives.errors import StoreError
 from treadle.primitives.host import HostFolder
 
-from ..dispatcher.strays import remove_strays
+from ..dispatcher.blocks.strays import remove_strays
 
 SWEEP_SECONDS = 20.0
 KEEP_SPARES = 300.0

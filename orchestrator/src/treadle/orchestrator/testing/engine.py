@@ -19,14 +19,14 @@ from treadle.primitives.store import Store
 
 from ..children import child_submission, keep_child
 from ..client.submission import new_run_id, prepare
-from ..dispatcher.execute import Desk, Orders, run_group, run_segment
-from ..dispatcher.hosts import Hosts
-from ..dispatcher.loop import drive, run_loop
-from ..dispatcher.pool import Pools
-from ..dispatcher.run import Run, Site
-from ..dispatcher.scope import partition_inputs
-from ..dispatcher.segment import BlocksLost, SegmentFailed
-from ..dispatcher.wide import Unclosed
+from ..dispatcher.blocks.hosts import Hosts
+from ..dispatcher.segments.execute import Desk, Orders, run_group, run_segment
+from ..dispatcher.segments.loop import drive, run_loop
+from ..dispatcher.segments.segment import BlocksLost, SegmentFailed
+from ..dispatcher.segments.wide import Unclosed
+from ..dispatcher.site.pool import Pools
+from ..dispatcher.site.run import Run, Site
+from ..dispatcher.tasks.scope import partition_inputs
 from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Summary
 from ..instructions import Run as RunNode
 from ..plan import Child, Loop, Segment

@@ -19,7 +19,7 @@ from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
-from ..dispatcher.hosts import Hosts
+from ..dispatcher.blocks.hosts import Hosts
 from ..instructions import Problem
 from .engine import Engine, EngineFailure, EngineResult
 from .strategies import Case

@@ -16,7 +16,7 @@ from treadle.dsl.model import Spec
 from .. import embedded
 from ..client.client import Runs
 from ..client.submission import prepare
-from ..dispatcher.run import Site
+from ..dispatcher.site.run import Site
 from ..environment.home import Home
 from ..environment.profile import connect, load_profile
 from ..temporal.activities import plan_site

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...dispatcher.attempts import AttemptRecord
-from ...dispatcher.ledger import Committed, Failed, Record, read
-from ...dispatcher.summary import size_of
+from ...dispatcher.record.attempts import AttemptRecord
+from ...dispatcher.record.ledger import Committed, Failed, Record, read
+from ...dispatcher.tasks.summary import size_of
 from ...plan import Child, Graph, Loop, Node, Plan, Segment
 from ...runfiles import RunFiles
 

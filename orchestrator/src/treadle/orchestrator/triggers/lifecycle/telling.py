@@ -15,8 +15,8 @@ from typing import Any
 
 from treadle.primitives.errors import TreadleError
 
-from ...dispatcher.execute import Orders
-from ...dispatcher.run import Run, Site
+from ...dispatcher.segments.execute import Orders
+from ...dispatcher.site.run import Run, Site
 from ...instructions import Problem, Summary
 from ...runfiles import Submission
 from ...temporal import messages

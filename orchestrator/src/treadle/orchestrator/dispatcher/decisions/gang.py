@@ -24,7 +24,7 @@ import msgspec
 from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 
-from ..plan import Policy
+from ...plan import Policy
 from .dispatch import Assignment, Dispatch
 from .verdicts import Verdict
 

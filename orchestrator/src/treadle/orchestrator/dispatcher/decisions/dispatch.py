@@ -23,7 +23,7 @@ from msgspec import Struct
 from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 
-from ..plan import Policy, Tolerance
+from ...plan import Policy, Tolerance
 from .backups import Backups
 from .tolerances import FailedRecords
 from .verdicts import MAXIMUM_CRASHES, Budgets, Verdict, crashed, unknown_outcome

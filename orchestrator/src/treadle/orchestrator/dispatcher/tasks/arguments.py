@@ -29,8 +29,8 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.partitioning import DEFAULT_PARTITIONS
 from treadle.primitives.references import Slice
 
-from ..plan import EventsFeed, Segment
-from ..planner.transport import INLINE_LIMIT
+from ...plan import EventsFeed, Segment
+from ...planner.transport import INLINE_LIMIT
 
 FindBroadcast = Callable[[str], Slice]
 """Template path -> the broadcast's block."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from treadle.executors.program import Outcome
 
-from ..plan import Tolerance
+from ...plan import Tolerance
 
 
 class FailedRecords:

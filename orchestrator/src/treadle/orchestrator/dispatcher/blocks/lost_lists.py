@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from ..groups import partition_of
-from ..plan import Segment
-from ..scheduler import segment_of
-from .run import Run
+from ...groups import partition_of
+from ...plan import Segment
+from ...scheduler import segment_of
+from ..site.run import Run
 
 FEW = 1000
 """Names that travel as they are."""

@@ -27,7 +27,7 @@ from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.store import Store
 
-from ..instructions import Data
+from ...instructions import Data
 
 
 class Epoch(Struct, frozen=True, tag="epoch"):

@@ -12,11 +12,11 @@ from treadle.executors.program import Failure, Outcome, Task
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import UsageError
 
-from .dispatch import Assignment
-from .gang import GRACE, GangDispatch
-from .ledger import Failed, Lost, Started
+from ..decisions.dispatch import Assignment
+from ..decisions.gang import GRACE, GangDispatch
+from ..decisions.verdicts import Verdict
+from ..record.ledger import Failed, Lost, Started
 from .segment import SegmentRun
-from .verdicts import Verdict
 
 CHANNEL_SECONDS = 60.0
 """How long an operation of a channel may take where the stage has no `timeout`, which is the bound of any other."""

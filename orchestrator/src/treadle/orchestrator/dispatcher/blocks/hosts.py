@@ -10,7 +10,7 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.references import Slice
 from treadle.primitives.store import Store
 
-from ..planner.transport import Figures
+from ...planner.transport import Figures
 
 LATELY = 3600.0
 """Seconds for which the loss of a host counts."""

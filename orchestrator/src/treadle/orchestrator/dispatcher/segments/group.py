@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ..groups import bounds_of
-from ..plan import Segment, Tolerance
-from .history import SegmentHistory
-from .pool import SlotPool
-from .run import Run
-from .scope import Scope
+from ...groups import bounds_of
+from ...plan import Segment, Tolerance
+from ..record.history import SegmentHistory
+from ..record.writer import LedgerWriter
+from ..site.pool import SlotPool
+from ..site.run import Run
+from ..tasks.scope import Scope
 from .segment import Progress, SegmentRun
-from .writer import LedgerWriter
 
 
 class GroupRun(SegmentRun):

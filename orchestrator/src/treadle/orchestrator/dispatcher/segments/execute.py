@@ -13,18 +13,18 @@ from msgspec import Struct
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
 
-from ..instructions import Problem, Summary
-from ..plan import Graph, Segment
-from ..runfiles import Manifest
-from .gang_segment import GangRun
-from .group_segment import GroupRun
-from .history import SegmentHistory, lost_partitions, replay
-from .ledger import Ledger, Lost
-from .run import Run
-from .scope import Scope
+from ...instructions import Problem, Summary
+from ...plan import Graph, Segment
+from ...runfiles import Manifest
+from ..record.history import SegmentHistory, lost_partitions, replay
+from ..record.ledger import Ledger, Lost
+from ..record.writer import LedgerWriter
+from ..site.run import Run
+from ..tasks.scope import Scope
+from .gang import GangRun
+from .group import GroupRun
 from .segment import Progress, SegmentFailed, SegmentRun
 from .wide import Unclosed, claim, is_wide, publish, put_together
-from .writer import LedgerWriter
 
 T = TypeVar("T")
 

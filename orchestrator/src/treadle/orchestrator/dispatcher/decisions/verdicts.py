@@ -25,7 +25,7 @@ from treadle.dsl.quantities import format_size
 from treadle.executors.program import Failure
 from treadle.primitives.errors import FailureClass
 
-from ..plan import Policy
+from ...plan import Policy
 
 MAXIMUM_LOSSES = 10
 """Worker losses of one partition before it counts as poison."""

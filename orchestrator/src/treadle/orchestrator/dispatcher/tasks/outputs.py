@@ -10,11 +10,11 @@ import msgspec
 from treadle.primitives.formats import check_output, claim_output, write_manifest, write_part
 from treadle.primitives.run_names import child_run
 
-from ..plan import Child, Graph, Segment
-from ..runfiles import Manifest
+from ...plan import Child, Graph, Segment
+from ...runfiles import Manifest
 
 if TYPE_CHECKING:
-    from .run import Run
+    from ..site.run import Run
 
 
 def check(graph: Graph, run: str) -> None:

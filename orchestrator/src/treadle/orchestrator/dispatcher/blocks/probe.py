@@ -13,7 +13,7 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerClient
 from treadle.primitives.store import Store
 
-from ..planner.transport import Figures
+from ...planner.transport import Figures
 
 _SMALL, _LARGE = 1 << 10, 4 << 20
 _TIMES = 3

@@ -19,7 +19,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
-from ..instructions import (
+from ...instructions import (
     Complete,
     Data,
     Escalate,
@@ -34,19 +34,19 @@ from ..instructions import (
     Stop,
     Summary,
 )
-from ..instructions import Run as RunNode
-from ..plan import Loop, Node, Segment
-from ..runfiles import LoopResult, Manifest
-from ..scheduler import Scheduler
+from ...instructions import Run as RunNode
+from ...plan import Loop, Node, Segment
+from ...runfiles import LoopResult, Manifest
+from ...scheduler import Scheduler
+from ..blocks.tidy import Tidier
+from ..record.history import SegmentHistory, lost_partitions
+from ..record.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
+from ..record.writer import LedgerWriter
+from ..site.run import Run
+from ..tasks.scope import Scope
+from ..tasks.summary import summarise
 from .execute import Desk, Orders, assume, prepare, take_back, writing
-from .history import SegmentHistory, lost_partitions
-from .ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
-from .run import Run
-from .scope import Scope
 from .segment import BlocksLost, SegmentFailed, SegmentRun
-from .summary import summarise
-from .tidy import Tidier
-from .writer import LedgerWriter
 
 
 async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:

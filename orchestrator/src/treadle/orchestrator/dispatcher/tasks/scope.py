@@ -15,8 +15,8 @@ from treadle.primitives.errors import InternalError
 from treadle.primitives.events import offsets
 from treadle.primitives.references import BlockRef, Slice
 
-from ..instructions import Data
-from ..plan import (
+from ...instructions import Data
+from ...plan import (
     AllFeed,
     BundleFeed,
     DataRef,
@@ -33,7 +33,7 @@ from ..plan import (
     RangeFeed,
     StateData,
 )
-from ..runfiles import LoopResult, Manifest
+from ...runfiles import LoopResult, Manifest
 
 T = TypeVar("T", bound=PartitionInput, covariant=True)
 FindManifest = Callable[[str], Manifest]

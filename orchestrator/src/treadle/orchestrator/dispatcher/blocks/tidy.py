@@ -15,12 +15,12 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.host import HostFolder
 
-from ..plan import Node, Segment
-from .ledger import Iterated
+from ...plan import Node, Segment
+from ..record.ledger import Iterated
 
 if TYPE_CHECKING:
-    from .run import Run
-    from .writer import LedgerWriter
+    from ..record.writer import LedgerWriter
+    from ..site.run import Run
 
 _log = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from treadle.primitives.references import Slice
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
-from ..plan import Plan, Segment, Shipped
-from ..runfiles import LoopResult, Manifest, RunFiles, Submission
-from ..telemetry.instruments import Telemetry
+from ...plan import Plan, Segment, Shipped
+from ...runfiles import LoopResult, Manifest, RunFiles, Submission
+from ...telemetry.instruments import Telemetry
+from ..blocks.hosts import Hosts
+from ..blocks.tidy import Reclaimer
+from ..tasks.scope import Scope, loop_chains
 from .gang_coordinator import GangCoordinator
-from .hosts import Hosts
 from .pool import Pools
-from .scope import Scope, loop_chains
-from .tidy import Reclaimer
 
 AFFINITIES = 100_000
 """Blocks whose last reader is remembered."""

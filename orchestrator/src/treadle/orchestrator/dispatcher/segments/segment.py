@@ -14,22 +14,22 @@ from msgspec import Struct
 from treadle.executors.program import Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
 
-from ..instructions import Problem
-from ..plan import Segment
-from ..runfiles import Manifest
-from .arguments import program_of
-from .attempts import AttemptLog
-from .copies import Copies
-from .dispatch import Assignment, Dispatch
-from .history import SegmentHistory, copied
-from .ledger import Committed, Copied, Expected, Failed, Record, Started
-from .payloads import room
-from .pool import SlotPool
-from .run import Run
-from .scope import Scope, feed_inputs, slices_of
-from .summary import size_of, summarise
-from .tidy import remove_losers
-from .writer import LedgerWriter
+from ...instructions import Problem
+from ...plan import Segment
+from ...runfiles import Manifest
+from ..blocks.copies import Copies
+from ..blocks.tidy import remove_losers
+from ..decisions.dispatch import Assignment, Dispatch
+from ..record.attempts import AttemptLog
+from ..record.history import SegmentHistory, copied
+from ..record.ledger import Committed, Copied, Expected, Failed, Record, Started
+from ..record.writer import LedgerWriter
+from ..site.pool import SlotPool
+from ..site.run import Run
+from ..tasks.arguments import program_of
+from ..tasks.payloads import room
+from ..tasks.scope import Scope, feed_inputs, slices_of
+from ..tasks.summary import size_of, summarise
 
 
 class Progress(Struct, frozen=True):

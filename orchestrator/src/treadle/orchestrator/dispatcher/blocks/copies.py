@@ -11,7 +11,7 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.references import BlockRef
 
-from ..plan import Segment
+from ...plan import Segment
 
 AT_ONCE = 4
 """Copies under way; enough to hide the latency of a store, few enough to leave it to others."""

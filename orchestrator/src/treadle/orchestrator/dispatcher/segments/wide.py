@@ -16,18 +16,18 @@ from msgspec import Struct
 
 from treadle.primitives.errors import DataError, FailureClass, MissingError, StoreError, UsageError
 
-from ..groups import count_of, partition_of
-from ..instructions import Problem, Summary
-from ..plan import Segment
-from ..runfiles import Manifest
-from ..scheduler import segment_of
-from . import outputs
-from .history import lost_partitions
-from .run import Run
-from .scope import feed_inputs
+from ...groups import count_of, partition_of
+from ...instructions import Problem, Summary
+from ...plan import Segment
+from ...runfiles import Manifest
+from ...scheduler import segment_of
+from ..decisions.tolerances import FailedRecords
+from ..record.history import lost_partitions
+from ..site.run import Run
+from ..tasks import outputs
+from ..tasks.scope import feed_inputs
+from ..tasks.summary import metrics_problem, summarise
 from .segment import SegmentFailed
-from .summary import metrics_problem, summarise
-from .tolerances import FailedRecords
 
 
 class Unclosed(Struct, frozen=True):

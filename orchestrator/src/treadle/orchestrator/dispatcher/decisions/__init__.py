@@ -1,0 +1,1 @@
+"""Which partition runs next, and what an ended attempt means. Pure: the clock is passed in."""

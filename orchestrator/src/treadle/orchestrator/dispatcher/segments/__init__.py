@@ -1,0 +1,1 @@
+"""Segments under way: the asyncio shells between decisions, slots, ledger and store."""

@@ -1,0 +1,1 @@
+"""What tasks are told, and what their outcomes come to."""
