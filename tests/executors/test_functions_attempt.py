@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from pathlib import Path
 
 import msgspec
@@ -232,9 +233,10 @@ async def test_a_forged_record_of_calls_stops_the_run(rig: Rig) -> None:
         await run(rig.executor(rig.provider()), rig.task(0))
 
 
-async def test_forged_reports_are_corrupt(rig: Rig) -> None:
+@pytest.mark.parametrize("reports", [base64.b64encode(b"treadle\x01" + bytes(40)).decode(), "no Base64!", "§"])
+async def test_forged_reports_are_corrupt(rig: Rig, reports: str) -> None:
     async def forge(provider: Provider, order: Order) -> Answer:
-        return provider.answer(order, b"treadle\x01" + bytes(40))
+        return Answer("answered", msgspec.json.encode(Response(reports)))
 
     assert failure(await run(rig.executor(rig.provider(forge)), rig.task(0))).failure is FailureClass.CORRUPT
 

@@ -11,14 +11,18 @@ import pytest
 from treadle.executors.functions.payload import (
     Order,
     Request,
+    Response,
     Stored,
     decode_order,
+    decode_response,
     encode_request,
     open_reports,
     open_time,
+    respond,
     response_of,
     seal_reports,
     seal_time,
+    take_reports,
 )
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
 from treadle.primitives import trust
@@ -51,6 +55,14 @@ def test_an_order_comes_back_as_it_was() -> None:
 def test_an_order_sealed_with_another_key_is_refused() -> None:
     with pytest.raises(CorruptError):
         decode_order(_request(_order(), _OTHER), _KEY)
+
+
+@pytest.mark.parametrize("limit", [0, 300], ids=["sent", "by reference"])
+def test_who_has_the_key_of_one_run_orders_nothing_of_another(limit: int, tmp_path: Path) -> None:
+    request = _request(_order(f"file://{tmp_path}"), limit=limit)
+    assert decode_order(request, _KEY)
+    with pytest.raises(CorruptError, match="of another run"):
+        decode_order(msgspec.structs.replace(request, run="other"), _KEY)
 
 
 def test_an_order_beyond_the_limit_goes_through_the_store_and_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -92,6 +104,28 @@ def test_a_response_never_exceeds_its_limit(size: int) -> None:
     response = response_of(_order(), b"x" * size)
     assert len(msgspec.json.encode(response)) <= _LIMIT
     assert not response.reports or base64.b64decode(response.reports) == b"x" * size
+
+
+@pytest.mark.parametrize("size", [0, _LIMIT])
+def test_reports_come_back_whether_they_fit_or_not_and_leave_no_object(size: int, tmp_path: Path) -> None:
+    order = _order(f"file://{tmp_path}")
+    response = respond(order, _reports(size), _KEY)
+    assert bool(response.reports) == (size == 0)
+    assert take_reports(order, decode_response(msgspec.json.encode(response)), _KEY) == _reports(size)
+    assert not list(Store.open(f"file://{tmp_path}").list())
+
+
+@pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"reports": 7}', b'{"problem": "odd"}'])
+def test_an_answer_that_is_no_response_says_nothing(said: bytes) -> None:
+    assert decode_response(said) == Response()
+
+
+@pytest.mark.parametrize("text", ["no Base64!", "QUJD", "§", "QQ"])
+def test_a_response_that_nobody_sealed_is_refused(text: str) -> None:
+    with pytest.raises(CorruptError):
+        take_reports(_order(), Response(text), _KEY)
+    with pytest.raises(CorruptError):
+        decode_order(Request("run", text), _KEY)
 
 
 def test_a_sign_of_life_is_of_one_call() -> None:

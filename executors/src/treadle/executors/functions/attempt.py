@@ -13,13 +13,11 @@ gate ──> record ──> invoke ──┬─ throttled: back to the gate; no 
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from dataclasses import dataclass, field
 
 import msgspec
 
-from treadle.primitives.decoding import known
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 
 from ..program import Failure, Outcome, Report, Task
@@ -29,7 +27,7 @@ from .endings import failure_at_end, failure_of, refuse
 from .gate import Gate
 from .invoker import Answer, Invoker, NotRun, Throttled
 from .mailbox import Mailbox
-from .payload import Order, Response, alive_object, encode_request, open_reports, open_time
+from .payload import Order, alive_object, decode_response, encode_request, open_reports, open_time
 from .sizes import Sizes
 
 
@@ -180,12 +178,10 @@ class FunctionAttempt:
 
     async def _reports(self, order: Order, call: Call, answer: Answer | StoreError) -> list[Report]:
         if isinstance(answer, Answer) and answer.ended == "answered":
-            response = _decoded(answer.response)
+            response = decode_response(answer.response)
             refuse(response, self._means.name)
-            if response.problem == "order":
-                raise NotRun("the function could not read its order from the store", "See that its role may read it.")
             if response.reports:
-                return self._opened(order, base64.b64decode(response.reports))
+                return self._opened(order, response.sealed)
         try:
             sealed = await self._from_store(call, answer)
         except (asyncio.CancelledError, StoreError):
@@ -213,14 +209,6 @@ class FunctionAttempt:
 def _unreachable(task: Task, error: StoreError) -> Failure:
     failure = FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE
     return failure_of(task, failure, error.message)
-
-
-def _decoded(response: bytes) -> Response:
-    """Whatever is no response of ours counts as none: the reports are looked for in the store."""
-    try:
-        return msgspec.json.decode(response, type=known(Response))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Response()
 
 
 def count(usage: Usage, answer: Answer, size: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from treadle.primitives.errors import FailureClass, UsageError
 
 from ..program import Failure, Task
-from .invoker import Answer
+from .invoker import Answer, NotRun
 from .payload import VERSION, Response
 
 _CLASSES = {
@@ -38,7 +38,8 @@ def failure_of(task: Task, failure: FailureClass, how: str, log: bytes = b"", pe
 
 
 def refuse(response: Response, provider: str) -> None:
-    """Raises UsageError when the function says that it and this driver do not fit together."""
+    """Raises UsageError when the function says that it and this driver do not fit together, NotRun when it could not
+    read its order."""
     hint = f"Deploy this driver's package: treadle deploy {provider}"
     if response.problem == "version":
         raise UsageError(f"the function runs treadle {response.version}, this driver is {VERSION}", hint)
@@ -56,3 +57,5 @@ def refuse(response: Response, provider: str) -> None:
             "the functions cannot reach this driver's coordinator",
             "Open its port to them, or take `members` out of the executor's table.",
         )
+    if response.problem == "order":
+        raise NotRun("the function could not read its order from the store", "See that its role may read it.")

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.primitives import trust
+from treadle.primitives.decoding import known
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.store import Store
 
@@ -102,6 +103,11 @@ class Response(Struct, frozen=True):
     is a member already. Not sealed: it can do no more than stop the caller."""
     version: str = VERSION
 
+    @property
+    def sealed(self) -> bytes:
+        """The reports as the object would hold them; of what is no Base64 nothing, which no seal fits."""
+        return _decoded(self.reports)
+
 
 _ORDER = "order for a function"
 _content = msgspec.msgpack.Decoder(Content)
@@ -126,16 +132,18 @@ def encode_content(run: str, content: Content, key: bytes) -> bytes:
 
 
 def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
-    """Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference."""
-    try:
-        sealed = base64.b64decode(request.order, validate=True)
-    except ValueError as error:
-        raise CorruptError("the order is not Base64", "See what else calls the function.") from error
-    content: Content = _content.decode(trust.unseal(key, _ORDER, sealed))
+    """`key` is that of the run which the request names, and no order of another run is believed under it: user code
+    knows the key of its own run.
+
+    Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference.
+    """
+    content: Content = _content.decode(trust.unseal(key, _ORDER, _decoded(request.order)))
     if isinstance(content, Stored):
         content = _content.decode(trust.SealedStore(Store.open(content.store), key).get(content.name))
     if isinstance(content, Stored):
         raise CorruptError("an order in the store leads to another one", "See what else writes to the store.")
+    if isinstance(content, Order) and content.task.job.run != request.run:
+        raise CorruptError(f"an order of another run is sealed for {request.run}", "See what else calls the function.")
     return content
 
 
@@ -157,6 +165,13 @@ def open_reports(name: str, sealed: bytes, key: bytes) -> list[Report]:
     return list(_reports.decode(trust.unseal(key, name, sealed)))
 
 
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return b""
+
+
 def alive_object(reports: str) -> str:
     """Written again and again by a function that takes long: the time, sealed."""
     return f"{reports}.alive"
@@ -175,6 +190,33 @@ def response_of(order: Order, sealed: bytes) -> Response:
     """The reports, or that they are in their object when they do not fit."""
     response = Response(base64.b64encode(sealed).decode())
     return response if len(response.reports) + _AROUND <= order.inline else Response()
+
+
+def respond(order: Order, reports: list[Report], key: bytes) -> Response:
+    """The reports for `take_reports`: they need an object only if they do not fit. May raise StoreError."""
+    sealed = seal_reports(order, reports, key)
+    response = response_of(order, sealed)
+    if not response.reports:
+        Store.open(order.task.job.store).put(order.reports, sealed)
+    return response
+
+
+def take_reports(order: Order, response: Response, key: bytes) -> list[Report]:
+    """From the response, or from their object, which is removed. Raises CorruptError, MissingError, StoreError."""
+    if response.reports:
+        return open_reports(order.reports, response.sealed, key)
+    store = Store.open(order.task.job.store)
+    found = open_reports(order.reports, store.get(order.reports), key)
+    store.delete([order.reports])
+    return found
+
+
+def decode_response(data: bytes) -> Response:
+    """Whatever is no response of ours counts as an empty one: the reports are looked for in the store."""
+    try:
+        return msgspec.json.decode(data, type=known(Response))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Response()
 
 
 _AROUND = 200

@@ -7,22 +7,17 @@ size and answers with one. Reports are seen when it ends. What runs here needs n
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
 from treadle.primitives.errors import InternalError, UsageError
 from treadle.primitives.run_names import run_folder
-from treadle.primitives.store import Store
 
-from ..functions.payload import Order, Response, encode_request, open_reports
+from ..functions.payload import Order, decode_response, encode_request, take_reports
 from ..interface import STOPPED, Capabilities
 from ..local.child import ChildProcess, Death
 from ..local.failures import TIMED_OUT, failure_at_death
@@ -140,7 +135,7 @@ class IsolatedSlot:
         """What the attempt came to. Where a process ended is known only if it had one partition."""
         task = order.task
         if death.code == 0 and response:
-            return open_reports(order.reports, _sealed_reports(order, response), key)
+            return take_reports(order, decode_response(response), key)
         partition = task.partitions[0] if len(task.partitions) == 1 else None
         known = secrets_of(task, self._environment)
         return [failure_at_death(task, partition, death, task.memory or self._memory, known)]
@@ -159,14 +154,3 @@ def _request(order: Order, key: bytes) -> bytes:
             "Put fewer partitions into a task, keep large items in files, or lower the inline limit of blocks.",
         )
     return request
-
-
-def _sealed_reports(order: Order, response: bytes) -> bytes:
-    """From the response, or from their object, which is removed. Raises MissingError or StoreError."""
-    answer = msgspec.json.decode(response, type=known(Response))
-    if answer.reports:
-        return base64.b64decode(answer.reports)
-    store = Store.open(order.task.job.store)
-    sealed = store.get(order.reports)
-    store.delete([order.reports])
-    return sealed

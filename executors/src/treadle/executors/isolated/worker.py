@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 
 from treadle.primitives import trust
-from treadle.primitives.store import Store
 
 from .. import limits
-from ..functions.payload import Order, Request, decode_order, response_of, seal_reports
+from ..functions.payload import Request, decode_order, respond
 from ..program import Report, Task
 from ..runtime.failures import Redactor
 from ..runtime.runtime import Runtime, prepare_process
@@ -79,15 +78,6 @@ def _quiet_streams() -> int:
     return response
 
 
-def _response(order: Order, reports: list[Report], key: bytes) -> bytes:
-    """Reports that are too long for one are put into their object. May raise StoreError."""
-    sealed = seal_reports(order, reports, key)
-    response = response_of(order, sealed)
-    if not response.reports:
-        Store.open(order.task.job.store).put(order.reports, sealed)
-    return msgspec.json.encode(response)
-
-
 def main() -> None:
     """Serve the one request on stdin."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
@@ -100,7 +90,7 @@ def main() -> None:
     prepare_process()
     worker.run(key, memory)
     with open(response, "wb") as file:
-        file.write(_response(order, worker.reports, key))
+        file.write(msgspec.json.encode(respond(order, worker.reports, key)))
     os._exit(0)  # threads that user code left behind must not keep the attempt open
 
 

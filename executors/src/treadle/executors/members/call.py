@@ -8,16 +8,13 @@ import secrets
 import time
 from collections.abc import Awaitable
 
-import msgspec
-
-from treadle.primitives.decoding import known
 from treadle.primitives.errors import StoreError
 
 from ..functions.attempt import Means, count
 from ..functions.calls import START_SECONDS
 from ..functions.endings import refuse
 from ..functions.invoker import Answer, NotRun, Throttled
-from ..functions.payload import Join, Response, encode_content
+from ..functions.payload import Join, Response, decode_response, encode_content
 from .hub import Gone, Hub
 from .life import Holdings, Span, Standing
 
@@ -63,7 +60,7 @@ class MemberCall:
             if not asking.done():
                 raise Gone(begun=True)
             self._standing = self._standing._replace(fresh=False)
-            return msgspec.json.decode(await asking, type=known(Response))
+            return decode_response(await asking)
         finally:
             for task in (asking, ending):
                 task.cancel()
@@ -143,17 +140,12 @@ class MemberCall:
             if self._hub.present(self.name):
                 await _never()
         elif answer.ended == "answered":
-            with contextlib.suppress(msgspec.DecodeError):
-                refuse(msgspec.json.decode(answer.response, type=known(Response)), self._means.name)
+            refuse(decode_response(answer.response), self._means.name)
 
 
 def _is_copy(answer: Answer) -> bool:
     """It is the answer of a second run of one call, which found the first one at work."""
-    with contextlib.suppress(msgspec.DecodeError):
-        return (
-            answer.ended == "answered" and msgspec.json.decode(answer.response, type=known(Response)).problem == "copy"
-        )
-    return False
+    return answer.ended == "answered" and decode_response(answer.response).problem == "copy"
 
 
 async def _never() -> None:

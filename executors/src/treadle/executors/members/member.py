@@ -16,8 +16,7 @@ from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.store import Store
 
 from ..functions.calls import usable
-from ..functions.payload import Adopt, Join, Order, Request, Response, response_of, seal_reports
-from ..program import Report
+from ..functions.payload import Adopt, Join, Order, Request, Response, respond
 from .life import Span, not_their_fault
 from .machine import COPY, Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
 from .shelf import Shelf
@@ -57,7 +56,7 @@ class _Member:
         self._under_way: asyncio.Task[None] | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._over = asyncio.Event()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_copy = False
 
     async def run(self) -> Response:
@@ -99,13 +98,14 @@ class _Member:
         )
 
     async def _keep_time(self) -> None:
-        while not self._over.is_set():
+        while not self._over.done():
             wait = max(0.0, self._machine.wakes_at() - time.monotonic())
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._woken.wait()
             self._perform(self._machine.tick(time.monotonic()))
+        self._over.result()
 
     # -- events
 
@@ -135,9 +135,9 @@ class _Member:
                         self._under_way.cancel()
                 case Dial():
                     self._dialling = asyncio.create_task(self._dial(), name="dial")
-                case Leave(why):
+                case Leave(why) if not self._over.done():
                     self._is_copy = why == COPY
-                    self._over.set()
+                    self._over.set_result(None)
         self._woken.set()
 
     async def _dial(self) -> None:
@@ -154,9 +154,14 @@ class _Member:
     async def _do(self, task: str, body: bytes, before: asyncio.Task[None] | None) -> None:
         if before is not None:  # it was stopped, and its worker is being killed
             await asyncio.wait({before})
-        response = await self._respond(body)
-        result = msgspec.json.encode(response)
-        self._perform(self._machine.done(task, result))
+        try:
+            response = await self._respond(body)
+        except Exception as error:  # noqa: BLE001 (a full disk, say: it ends this call as it ends an ordinary one)
+            if not self._over.done():
+                self._over.set_exception(error)
+            self._woken.set()
+        else:
+            self._perform(self._machine.done(task, msgspec.json.encode(response)))
 
     async def _respond(self, body: bytes) -> Response:
         content = await asyncio.to_thread(lambda: self._handler.open(_request.decode(body)))
@@ -184,17 +189,7 @@ class _Member:
         reports = await self._handler.work(task, deadline, self._memory)
         span = Span(self._works_until - self._began, self._ends - self._began)
         reports = not_their_fault(reports, began - self._began, time.monotonic() - self._began, span)
-        return await asyncio.to_thread(_answer, order, reports, key)
-
-
-def _answer(order: Order, reports: list[Report], key: bytes) -> Response:
-    """The reports, in their object when they do not fit into a message. Nobody adopts those of a member, so that those
-    that fit need no object."""
-    sealed = seal_reports(order, reports, key)
-    response = response_of(order, sealed)
-    if not response.reports:
         try:
-            Store.open(order.task.job.store).put(order.reports, sealed)
+            return await asyncio.to_thread(respond, order, reports, key)
         except StoreError:
             return Response(problem="order")
-    return response

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import secrets
 import time
@@ -11,13 +10,11 @@ from collections.abc import Callable
 
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
-from treadle.primitives.store import Store
 
 from ..functions.attempt import Means
-from ..functions.calls import START_SECONDS
+from ..functions.calls import START_SECONDS, Names
 from ..functions.endings import failure_at_end, failure_of, refuse
-from ..functions.invoker import NotRun
-from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, open_reports
+from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, take_reports
 from ..functions.underway import Underway
 from ..program import Failure, Report, Task
 from .call import MemberCall
@@ -82,8 +79,8 @@ class MemberSlot:
 
     async def _done(self, task: Task) -> list[Report]:
         key = trust.run_key(self._key, task.job.run)
-        reports = f"runs/{task.job.run}/functions/{task.program.segment}/members/{secrets.token_hex(12)}"
-        order = Order(task, reports, self._seconds(task), _MESSAGE)
+        folder = Names.of(task.job.run, task.program.segment, self.name).segment
+        order = Order(task, f"{folder}/members/{secrets.token_hex(12)}", self._seconds(task), _MESSAGE)
         body = await asyncio.to_thread(encode_request, order, key, _MESSAGE)
         for _ in range(_TRIES):
             member = await self._ready(task)
@@ -196,14 +193,7 @@ class MemberSlot:
 def _reports(order: Order, response: Response, key: bytes, provider: str) -> list[Report]:
     """Raises UsageError when function and driver do not fit together, StoreError when the reports cannot be had."""
     refuse(response, provider)
-    if response.problem:
-        raise NotRun("the function could not read its order from the store", "See that its role may read it.")
     try:
-        if response.reports:
-            return open_reports(order.reports, base64.b64decode(response.reports), key)
-        store = Store.open(order.task.job.store)
-        found = open_reports(order.reports, store.get(order.reports), key)
+        return take_reports(order, response, key)
     except (CorruptError, MissingError) as error:
         return [failure_of(order.task, FailureClass.CORRUPT, error.message)]
-    store.delete([order.reports])
-    return found
