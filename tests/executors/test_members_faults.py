@@ -39,7 +39,7 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.peers.hosts import HostPeers
 from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.store import FileStore, Store
 from treadle.primitives.wire import tls_identity
 
 SIZES = (512 << 20, 1024 << 20)
@@ -266,6 +266,37 @@ async def test_how_a_call_ended_tells_what_became_of_its_task(
     await bench.assert_usable()
 
 
+async def test_a_member_that_cannot_do_its_task_ends_at_once_and_says_why(
+    bench: Workbench, sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(self: Sandboxes, request: bytes) -> Answer:
+        try:
+            return await self.serve(request)
+        except OSError as error:
+            return Answer("crashed", how=str(error))
+
+    async def full(*_: object) -> list[Report]:
+        raise OSError("no space left")
+
+    sandboxes.steps = [serve]
+    with monkeypatch.context() as patch:
+        patch.setattr(Handler, "work", full)
+        (report,) = await bench.run(bench.task("same", [[1]]))
+    assert "no space left" in failed(report, FailureClass.WORKER_LOST).how
+    await bench.assert_usable()
+
+
+async def test_the_reports_of_a_child_run_are_in_its_folder(
+    bench: Workbench, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileStore, "delete", lambda *_: None)
+    task = bench.task("large", [[7168]] * 100, inline_limit=8192)
+    await bench.run(msgspec.structs.replace(task, job=msgspec.structs.replace(task.job, run="parent/child")))
+    names = [info.name for info in Store.open(place.store).list()]
+    assert any("/members/" in name for name in names)
+    assert all(name.startswith("runs/parent/_child/") for name in names)
+
+
 async def test_a_task_that_ran_out_of_memory_gets_a_larger_member(bench: Workbench, sandboxes: Sandboxes) -> None:
     (report,) = await bench.run(bench.task("large", [[600 << 20]]))
     failed(report, FailureClass.OUT_OF_MEMORY)
@@ -418,6 +449,7 @@ def test_blocks_are_served_over_tls_off_loopback_and_adopted_by_the_next(
             reader.close()
 
     assert read() == list(range(9999))
+    assert not list((tmp_path / "first").rglob("*.pem")), "user code reads files"
     second = Shelf(tmp_path / "second", place.run_key, "127.0.0.1", identity, alone("second"))
     second.adopt(Blockset(run, place.store, (first.host_id,), ((ref.name, ref.size), ("s/1.1", 5))))
     first.close()

@@ -41,7 +41,7 @@ class Shelf:
         self.host_id = self._folder.host_id
         self._run_key = run_key
         self._announced: set[tuple[str, str]] = set()
-        tls = _kept(identity, root) if identity else None
+        tls = _kept(identity) if identity else None
         self.gateway = Gateway(self._folder, run_key, membership._replace(tls=tls))
         try:
             self._server = self._serve(local_host or "127.0.0.1", tls)
@@ -92,11 +92,13 @@ class Shelf:
         self._server.close()
 
 
-def _kept(identity: str, root: Path) -> Identity:
-    """As the server wants it: a private file, and the digest of the certificate."""
-    path = root / "tls.pem"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(identity)
+def _kept(identity: str) -> Identity:
+    """As the server wants it, with the digest of its certificate. OpenSSL reads a file, and user code could read any
+    that has a name."""
     certificate = ssl.PEM_cert_to_DER_cert(identity[identity.index("-----BEGIN CERTIFICATE-----") :])
-    return Identity(path, hashlib.sha256(certificate).digest())
+    with open(os.memfd_create("tls"), "w", encoding="ascii") as file:
+        file.write(identity)
+        file.flush()
+        kept = Identity(Path(f"/proc/self/fd/{file.fileno()}"), hashlib.sha256(certificate).digest())
+        kept.context()  # which keeps what it read
+    return kept
