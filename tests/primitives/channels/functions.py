@@ -6,6 +6,7 @@ import operator
 import socket
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ from treadle.primitives.channels import (
     current_gang,
     current_member,
 )
+from treadle.primitives.channels.barriers import Arrival
 from treadle.primitives.channels.io import roads
 from treadle.primitives.channels.io.segments import Segments
+from treadle.primitives.coordinator.messages import Broken
 from treadle.primitives.host import HostFolder
 
 BIG = 50_000
@@ -263,6 +266,41 @@ def is_told_of_a_loss_after_a_restart() -> str:
     except MemberLost as error:
         return f"lost {len(error.lost)}"
     return "passed"
+
+
+def is_overtaken_by_a_loss(passed: int) -> str:
+    """After so many rounds the first waits, the last has arrived and is killed, the other comes when that is known."""
+    barrier = Barrier("epoch")
+    for _ in range(passed):
+        barrier.wait()
+    if rank() == 2:
+        threading.Thread(target=barrier.wait, daemon=True).start()
+        _until(lambda arrival: arrival.board is not None and arrival.board._counts[2] > passed)
+        halt("here")
+    if rank() == 1:
+        halt("not there")
+    teller = threading.Thread(target=_say_when_broken, daemon=True)
+    if rank() == 0:
+        teller.start()
+    try:
+        barrier.wait()
+    except MemberLost as error:
+        return f"lost {len(error.lost)}"
+    finally:
+        if rank() == 0:
+            teller.join()
+    return "passed"
+
+
+def _say_when_broken() -> None:
+    _until(lambda arrival: isinstance(arrival.answer, Broken))
+    say("told")
+
+
+def _until(holds: Callable[[Arrival], bool]) -> None:
+    arrivals = current_member()._barriers._arrivals
+    while not any(map(holds, list(arrivals.values()))):
+        time.sleep(0.01)
 
 
 def waits_with_other_parties() -> None:

@@ -48,6 +48,20 @@ def test_a_generation_is_complete_for_all_once_all_have_arrived(arrivals: list[i
                     assert board.complete(generation) == (there == SIZE)
 
 
+def test_whoever_has_arrived_cannot_refuse_and_one_refusal_is_final_for_all() -> None:
+    with gang() as members:
+        boards = [member.open("epoch") for member in members]
+        for board in boards[:-1]:
+            board.arrive(0)
+            board.refuse(0)
+        assert not any(board.fails(0, []) for board in boards)
+        assert all(board.fails(0, [f"{SIZE - 1}"]) and not board.fails(0, ["0"]) for board in boards), "one is dead"
+        with edge_triggered(members[0].bell) as waiting:
+            boards[-1].refuse(0)
+            assert waiting.poll(0)
+        assert all(board.fails(0, []) and not board.complete(0) for board in boards)
+
+
 def test_only_the_last_to_arrive_rings_and_all_are_woken() -> None:
     with gang() as members, contextlib.ExitStack() as stack:
         waiting = [stack.enter_context(edge_triggered(member.bell)) for member in members]
@@ -121,6 +135,19 @@ def test_all_pass_or_none_does_when_a_member_is_killed(here: Place, phase: str, 
     passed = {tuple(one.value) for one in ended}
     assert len(passed) == 1, passed
     assert passed.pop()[-1] == "lost 1"
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_who_arrives_after_others_were_told_of_a_loss_ends_as_they_do(here: Place, rounds: int) -> None:
+    members = here.start(3, functions.is_overtaken_by_a_loss, rounds)
+    members[2].reached("here")
+    members[1].reached("not there")
+    members[2].kill()
+    members[0].reached("told")
+    members[1].go()
+    first, second, _ = (process.end() for process in members)
+    assert first.value in ("passed", "lost 1"), first
+    assert second.value == first.value
 
 
 def test_a_deadline_says_how_many_are_there(here: Place) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ..blocks import Blocks
 from ..coordinator.messages import Broken, Counted, FromMember, Refused, Released, Wait
 from ..errors import UsageError
-from .errors import MemberLost
-from .gang import Gang
+from .errors import MemberLost, rank_of
+from .gang import Gang, folder_of
 from .io.boards import Board, Boards
 
 if TYPE_CHECKING:
@@ -38,10 +38,20 @@ class Arrival(Struct):
         return Wait(self.barrier, self.parties, self.generation)
 
     def take(self) -> Released | Broken | Refused | None:
-        """What the wait has come to. A generation that was complete before the barrier broke is passed, by all."""
-        if self.board is not None and self.board.complete(self.generation):
-            return Released(self.barrier, self.generation)
-        return self.answer
+        """What the wait has come to, the same for all; once it has been taken, the next one may begin."""
+        answer = self.answer if self.board is None else self._met(self.board)
+        if isinstance(answer, Released):
+            self.generation = answer.generation + 1
+        if self.board is None and answer is not None:
+            self.answer, self.waiting = None, False
+        return answer
+
+    def _met(self, board: Board) -> Released | Broken | Refused | None:
+        """That it broke counts once it is certain that this generation will not be complete."""
+        answer = self.answer
+        if isinstance(answer, Broken) and not board.fails(self.generation, map(rank_of, answer.lost)):
+            answer = None  # whoever has not arrived says soon which it is
+        return Released(self.barrier, self.generation) if board.complete(self.generation) else answer
 
 
 class Barriers:
@@ -56,14 +66,11 @@ class Barriers:
     def wait(self, barrier: str, parties: int, deadline: float) -> None:
         """Arrive and wait for the others. Raises MemberLost, UsageError, StoreError, and Late."""
         arrival = self._loop.do(lambda: self._arrive(barrier, parties))
-        answer: Any = self._loop.wait(arrival.take, deadline)
-        if arrival.board is None:
-            arrival.answer = None
+        answer = self._loop.wait(arrival.take, deadline)
         if isinstance(answer, Broken):
             raise MemberLost(f"barrier {barrier}", answer.lost)
-        if not isinstance(answer, Released):
+        if isinstance(answer, Refused):
             raise UsageError(f"barrier {barrier}: {answer.reason}")
-        arrival.generation = answer.generation + 1
 
     def _arrive(self, barrier: str, parties: int) -> Arrival:
         arrival = self._arrivals.get(barrier)
@@ -74,7 +81,7 @@ class Barriers:
         if arrival.board is None or not (arrival.waiting or arrival.answer):
             arrival.waiting = True
             self._say(arrival.wait)
-        if arrival.board is not None:
+        if arrival.board is not None and not isinstance(arrival.answer, Broken):
             arrival.board.arrive(arrival.generation)
         return arrival
 
@@ -83,7 +90,7 @@ class Barriers:
         if not self._gang.one_host or host is None or parties != self._gang.size:
             return None
         if self._boards is None:
-            name = self._blocks.on_host(f"channels/{self._gang.name}")
+            name = self._blocks.on_host(folder_of(self._gang.name))
             self._boards = Boards(host, name, self._gang.rank, self._gang.size)
             self._loop.register(self._boards.bell.fileno(), lambda _: None, select.EPOLLIN | select.EPOLLET)
         return self._boards.open(barrier)
@@ -99,15 +106,14 @@ class Barriers:
             return None
         return Counted(barrier, arrival.board.present(arrival.generation), arrival.parties)
 
-    def heard(self, message: Released | Broken) -> None:
-        arrival = self._arrivals.get(message.barrier)
-        if arrival is not None and arrival.waiting and message.generation == arrival.wait.generation:
+    def heard(self, message: Released | Broken | Refused) -> None:
+        arrival = self._arrivals.get(message.subject if isinstance(message, Refused) else message.barrier)
+        if arrival is None or not arrival.waiting:
+            return
+        if isinstance(message, Refused) or message.generation == arrival.wait.generation:
             arrival.answer, arrival.waiting = message, False
-
-    def refused(self, message: Refused) -> None:
-        arrival = self._arrivals.get(message.subject)
-        if arrival is not None and arrival.waiting:
-            arrival.answer, arrival.waiting = message, False
+        if arrival.board is not None and isinstance(arrival.answer, Broken):
+            arrival.board.refuse(arrival.generation)
 
     def close(self) -> None:
         if self._boards is not None:

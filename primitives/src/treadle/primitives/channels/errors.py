@@ -26,7 +26,12 @@ class ReduceFailed(TreadleError):
     """The reduce function raised at another member, or that member gave up: this round has no result."""
 
 
+def rank_of(member: str) -> str:
+    """The `3` of `gang/3.5f..`."""
+    return member.rpartition("/")[2].partition(".")[0]
+
+
 def short(member: str) -> str:
     """The name of a member for people: `gang/3.5f..` is `member 3`."""
-    rank = member.rpartition("/")[2].partition(".")[0]
+    rank = rank_of(member)
     return f"member {rank}" if rank.isdigit() else member

@@ -33,6 +33,11 @@ class Gang(Struct, frozen=True, array_like=True):
     """All members share this host's memory, and none will come from elsewhere: large values have no checksum then."""
 
 
+def folder_of(gang: str) -> str:
+    """Below the run: all that members of a gang, or one of them, put; nobody else reads it."""
+    return f"channels/{gang}"
+
+
 class _Place:
     """Where this process takes part, from the first channel on."""
 

@@ -36,7 +36,7 @@ from ..traversal import Reacher
 from ..wire import Identity, address_of, is_loopback, listen, parse
 from .barriers import Barriers
 from .errors import DeadlinePassed, MemberLost
-from .gang import Gang
+from .gang import Gang, folder_of
 from .io.loop import Late, Loop
 from .io.roads import Roads
 from .io.uplink import Uplink
@@ -69,7 +69,7 @@ class Member:
         """Connects. Raises DeadlinePassed, WireError and NotAuthentic."""
         self.gang = gang
         self.name = f"{gang.name}/{gang.rank}.{os.urandom(6).hex()}"
-        self.values = Values(blocks, f"channels/{self.name}", lambda: self._roads.relaying, one_host=gang.one_host)
+        self.values = Values(blocks, folder_of(self.name), lambda: self._roads.relaying, one_host=gang.one_host)
         self.counts: Counter[str] = Counter()
         """Messages sent to members: `data` and `control`."""
         self._host = blocks.host.host_id if blocks.host is not None else host_id(SHARED_MEMORY)
@@ -136,7 +136,6 @@ class Member:
                 self._key,
                 ask=self._uplink.send,
                 opened=self._roads.opened,
-                failed=lambda member, reason: None,  # noqa: ARG005 - it is relayed
                 tls=self._identity,
             )
         return self._reacher
@@ -284,7 +283,7 @@ class Member:
         if (joined := self._channels.get(message.subject)) is not None:
             joined.refused, joined.open = message.reason, False
         else:
-            self._barriers.refused(message)
+            self._barriers.heard(message)
 
     # -- the end ----------
 

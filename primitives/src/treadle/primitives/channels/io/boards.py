@@ -1,8 +1,9 @@
 """Where members of one host meet without a message: boards, which say who has arrived, and a bell that wakes them all.
 
 A **board** is a page of shared memory with a count for each member: how often it has arrived at one barrier. Nobody
-writes another's count, and none falls; so whether a generation is complete is the same for all who look, for ever, also
-when some die meanwhile. The **bell** only says that it is time to look.
+writes another's count, and none falls; so a generation that is complete is so for all who look, for ever. When some die
+meanwhile, each of the others that has not arrived says that it will not; nobody gives up before it is certain that one
+is missing. So all pass or none does. The **bell** only says that it is time to look.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import xxhash
@@ -19,7 +21,7 @@ from ...store_errors import border
 from ...whole_files import make_folders
 
 _COUNT = 8
-"""Bytes of a count: it is written whole."""
+"""Bytes of a count: it is written whole. Behind the counts one more says whether somebody refuses."""
 
 
 class Boards:
@@ -54,11 +56,12 @@ class Board:
         self._path, self._rank, self._bell = path, rank, bell
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, size * _COUNT)  # in shared memory that is full, now or never
-            self._memory = mmap.mmap(descriptor, size * _COUNT)
+            os.posix_fallocate(descriptor, 0, (size + 1) * _COUNT)  # in shared memory that is full, now or never
+            self._memory = mmap.mmap(descriptor, (size + 1) * _COUNT)
         finally:
             os.close(descriptor)
-        self._counts = memoryview(self._memory).cast("Q")
+        words = memoryview(self._memory).cast("Q")
+        self._counts, self._refused = words[:size], words[size:]
 
     def arrive(self, generation: int) -> None:
         """This member is at the barrier for the (generation + 1)-th time; whoever completes it wakes the others.
@@ -71,6 +74,19 @@ class Board:
             if not generation:
                 self._remove()  # everybody has it open
             self._bell.ring()
+
+    def refuse(self, generation: int) -> None:
+        """If this member has not arrived, it will not any more."""
+        if self._counts[self._rank] <= generation:
+            self._refused[0] = 1
+            self._bell.ring()
+
+    def fails(self, generation: int, lost: Iterable[str]) -> bool:
+        """Whether it is certain that not all will arrive, unless they have; those of the ranks `lost` are dead.
+
+        To be asked before `complete`: who refuses a later generation has passed this one, which is seen then.
+        """
+        return bool(self._refused[0]) or any(self._counts[int(rank)] <= generation for rank in lost)
 
     def complete(self, generation: int) -> bool:
         """Whether all members have arrived."""
@@ -87,6 +103,7 @@ class Board:
     def close(self) -> None:
         self._remove()
         self._counts.release()
+        self._refused.release()
         self._memory.close()
 
 
