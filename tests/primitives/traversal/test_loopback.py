@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import time
@@ -47,6 +48,16 @@ def test_both_sides_get_the_two_ends_of_one_connection(sides: Sides) -> None:
         assert isinstance(other, socket.socket)
         assert one.getsockname() == other.getpeername() == left.source
         assert other.getsockname() == one.getpeername() == right.source
+
+
+def test_without_a_descriptor_to_spare_there_is_no_path(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", none_left)
+    found = opened(*sides, new_token(), schedule=BRIEF)
+    assert isinstance(found, NoPath)
+    assert "Too many open files" in found.message
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

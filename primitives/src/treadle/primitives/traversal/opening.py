@@ -43,7 +43,10 @@ def open_path(
     _check(me, dial, target.scheme == "tls" and tls is None)
     time.sleep(max(0.0, min(dial.delay, deadline - time.monotonic())))
     machine = Traversal(me, dial.member, time.monotonic(), deadline, schedule)
-    sock = Attempt(machine, dial.token, source, (target.host, target.port)).run()
+    try:
+        sock = Attempt(machine, dial.token, source, (target.host, target.port)).run()
+    except OSError as error:
+        raise NoPath(f"no path to {dial.member} can be looked for: {error}", "Allow more open files.") from error
     deadline = min(deadline, time.monotonic() + schedule.challenge)
     try:
         if machine.leads:

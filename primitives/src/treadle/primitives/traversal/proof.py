@@ -26,7 +26,6 @@ STREAM_BYTES = 64 * 1024
 _MAGIC = b"treadle\x02"
 _NAME_BYTES = 8
 _NONCE_BYTES = 16
-_MAC_BYTES = 32
 HEAD_BYTES = len(_MAGIC) + _NAME_BYTES + _NONCE_BYTES
 
 
@@ -41,10 +40,10 @@ class Proof:
     proof belongs to somebody else. `proved` is final for the follower; the leader then sends `choose()`.
     """
 
-    def __init__(self, token: bytes, leads: bool, nonce: bytes = b"") -> None:
+    def __init__(self, token: bytes, leads: bool) -> None:
         self._token = token
         self._leads = leads
-        self._nonce = nonce or secrets.token_bytes(_NONCE_BYTES)
+        self._nonce = secrets.token_bytes(_NONCE_BYTES)
         self.head = _MAGIC + token_name(token) + self._nonce
         self.proved = False
         self._received = bytearray()

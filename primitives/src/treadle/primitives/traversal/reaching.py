@@ -37,7 +37,7 @@ class Reacher:
         *,
         ask: Callable[[Reach], None],
         opened: Callable[[str, Connection], None],
-        failed: Callable[[str, str], None],
+        failed: Callable[[str, str], None] = lambda member, reason: None,  # noqa: ARG005 - what needs it is relayed
         tls: Identity | None = None,
         plain: bool = False,
         schedule: Schedule = SCHEDULE,
