@@ -20,6 +20,7 @@ from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives import functions
 from treadle.primitives.errors import StoreError
+from treadle.primitives.store import Store
 
 M = "orchestrator.gang_functions"
 FOUR = {"range": 4, "partitions": 2}
@@ -70,6 +71,19 @@ def test_gang_starts_again_as_a_whole_when_a_member_dies(breaking: Breaking, tmp
 def test_member_may_be_killed_in_every_phase_of_every_collective(breaking: Breaking, step: int) -> None:
     found, _ = breaking(spec(all=gang("dies_at", flat=True, **{"with": {"step": step}}))).go()
     assert sorted(values(found, "all")) == [[6, [0, 2]], [6, [1, 3]]]
+
+
+def test_what_killed_members_left_in_shared_memory_goes_with_their_segment(
+    slots: tuple[Harness, Any], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One is killed before the first barrier, and then the other, which waits there."""
+    harness, host = slots[0], tmp_path_factory.mktemp("memory") / "host"
+    engine = harness.engine(Store.open(f"file://{harness.folder}/store"), harness.local(2, host), host)
+    case = Case(spec(all=gang("dies_at", flat=True, **{"with": {"step": 1}})))
+    assert harness.submit(engine, case, tmp_path, "left") is None
+    found = harness.result(engine, "left")
+    assert sorted(values(found, "all")) == [[6, [0, 2]], [6, [1, 3]]]
+    assert list(host.glob("left/channels/*")) == []
 
 
 def test_error_of_one_member_is_an_attempt_of_the_gang(breaking: Breaking, tmp_path: Path) -> None:

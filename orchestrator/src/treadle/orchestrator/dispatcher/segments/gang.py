@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 
 import msgspec
 
 from treadle.executors.program import Failure, Outcome, Task
-from treadle.primitives.channels.gang import Gang
-from treadle.primitives.errors import UsageError
+from treadle.primitives.channels.gang import Gang, folder_of
+from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.host import HostFolder
 
 from ..decisions.dispatch import Assignment
 from ..decisions.gang import GRACE, GangDispatch
@@ -18,6 +20,7 @@ from ..decisions.verdicts import Verdict
 from ..record.ledger import Failed, Lost, Started
 from .segment import SegmentRun
 
+_log = logging.getLogger(__name__)
 CHANNEL_SECONDS = 60.0
 """How long an operation of a channel may take where the stage has no `timeout`, which is the bound of any other."""
 
@@ -27,6 +30,8 @@ class GangRun(SegmentRun):
 
     _core: GangDispatch
     _address = _gang = ""
+    _folders: tuple[str, ...] = ()
+    """Of the gangs so far."""
     _ending: asyncio.TimerHandle | None = None
     """Ends the others when the cause of a failure does not show."""
 
@@ -73,6 +78,8 @@ class GangRun(SegmentRun):
                 await super()._drive()
             finally:
                 self._let_be()
+                if self._run.site.host is not None:
+                    await asyncio.to_thread(self._remove_rests, self._run.site.host)
 
     # -- what the pool calls
 
@@ -87,6 +94,14 @@ class GangRun(SegmentRun):
 
     # -- parts
 
+    def _remove_rests(self, host: HostFolder) -> None:
+        """What members that were killed have left of their channels in shared memory. Blocking."""
+        try:
+            for folder in self._folders:
+                host.delete_folder(self._run.blocks.on_host(folder))
+        except (TreadleError, OSError) as error:
+            _log.warning("what channels have left in shared memory goes with its run: %s", error)
+
     def _started(self, assignment: Assignment) -> None:
         """On record for all when the first one is, so that a dead driver never leaves a part of a gang."""
         (attempt,) = assignment.attempts
@@ -97,6 +112,7 @@ class GangRun(SegmentRun):
         (attempt,) = assignment.attempts
         if attempt.partition == 0:
             self._gang = f"{self.name}#{attempt.number}.{secrets.token_hex(4)}"
+            self._folders += (folder_of(self._gang),)
         deadline = self._segment.policy.timeout or CHANNEL_SECONDS
         near = self._pool.executor.capabilities.shares_host
         gang = Gang(self._address, self._run.id, self._gang, attempt.partition, self._core.size, deadline, near)
