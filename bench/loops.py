@@ -42,7 +42,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor

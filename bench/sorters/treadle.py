@@ -18,7 +18,7 @@ from typing import Any
 from harness.settings import BENCH
 from harness.tera import FILES
 
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.orchestrator.client.submission import new_run_id, prepare

@@ -7,8 +7,10 @@ import pytest
 from treadle.dsl import Workflow, range_, task
 from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.convert.python import to_python
+from treadle.dsl.document.reading import load
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise, read_normalised
+from treadle.dsl.validation.validate import validate
 from treadle.primitives.errors import UsageError
 
 
@@ -61,3 +63,9 @@ def test_a_document_without_it_keeps_its_normal_form() -> None:
         "stages": {"a": {"type": "map", "input": {"range": 1}, "uses": "m:f"}},
     }
     assert "cache" not in str(normalise(Spec.model_validate(document, by_alias=True, by_name=False)))
+
+
+def test_a_template_that_cannot_be_read_is_told_as_that() -> None:
+    stage = "{type: map, input: {range: 1}, uses: m:f, with: {x: '${{ what'}, cache: true}"
+    found = validate(load(f"apiVersion: treadle/v1\nname: w\nstages: {{a: {stage}}}\n"))
+    assert [one.code for one in found] == ["T301"]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from dsl.documents import Json, documents
+from hypothesis import HealthCheck, assume, given, settings
 
-from treadle.dsl import Workflow
+from treadle.dsl import Workflow, items
 from treadle.dsl.convert.python import to_python
-from treadle.dsl.document.document import load
+from treadle.dsl.diagnostics.diagnostics import has_errors
+from treadle.dsl.document.reading import from_spec, load
+from treadle.dsl.document.writing import to_yaml
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
+from treadle.dsl.validation.validate import validate
 from treadle.orchestrator.testing.strategies import Case, cases
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +36,11 @@ class _Named:
 
 
 def built(text: str) -> Spec:
-    """The document that the module builds; user functions need not exist."""
+    return workflow_of(text).spec()
+
+
+def workflow_of(text: str) -> Workflow:
+    """The workflow that the module builds; user functions need not exist."""
     lines = text.splitlines()
     known: dict[str, Any] = {}
     for line in lines:
@@ -42,7 +51,7 @@ def built(text: str) -> Spec:
     exec(compile("\n".join(own), "converted", "exec"), known)
     workflow = known["wf"]
     assert isinstance(workflow, Workflow)
-    return workflow.spec()
+    return workflow
 
 
 def spec_of(tmp_path: Path, text: str) -> Spec:
@@ -62,6 +71,43 @@ def test_examples_are_the_same_in_python(path: Path) -> None:
 def test_generated_workflows_are_the_same_in_python(case: Case) -> None:
     spec = Spec.model_validate(case.document)
     assert normalise(built(to_python(spec))) == normalise(spec)
+
+
+def exactly(spec: Spec) -> str:
+    """Of equal numbers it also tells the whole one."""
+    return json.dumps(normalise(spec), sort_keys=True)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(documents())
+def test_every_document_says_the_same_in_python_and_again_in_yaml(document: Json) -> None:
+    spec = Spec.model_validate(document, by_alias=True, by_name=False)
+    assume(not has_errors(validate(from_spec(spec))))
+    text = to_python(spec)
+    back = built(text)
+    assert exactly(back) == exactly(spec)
+    again = load(to_yaml(back)).require()
+    assert exactly(again) == exactly(spec)
+    assert to_python(again) == text
+
+
+def test_numbers_are_written_as_they_were(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path,
+        "inputs: {k: {type: integer, default: 2, minimum: 1, maximum: 9007199254740993}}\n"
+        "defaults: {retry: {backoffCoefficient: 3}}\nstages: {a: {type: map, input: {range: 3}, uses: 'm:f'}}\n",
+    )
+    text = to_python(spec)
+    assert "minimum=1, maximum=9007199254740993" in text
+    assert '"backoff_coefficient": 3}' in text
+    assert "minimum: 1\n" in workflow_of(text).to_yaml()
+
+
+@pytest.mark.parametrize("text", ["1e3", "08", "0o17", "1.5e3", "1e999", ".5"])
+def test_a_text_that_yaml_would_read_as_a_number_is_quoted(text: str) -> None:
+    wf = Workflow("w")
+    wf.map("a", items([text]), uses="m:f")
+    assert load(wf.to_yaml()).require() == wf.spec()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from treadle.dsl.diagnostics.diagnostics import Diagnostic, Span, a, did_you_mean, in_order, one_of
 from treadle.dsl.diagnostics.formats import DiagnosticFormat, format_diagnostics, render
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.validation.validate import validate
 
 SOURCE = "name: flow\nretires: 3\n"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.model import ReduceStage, Spec
 from treadle.dsl.normalise import normalise, read_normalised, without_triggers
 from treadle.dsl.quantities import format_duration, format_size, parse_duration, parse_size

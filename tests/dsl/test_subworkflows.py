@@ -13,13 +13,14 @@ from treadle.dsl import Workflow, has, range_
 from treadle.dsl.convert.python import to_python
 from treadle.dsl.diagnostics.formats import render
 from treadle.dsl.document.children import MAX_DEPTH, linked
-from treadle.dsl.document.document import Document, InvalidDocument, from_spec, load
+from treadle.dsl.document.document import Document, InvalidDocument
+from treadle.dsl.document.reading import from_spec, load
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.normalise import normalise, read_normalised
 from treadle.dsl.reference import ReferenceFailure
 from treadle.dsl.validation.inputs import InvalidInputs
 from treadle.dsl.validation.subworkflows import given_inputs
-from treadle.dsl.validation.validate import valid_spec, validate
+from treadle.dsl.validation.validate import validate
 from treadle.primitives.result import Result
 
 HEAD = "apiVersion: treadle/v1\nname: {name}\n"
@@ -91,7 +92,7 @@ def test_sub_workflows_are_found_from_the_file_that_names_them(tmp_path: Path) -
         b="stages: {c: {type: map, input: {range: 1}, uses: m:f}}\n",
     )
     assert validate(load(path)) == []
-    spec = valid_spec(load(path))
+    spec = linked(load(path))
     assert isinstance(spec.stages["a"], WorkflowStage)
     assert isinstance(spec.stages["a"].uses, Spec)
     inner = spec.stages["a"].uses.stages["b"]
@@ -147,8 +148,13 @@ def test_what_is_wrong_inside_is_told_there(tmp_path: Path) -> None:
         "     |                                ^^^^^^\n"
         "  = did you mean 'scaled'?\n"
     )
-    with pytest.raises(InvalidDocument, match="there is no stage 'sclaed'"):
-        valid_spec(load(path))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "\\0", "x" * 5000])
+def test_a_name_that_no_file_can_have_is_told(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, main=f'stages: {{a: {{type: workflow, uses: "{name}.yaml"}}}}\n')
+    (found,) = validate(load(path))
+    assert found.code == "T110"
 
 
 def test_file_that_is_no_workflow_is_told_there(tmp_path: Path) -> None:
@@ -262,7 +268,7 @@ def test_null_is_as_good_as_not_given() -> None:
 
 def main(tmp_path: Path, text: str = USE, child: str = SUM) -> dict[str, Any]:
     """The normalised document: what a run keeps."""
-    return normalise(valid_spec(load(write(tmp_path, main=text, sum=child))))
+    return normalise(linked(load(write(tmp_path, main=text, sum=child))))
 
 
 def test_child_means_what_its_workflow_means_alone(tmp_path: Path) -> None:

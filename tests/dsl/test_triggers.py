@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treadle.dsl import Workflow, batch, event, expr, jsonl, kafka, objects, schedule, trigger, webhook
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.expressions import Type, evaluate, parse
 from treadle.dsl.model import Spec
 from treadle.dsl.moments import MOMENT, moment

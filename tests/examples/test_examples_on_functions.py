@@ -19,7 +19,7 @@ import pytest
 from emulators.lambda_place import lambda_place
 from emulators.openwhisk import GENEROUS, SIZES, deploy, openwhisk
 
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
 from treadle.executors.functions.executor import FunctionExecutor

@@ -135,6 +135,16 @@ def test_value_shipped_as_it_is_is_made_again_when_it_is_lost(breaking: Breaking
     assert not any(name.endswith("/ship") for name, _ in done)
 
 
+def test_a_loop_further_in_ships_the_one_record_that_is_state_of_the_loop_around_it(breaking: Breaking) -> None:
+    document = shipping()
+    turns = document["stages"]["turns"]
+    again = {"type": "loop", "state": {"found": "start"}, "maxIterations": 2, "next": {"found": "sum"}}
+    turns |= {"stages": {"again": {**again, "stages": turns["stages"]}}, "next": {"sum": "again.state.found"}}
+    found, done = breaking(document).go()
+    assert values(found, "end") == [[510]]
+    assert not any(name.endswith("/ship") for name, _ in done)
+
+
 def test_value_shipped_as_it_is_keeps_to_its_limit(breaking: Breaking) -> None:
     found, done = breaking(shipping("16B")).go()
     assert isinstance(found, EngineFailure)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from treadle.dsl.document.document import from_spec
+from treadle.dsl.document.reading import from_spec
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.functions import check_functions

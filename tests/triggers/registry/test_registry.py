@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import InvalidInputs
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position

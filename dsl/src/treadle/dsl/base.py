@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue, Strict, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    JsonValue,
+    PlainSerializer,
+    Strict,
+    StringConstraints,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 from pydantic.alias_generators import to_camel
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*$")]
@@ -12,6 +21,17 @@ Expression = Annotated[str, StringConstraints(min_length=1)]
 """An expression without delimiters (`when`, `until`, `filter`)."""
 Uri = Annotated[str, StringConstraints(min_length=1)]
 Flag = Annotated[bool, Strict()]
+
+
+def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    check(value)
+    return value
+
+
+N = TypeVar("N")
+AsWritten = Annotated[N, WrapValidator(_as_written), PlainSerializer(lambda number: number)]
+"""A number that stays whole or not: `minimum: 1` is exact, and written again without a point."""
+Number = AsWritten[Annotated[float, Strict()]]
 Arguments = dict[Identifier, JsonValue]
 """`with`: keyword arguments of functions, inputs of runs; texts in it may be templates."""
 

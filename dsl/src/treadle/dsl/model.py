@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 
-from .base import Arguments, Expression, Flag, Identifier, Model, Uri
+from .base import Arguments, AsWritten, Expression, Flag, Identifier, Model, Number, Uri
 from .caching import CacheSetting
 from .quantities import Duration, Size
 from .triggers import Format, Trigger
@@ -26,7 +26,6 @@ Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*(\.[A-
 """A data edge: a stage id, `inputs.x`, `state.x`, or `LOOP.state.x`."""
 ErrorType = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$")]
 Scalar = bool | int | float | str | None
-Number = Annotated[float, Strict()]
 Percentage = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
 
 
@@ -144,7 +143,7 @@ class Retry(Model):
 
     maximum_attempts: Annotated[int, Field(ge=1, strict=True)] = 3
     initial_interval: Duration = Field(default_factory=lambda: 0.2)
-    backoff_coefficient: Annotated[Number, Field(ge=1)] = 2.0
+    backoff_coefficient: AsWritten[Annotated[float, Field(ge=1, strict=True)]] = 2.0
     maximum_interval: Duration = Field(default_factory=lambda: 30.0)
     non_retryable_error_types: list[ErrorType] = []
     """Names of exception classes (`SchemaError`, or `module.SchemaError`) that fail at once."""

@@ -24,14 +24,21 @@ SIZE_UNITS = {
 }
 _DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+"
 _SIZE = r"([0-9]+(?:\.[0-9]+)?)(B|KiB|MiB|GiB|TiB|KB|MB|GB)"
+_LONGEST = 36_500 * 86_400
+_LARGEST = 2**63 - 1
+TOO_MUCH = "it may be at most"
+"""How the error of too large a quantity begins."""
 
 
 def parse_duration(text: Any) -> float:
-    """Seconds of `1h30m`; raises ValueError for anything without units."""
+    """Seconds of `1h30m`; raises ValueError for anything without units, and for more than a century."""
     if not isinstance(text, str) or not re.fullmatch(_DURATION, text):
         raise ValueError(f"a duration needs a unit, such as 30s, 5m or 1h30m; got {text!r}")
     pairs = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
-    return float(sum(Decimal(number) * _UNIT_MILLISECONDS[unit] for number, unit in pairs) / 1000)
+    seconds = sum(Decimal(number) * _UNIT_MILLISECONDS[unit] for number, unit in pairs) / 1000
+    if seconds > _LONGEST:
+        raise ValueError(f"{TOO_MUCH} 36500d")
+    return float(seconds)
 
 
 def format_duration(seconds: float) -> str:
@@ -45,11 +52,14 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(text: Any) -> int:
-    """Bytes of `64MiB`, rounded down; raises ValueError for anything without a unit."""
+    """Bytes of `64MiB`, rounded down; raises ValueError for anything without a unit, and for 2**63 or more."""
     match = re.fullmatch(_SIZE, text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"a size needs a unit, such as 64MiB or 1GB; got {text!r}")
-    return int(Decimal(match[1]) * SIZE_UNITS[match[2]])
+    size = int(Decimal(match[1]) * SIZE_UNITS[match[2]])
+    if size > _LARGEST:
+        raise ValueError(f"{TOO_MUCH} {_LARGEST}B")
+    return size
 
 
 def parse_percentage(text: str) -> float:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
-from .expressions import Expr, ExpressionError, evaluate, paths
+from .expressions import Expr, ExpressionError, evaluate, parse, paths
 from .expressions.evaluator import type_name
 from .expressions.parser import parse_embedded
 
@@ -39,29 +39,32 @@ def whole(text: str) -> Expr | None:
     return None if isinstance(only, str) else only
 
 
-def expressions_in(value: Any) -> Iterator[tuple[tuple[str | int, ...], Expr]]:
-    """Every expression of a JSON value, with the keys and indexes that lead to its string."""
+def expressions_in(value: Any) -> Iterator[Expr]:
+    """Every expression of a JSON value, in order. Raises ExpressionError."""
     if isinstance(value, str):
-        yield from (((), piece) for piece in parse_template(value) if not isinstance(piece, str))
-        return
-    pairs: Iterator[tuple[Any, Any]] = iter(())
-    if isinstance(value, Mapping):
-        pairs = iter(value.items())
-    elif isinstance(value, (list, tuple)):
-        pairs = iter(enumerate(value))
-    for key, item in pairs:
-        yield from (((key, *rest), expr) for rest, expr in expressions_in(item))
+        yield from (piece for piece in parse_template(value) if not isinstance(piece, str))
+    elif isinstance(value, (Mapping, list, tuple)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from expressions_in(item)
 
 
 def template_paths(value: Any) -> set[tuple[str, ...]]:
     """Every path the templates in a JSON value mention."""
-    return {path for _, expr in expressions_in(value) for path in paths(expr)}
+    return {path for expr in expressions_in(value) for path in paths(expr)}
 
 
 def mentioned(value: Any) -> set[tuple[str, ...]]:
     """As `template_paths`, of a value that may not be well-formed: then nothing, since somebody else says so."""
     try:
         return template_paths(value)
+    except ExpressionError:
+        return set()
+
+
+def condition_paths(text: str | None) -> set[tuple[str, ...]]:
+    """As `mentioned`, of a condition."""
+    try:
+        return paths(parse(text)) if text else set()
     except ExpressionError:
         return set()
 

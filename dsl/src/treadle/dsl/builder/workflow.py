@@ -181,7 +181,7 @@ class Loop(Body, StageHandle):
             return DataValue(("state", name), f"state.{name}", is_data(given_state[name]))
         return DataValue(("stages", self.id, "state", name), f"{self.id}.state.{name}", is_data(given_state[name]))
 
-    def next(self, **values: Any) -> None:
+    def next(self, /, **values: Any) -> None:
         """What the state is in the next iteration; names not given keep their value."""
         self._open()
         self._next.update(values)
@@ -302,10 +302,9 @@ class Workflow(Body):
                 f"{len(self.captured)} functions of this workflow have no name that YAML could hold",
                 "Move lambdas, closures and functions of __main__ into a module that can be imported.",
             )
-        import yaml
+        from ..document.writing import to_yaml
 
-        dumped = self.spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return yaml.safe_dump(dumped, sort_keys=False, allow_unicode=True, width=120)
+        return to_yaml(self.spec())
 
     # -- used by Body
 

@@ -12,13 +12,15 @@ BUILDER: tuple[str, ...] = ("Workflow", "batch", "event", "has", "run", "size", 
 BUILDER += ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
 BUILDER += ("kafka", "objects", "schedule", "webhook")
 """Taken by what the module imports or defines."""
+PYTHON = ("bool", "float", "getattr", "int", "list", "str")
+"""Names of Python's own that it writes."""
 
 
 class Naming:
     """The names of one module."""
 
     def __init__(self, spec: Spec) -> None:
-        self._taken = set(BUILDER)
+        self._taken = {*BUILDER, *PYTHON}
         self._used: set[str] = set()
         stages = dict(all_stages(spec.stages))
         named = {reference for stage in stages.values() for reference in functions_of(stage)}
@@ -45,8 +47,9 @@ class Naming:
 
     def _imported(self, references: Iterable[str]) -> Iterator[tuple[str, str]]:
         for reference in references:
-            name = reference.partition(":")[2]
-            if name.isidentifier() and not keyword.iskeyword(name) and name not in self._taken:
+            module, _, name = reference.partition(":")
+            parts = (*module.split("."), name)
+            if all(part.isidentifier() and not keyword.iskeyword(part) for part in parts) and name not in self._taken:
                 self._taken.add(name)
                 yield reference, name
 

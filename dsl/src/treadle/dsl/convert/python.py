@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ..expressions import parse as parse_expression
-from ..expressions import paths
-from ..graph.graph import bare, next_references, references_of
+from ..graph.needs import dependencies, topological
+from ..graph.stages import all_stages
 from ..model import LoopStage, Spec, Stage, WorkflowStage
 from ..templates import is_reference, template_paths
 from .naming import Naming
@@ -33,6 +32,9 @@ class _Module:
         self._spec = spec
         self._dumped = spec.model_dump(mode="json", exclude_unset=True)
         self._naming = Naming(spec)
+        outputs = {path[1] for path in template_paths(spec.outputs) if path[0] == "stages"}
+        self._read = outputs.union(*(dependencies(stage) for _, stage in all_stages(spec.stages)))
+        """Stages that another statement mentions."""
         self._source = Source(self._naming)
         self._lines: list[str] = []
 
@@ -49,7 +51,7 @@ class _Module:
 
     def _head(self) -> None:
         options = [name for name in ("description", "labels", "seed", "defaults") if name in self._dumped]
-        named = [(name, self._source.value(self._dumped[name])) for name in options]
+        named = [(name, literal(self._dumped[name])) for name in options]  # there are no handles yet
         self._call(0, f"wf = {self._naming.builder('Workflow')}", [("", literal(self._spec.name)), *named])
         for name, declared in self._dumped.get("inputs", {}).items():
             kind = declared.pop("type")
@@ -66,8 +68,9 @@ class _Module:
             self._lines.append("")
             handle = self._naming.triggers[name]
             self._trigger_source(handle, dict(declared))
-            options = [(key, self._source.value(declared[key])) for key in ("with_", "description") if key in declared]
-            self._call(0, "wf.trigger", [("", literal(name)), ("", handle), *options])
+            given = [("with_", self._source.value(declared["with_"]))] if "with_" in declared else []
+            given += [("description", literal(declared["description"]))] if "description" in declared else []
+            self._call(0, "wf.trigger", [("", literal(name)), ("", handle), *given])
 
     def _trigger_source(self, handle: str, declared: dict[str, Any]) -> None:
         kind = declared.pop("type")
@@ -87,7 +90,7 @@ class _Module:
     # -- stages
 
     def _body(self, owner: str, stages: Mapping[str, Stage], dumped: Mapping[str, Any], depth: int) -> None:
-        for name in _ordered(stages):
+        for name in topological(stages):
             stage = stages[name]
             if isinstance(stage, LoopStage):
                 self._loop(owner, name, stage, dumped[name], depth)
@@ -104,7 +107,7 @@ class _Module:
             edges = [self._data(one) for one in data] if isinstance(data, list) else [self._data(data)]
             first.append(("", f"[{', '.join(edges)}]" if isinstance(data, list) else edges[0]))
         options = [self._option(key, value) for key, value in declared.items()]
-        target = f"{self._naming.stages[name]} = " if self._is_read(name) else ""
+        target = f"{self._naming.stages[name]} = " if name in self._read else ""
         self._call(depth, f"{target}{owner}.{kind}", [*first, *options])
 
     def _workflow(self, name: str, uses: Any) -> Any:
@@ -131,7 +134,7 @@ class _Module:
                 return key, self._source.value(value["uri"])
             case "partitioner":
                 return key, self._partitioner(value)
-            case "initial":
+            case "initial" | "description":
                 return key, literal(value)
         return key, self._source.value(value)
 
@@ -191,12 +194,6 @@ class _Module:
 
     # -- parts
 
-    def _is_read(self, name: str) -> bool:
-        """Whether any other statement mentions the stage."""
-        inner = {reader for reader, reads in _reads_deep(self._spec.stages) if name in reads and reader != name}
-        outputs = template_paths(self._dumped.get("outputs", {}))
-        return bool(inner) or any(path[:2] == ("stages", name) for path in outputs)
-
     def _make(self, constructor: str, arguments: _Arguments) -> str:
         return _inline(self._naming.builder(constructor), arguments)
 
@@ -217,43 +214,3 @@ def _inline(what: str, arguments: _Arguments) -> str:
 def _argument(argument: tuple[str, str]) -> str:
     name, value = argument
     return f"{name}={value}" if name else value
-
-
-def _reads(name: str, stage: Stage) -> set[str]:
-    """Stages that a statement needs, those of a loop's body included."""
-    found = {reference.partition(".")[0] for _, reference in references_of(stage)} | set(stage.needs)
-    dumped = stage.model_dump(mode="json", exclude={"stages", "uses"}, exclude_unset=True)
-    mentioned = template_paths(dumped)
-    conditions = [text for text in (stage.when, getattr(stage, "until", None)) if text]
-    mentioned = mentioned.union(*(paths(parse_expression(text)) for text in conditions))
-    found |= {path[1] for path in mentioned if path[0] == "stages" and len(path) > 1}
-    if isinstance(stage, LoopStage):
-        found |= {reference.partition(".")[0] for _, reference in next_references(stage)}
-        found |= {reference.partition(".")[0] for _, reference in bare(stage.state)}
-        found = found.union(*(_reads(inner, body) for inner, body in stage.stages.items())) - {*stage.stages, name}
-    return found
-
-
-def _reads_deep(stages: Mapping[str, Stage]) -> Iterator[tuple[str, set[str]]]:
-    for name, stage in stages.items():
-        if isinstance(stage, LoopStage):
-            own = stage.model_copy(update={"stages": {}})
-            yield name, _reads(name, own)
-            yield from _reads_deep(stage.stages)
-        else:
-            yield name, _reads(name, stage)
-
-
-def _ordered(stages: Mapping[str, Stage]) -> list[str]:
-    """Every stage after those it reads, else in the order of the document."""
-    done: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name not in done:
-            for need in sorted(_reads(name, stages[name]) & stages.keys(), key=list(stages).index):
-                visit(need)
-            done[name] = None
-
-    for name in stages:
-        visit(name)
-    return list(done)

@@ -116,8 +116,8 @@ class Source:
                 return self.naming.stages[stage]
             case ("stages", stage, part, name):
                 return _attribute(f"{self.naming.stages[stage]}.{part}", name)
-            case ("event" | "trigger", *names):
-                return _attribute(self.naming.builder(path.names[0]), *names)
+            case ("event" | "trigger", part, *names):
+                return f"{self.naming.builder(path.names[0])}.{part}{''.join(map(_item, names))}"
         raise Unrecordable
 
 
@@ -141,6 +141,11 @@ def _has_path(expr: Expr) -> bool:
         case Binary(_, left, right):
             return _has_path(left) or _has_path(right)
     return False
+
+
+def _item(name: str) -> str:
+    """A part of a value: `event.data` may have one of any name, also that of an attribute of handles."""
+    return f'["{name}"]' if keyword.iskeyword(name) or name[0] == "_" or name == "expression" else f".{name}"
 
 
 def _attribute(owner: str, *names: str) -> str:

@@ -99,14 +99,18 @@ class _Reader:
         if self._root is None:
             hint = "save it as a file, or put the other workflow in its place"
             raise _Wrong(f"this document has no place that '{uses}' could be seen from", hint)
-        file = (trail[-1].parent / uses).resolve()
+        try:
+            file = (trail[-1].parent / uses).resolve()
+            exists = file.is_file()
+        except (OSError, ValueError) as error:
+            raise _Wrong(f"'{uses}' cannot be looked for: {error}") from error
         if not file.is_relative_to(self._root):
             hint = f"keep it in {self._root} or below"
             raise _Wrong(f"'{uses}' is outside of the project", hint)
         if file in trail:
             shown = " → ".join(str(each.relative_to(self._root)) for each in (*trail[trail.index(file) :], file))
             raise _Wrong(f"workflows run each other: {shown}", "to repeat stages, use a loop")
-        if not file.is_file():
+        if not exists:
             raise _Wrong(f"there is no file '{uses}'", f"it is looked for at {file}")
         return file
 

@@ -73,33 +73,13 @@ class Document:
         return self.spec
 
 
-def load(source: FilePath | str, file: str = "") -> Document:
-    """Read a file (a Path) or a text (a str, named `file`): YAML 1.2 or JSON. Never raises for its contents.
-
-    Files of other workflows that its stages run are read too; the project is the file's folder.
-    """
-    from .children import with_children
-
-    if isinstance(source, FilePath):
-        return with_children(load_file(source, file or str(source)), source)
-    return with_children(_load_text(source, file or "<document>"))
-
-
-def from_spec(spec: Spec, file: str = "<workflow>", path: FilePath | None = None) -> Document:
-    """A document without text, for a spec made by the builder (in the file at `path`) or read back from a run."""
-    from .children import with_children
-
-    data = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return with_children(Document(file, data=data, spec=spec), path)
-
-
 def load_file(path: FilePath, file: str) -> Document:
-    """One file, without those that it names."""
+    """One file, without those that it names. Never raises for its contents."""
     try:
         if path.stat().st_size > 4 * MAX_CHARACTERS:
             problem = Diagnostic("T004", f"the file is larger than {4 * MAX_CHARACTERS:,} bytes", "", file)
             return Document(file, problems=(problem,))
-        return _load_text(path.read_bytes().decode("utf-8"), file)
+        return load_text(path.read_bytes().decode("utf-8"), file)
     except OSError as error:
         hint = "check the name and its permissions"
         problem = Diagnostic("T009", f"cannot read the file: {error.strerror}", hint, file)
@@ -108,7 +88,8 @@ def load_file(path: FilePath, file: str) -> Document:
     return Document(file, problems=(problem,))
 
 
-def _load_text(text: str, file: str) -> Document:
+def load_text(text: str, file: str) -> Document:
+    """One text: YAML 1.2 or JSON."""
     loaded = load_yaml(text)
     data = loaded.data
     if isinstance(data, dict):

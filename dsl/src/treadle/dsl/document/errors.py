@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from ..base import Identifier
 from ..diagnostics.diagnostics import Path, did_you_mean, for_files, one_of, path_text
 from ..model import ErrorType, FunctionRef, Percentage, Reference, Template, WorkflowFile
-from ..quantities import SIZE_UNITS
+from ..quantities import SIZE_UNITS, TOO_MUCH
 from .scalars import resolve
 from .shape import keys_at
 from .syntax import Problem
@@ -222,6 +222,8 @@ def _bound(kind: str, context: Mapping[str, Any]) -> str:
 
 
 def _quantity(message: str, value: Any, name: str) -> tuple[str, str, str]:
+    if message.startswith(TOO_MUCH):
+        return "T015", f"'{name}' is {found(value)}: {message}", ""
     example = ("MiB", "a size") if message.startswith("a size") else ("s", "a duration")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "T017", f"'{name}' must be {example[1]} with its unit, not {found(value)}", f"write {value}{example[0]}"

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pydantic import JsonValue
 
 from ..diagnostics.diagnostics import Path, did_you_mean, for_files, one_of
 from ..model import (
-    BroadcastStage,
     Input,
     Items,
     LoopStage,
@@ -72,34 +70,28 @@ class StateTarget:
 
 
 Target = StageTarget | InputTarget | StateTarget
-EdgeKind = Literal["data", "order", "value"]
-"""`data`: records; `order`: `needs`; `value`: a metric, state or broadcast inside an expression."""
-
-
-@dataclass(frozen=True)
-class Edge:
-    """`source` must be over before `consumer` starts; `path` is where the document says so."""
-
-    source: str
-    consumer: str
-    kind: EdgeKind
-    path: Path
 
 
 @dataclass
 class Graph:
-    """The stages of a spec by id, with reference resolution. Of two stages with one id the first counts."""
+    """The stages of a spec by id, with reference resolution. Of two with one id the first counts, and what it holds."""
 
     spec: Spec
     nodes: dict[str, Node] = field(default_factory=dict)
     repeated: list[Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for node in _nodes(self.spec.stages, ("stages",), ()):
-            if node.id in self.nodes:
+        self._add(self.spec.stages, ("stages",), ())
+
+    def _add(self, stages: Mapping[str, Stage], path: Path, loops: tuple[str, ...]) -> None:
+        for name, stage in stages.items():
+            node = Node(name, stage, (*path, name), loops)
+            if name in self.nodes:
                 self.repeated.append(node)
-            else:
-                self.nodes[node.id] = node
+                continue
+            self.nodes[name] = node
+            if isinstance(stage, LoopStage):
+                self._add(stage.stages, (*node.path, "stages"), (*loops, name))
 
     def stage(self, name: str, loops: tuple[str, ...]) -> Node:
         """The stage `name` as seen from inside `loops`; raises ReferenceProblem (T101, T102)."""
@@ -190,13 +182,6 @@ class Graph:
         return source.id, chain[depth]
 
 
-def _nodes(stages: Mapping[str, Stage], path: Path, loops: tuple[str, ...]) -> Iterator[Node]:
-    for name, stage in stages.items():
-        yield Node(name, stage, (*path, name), loops)
-        if isinstance(stage, LoopStage):
-            yield from _nodes(stage.stages, (*path, name, "stages"), (*loops, name))
-
-
 def _sees(loops: tuple[str, ...], node: Node) -> bool:
     return loops[: len(node.loops)] == node.loops
 
@@ -237,7 +222,3 @@ def next_references(loop: LoopStage) -> Iterator[tuple[Path, str]]:
 def bare(values: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     """The bare references among the values of `state` or `next`: every text without `${{ }}`."""
     yield from ((name, value) for name, value in values.items() if is_reference(value))
-
-
-def is_broadcast(target: Target) -> bool:
-    return isinstance(target, StageTarget) and isinstance(target.node.stage, BroadcastStage)

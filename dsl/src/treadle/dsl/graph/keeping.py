@@ -7,9 +7,7 @@ promise nobody can say, before it ran, that it will give what it gave. A loop is
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 
-from ..expressions import ExpressionError, parse, paths
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -21,7 +19,7 @@ from ..model import (
     WorkStage,
 )
 from ..quantities import parse_percentage
-from ..templates import template_paths
+from ..templates import condition_paths, mentioned
 from .graph import Graph, Node, StageTarget, StateTarget, references_of
 
 _ELSEWHERE = {"output", "failed_items", "when", "needs", "description"}
@@ -123,11 +121,8 @@ def _given(paths: set[tuple[str, ...]]) -> str:
 
 def _conditions(loop: LoopStage) -> set[tuple[str, ...]]:
     """What decides inside a loop: elsewhere a condition changes nothing of the data."""
-    found: set[tuple[str, ...]] = set()
-    for text in (loop.until, *(stage.when for stage in loop.stages.values())):
-        with suppress(ExpressionError):  # told elsewhere
-            found |= paths(parse(text)) if text else set()
-    return found
+    texts = (loop.until, *(stage.when for stage in loop.stages.values()))
+    return set[tuple[str, ...]]().union(*map(condition_paths, texts))
 
 
 def _is_partial(stage: Stage) -> bool:
@@ -136,5 +131,5 @@ def _is_partial(stage: Stage) -> bool:
 
 def _paths(stage: Stage) -> set[tuple[str, ...]]:
     """What the templates that make its data mention."""
-    values = {key: value for key, value in stage.model_dump().items() if key not in _ELSEWHERE}
-    return template_paths(values)
+    values = stage.model_dump(exclude=_ELSEWHERE).values()
+    return set[tuple[str, ...]]().union(*map(mentioned, values))

@@ -1,4 +1,4 @@
-"""Which kind of partition each stage gives, as far as the document alone tells."""
+"""Which kind of partition each stage gives, and whether it is one record, as far as the document alone tells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model import (
     Source,
     WorkflowStage,
 )
-from .graph import Graph, InputTarget, Node, StageTarget, inputs_of
+from .graph import Graph, InputTarget, Node, StageTarget, StateTarget, bare, inputs_of
 
 Kind = Literal["objects", "table", "array"]
 KIND_WORDS: dict[Kind, str] = {"objects": "Python objects", "table": "tables", "array": "arrays"}
@@ -63,17 +63,39 @@ def _one(graph: Graph, node: Node, item: object, seen: frozenset[str]) -> Kind |
     return None
 
 
-def grouped_by(graph: Graph, node: Node) -> ShuffleStage | None:
-    """The shuffle whose partitions a stage reads, directly or through barriers."""
+def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple[str, ShuffleStage] | None:
+    """The shuffle whose partitions are named so inside `loops`, directly or through barriers; None: there is none."""
     seen: set[str] = set()
-    while node.id not in seen and not isinstance(node.stage, (LoopStage, ShuffleStage, WorkflowStage)):
-        seen.add(node.id)
-        target = graph.find(node.stage.input, node.loops)
-        if not isinstance(target, StageTarget):
-            return None
+    while isinstance(target := graph.find(reference, loops), StageTarget):
         node = target.node
         if isinstance(node.stage, ShuffleStage):
-            return node.stage
-        if not isinstance(node.stage, BarrierStage):
+            return node.id, node.stage
+        if not isinstance(node.stage, BarrierStage) or node.id in seen:
             return None
+        seen.add(node.id)
+        reference, loops = node.stage.input, node.loops
     return None
+
+
+def is_single(
+    graph: Graph, reference: str, loops: tuple[str, ...], asked: frozenset[tuple[str, str]] = frozenset()
+) -> bool:
+    """Whether what is named so inside `loops` is the one record of a `per: all` reduce, also through barriers, and as a
+    state that begins so and stays so. Raises ReferenceProblem.
+    """
+    match graph.resolve(reference, loops):
+        case StageTarget(Node(stage=ReduceStage(per="all"))):
+            return True
+        case StageTarget(Node(stage=BarrierStage(input=source), loops=around)):
+            return is_single(graph, source, around, asked)
+        case StateTarget(loop, name):
+            return (loop.id, name) in asked or _is_single_state(graph, loop, name, asked | {(loop.id, name)})
+    return False
+
+
+def _is_single_state(graph: Graph, loop: Node, name: str, asked: frozenset[tuple[str, str]]) -> bool:
+    assert isinstance(loop.stage, LoopStage)
+    first, following = dict(bare(loop.stage.state)), dict(bare(loop.stage.next))
+    if name not in first or not is_single(graph, first[name], loop.loops, asked):
+        return False
+    return name not in following or is_single(graph, following[name], (*loop.loops, loop.id), asked)

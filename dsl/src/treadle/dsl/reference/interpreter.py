@@ -17,7 +17,7 @@ from ..templates import render
 from ..validation.subworkflows import given_inputs
 from .calls import ReferenceFailure
 from .data import Partition
-from .edges import Edges
+from .edges import data_sources
 from .loops import run_loop
 from .scopes import Done, Frame, LazyStages
 from .stages import Work
@@ -74,7 +74,6 @@ class Interpreter:
         self.spec, self.base, self.functions, self.secrets = spec, base, functions, secrets
         self.fixed_env = env
         self.graph = Graph(spec)
-        self.edges = Edges(self.graph)
         self.result = ReferenceResult()
 
     def run(self) -> ReferenceResult:
@@ -124,7 +123,7 @@ class Interpreter:
 
     def _is_skipped(self, node: Node, frame: Frame) -> bool:
         """Data of a skipped stage is wanted, or `when` is false."""
-        if any(self.stage(source, frame) is None for source in self.edges.data_sources(node)):
+        if any(self.stage(source, frame) is None for source in data_sources(self.graph, node)):
             return True
         when = node.stage.when
         return when is not None and not self.condition(when, self.env(frame), frame.prefix + node.id)

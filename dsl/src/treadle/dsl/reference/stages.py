@@ -13,7 +13,7 @@ from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 
 from ..expressions import Path
 from ..graph.graph import InputTarget, Node, StageTarget, StateTarget
-from ..graph.kinds import grouped_by
+from ..graph.kinds import grouped_by, is_single
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -225,7 +225,7 @@ class Work:
     def broadcast(self, stage: BroadcastStage) -> Done:
         partitions = [as_one(partition) for partition in self.dataset(stage.input).partitions]
         given = stage.input
-        single = isinstance(given, str) and self.run.edges.is_single(given, self.node.loops)
+        single = isinstance(given, str) and is_single(self.run.graph, given, self.node.loops)
         value = self.once(lambda: _value(partitions, single, stage.limit))
         return Done(Dataset([Partition("objects", [value])]), broadcast=value)
 
@@ -252,8 +252,9 @@ class Work:
     def _per_partition(self, stage: ReduceStage, reducer: Reducer) -> Callable[[Partition, Call], list[Any]]:
         if stage.per == "partition":
             return lambda partition, call: reducer.per_partition(as_one(partition), call)
-        by = grouped_by(self.run.graph, self.node)
-        assert by is not None, "a `per: key` reduce reads a shuffle"
+        found = grouped_by(self.run.graph, stage.input, self.node.loops)
+        assert found is not None, "a `per: key` reduce reads a shuffle"
+        _, by = found
         given = by.input if isinstance(by.input, list) else [by.input]
         names = tuple(one if isinstance(one, str) else str(index) for index, one in enumerate(given))
         keys_of = keys_by(by.by, self.run.functions)

@@ -16,7 +16,7 @@ _MONTHS = {"JAN": 1, "FEB": 2, "MAR": 3, "APR": 4, "MAY": 5, "JUN": 6}
 _MONTHS |= {"JUL": 7, "AUG": 8, "SEP": 9, "OCT": 10, "NOV": 11, "DEC": 12}
 _DAYS = {"SUN": 0, "MON": 1, "TUE": 2, "WED": 3, "THU": 4, "FRI": 5, "SAT": 6}
 _LENGTHS = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
-_PART = re.compile(r"(\*|[A-Za-z0-9]+(?:-[A-Za-z0-9]+)?)(?:/([0-9]+))?")
+_PART = re.compile(r"(\*|[A-Za-z0-9]{1,9}(?:-[A-Za-z0-9]{1,9})?)(?:/([0-9]{1,9}))?")
 
 
 class _Field(NamedTuple):

@@ -12,8 +12,8 @@ from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
 from ..expressions import Expr, ExpressionError, Type, check, parse
 from ..expressions import Path as Name
 from ..expressions.nodes import walk
-from ..graph.graph import Graph, Node, ReferenceProblem, StageTarget, is_broadcast
-from ..model import LoopStage, MapStage, ReduceStage, Stage, WorkflowStage
+from ..graph.graph import Graph, Node, ReferenceProblem
+from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage, Stage, WorkflowStage
 from ..templates import OPEN, is_reference, parse_template
 from .report import Report
 
@@ -290,7 +290,7 @@ def _run(rest: list[str]) -> Type:
 
 
 def _broadcast(site: Site, node: Node, *, whole: bool) -> Type:
-    if not is_broadcast(StageTarget(node)):
+    if not isinstance(node.stage, BroadcastStage):
         hint = f"only a broadcast is a value: add a stage `{{type: broadcast, input: {node.id}}}`, or name a metric"
         raise ReferenceProblem("T106", f"stage '{node.id}' is a {node.stage.type}, not a value", hint)
     if not (whole and site.whole_values):

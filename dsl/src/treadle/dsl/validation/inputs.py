@@ -117,14 +117,14 @@ def accept(declared: Input, value: JsonValue) -> JsonValue:
     if not _is(declared.type, value):
         raise InputError(f"it must be {WORDS[declared.type]}, not {found(value)}")
     if isinstance(value, (int, float)):
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise InputError("it must be a finite number")
         if not is_storable(value):
             raise InputError("it has more than 64 bits", "give it as text, to an input of type string")
         if declared.minimum is not None and value < declared.minimum:
-            raise InputError(f"it must be at least {declared.minimum:g}, not {value}")
+            raise InputError(f"it must be at least {declared.minimum}, not {value}")
         if declared.maximum is not None and value > declared.maximum:
-            raise InputError(f"it must be at most {declared.maximum:g}, not {value}")
+            raise InputError(f"it must be at most {declared.maximum}, not {value}")
     if declared.enum is not None and value not in declared.enum:
         hint = did_you_mean(str(value), map(str, declared.enum))
         raise InputError(f"it must be {one_of(map(str, declared.enum))}, not {found(value)}", hint)

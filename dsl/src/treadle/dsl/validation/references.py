@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
-from ..expressions import ExpressionError, parse, paths
 from ..graph.graph import (
     RESERVED,
-    Edge,
-    EdgeKind,
     Graph,
     InputTarget,
     Node,
@@ -21,7 +19,7 @@ from ..graph.graph import (
     references_of,
 )
 from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage, WorkflowStage
-from ..templates import is_reference, mentioned
+from ..templates import condition_paths, is_reference, mentioned
 from .report import Report
 
 
@@ -130,54 +128,54 @@ def check_loops(graph: Graph, report: Report) -> None:
 # -- order -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Edge:
+    """`source` must be over before `consumer` starts; `path` is where the document says so."""
+
+    source: str
+    consumer: str
+    path: Path
+
+
 def edges(graph: Graph) -> Iterator[Edge]:
     """What must be over before what, between stages that stand side by side; names that lead nowhere are left out."""
     for node in graph.nodes.values():
-        for kind, path, target in _sources(graph, node):
+        for path, target in _sources(graph, node):
             pair = graph.sibling(node, target)
             if pair is not None:
-                yield Edge(pair[0], pair[1], kind, path)
+                yield Edge(*pair, path)
 
 
-def _sources(graph: Graph, node: Node) -> Iterator[tuple[EdgeKind, Path, Node]]:
+def _sources(graph: Graph, node: Node) -> Iterator[tuple[Path, Node]]:
     stage, inner = node.stage, (*node.loops, node.id)
     for below, reference in references_of(stage):
-        yield from _target(graph, "data", (*node.path, *below), reference, node.loops)
+        yield from _target(graph, (*node.path, *below), reference, node.loops)
     for index, name in enumerate(stage.needs):
-        yield from _target(graph, "order", (*node.path, "needs", index), name, node.loops)
+        yield from _target(graph, (*node.path, "needs", index), name, node.loops)
     if isinstance(stage, LoopStage):
         for below, reference in next_references(stage):
-            yield from _target(graph, "data", (*node.path, *below), reference, inner)
-        yield from _values(graph, (*node.path, "until"), _condition(stage.until), inner)
+            yield from _target(graph, (*node.path, *below), reference, inner)
+        yield from _values(graph, (*node.path, "until"), condition_paths(stage.until), inner)
         yield from _values(graph, (*node.path, "next"), mentioned(stage.next), inner)
         yield from _values(graph, (*node.path, "state"), mentioned(stage.state), node.loops)
     elif isinstance(stage, (MapStage, ReduceStage, WorkflowStage)):
         yield from _values(graph, (*node.path, "with"), mentioned(stage.with_), node.loops)
-    yield from _values(graph, (*node.path, "when"), _condition(stage.when), node.loops)
+    yield from _values(graph, (*node.path, "when"), condition_paths(stage.when), node.loops)
 
 
-def _target(
-    graph: Graph, kind: EdgeKind, path: Path, reference: str, loops: tuple[str, ...]
-) -> Iterator[tuple[EdgeKind, Path, Node]]:
+def _target(graph: Graph, path: Path, reference: str, loops: tuple[str, ...]) -> Iterator[tuple[Path, Node]]:
     target = graph.find(reference, loops)
     node = graph.node_of(target) if target is not None else None
     if node is not None:
-        yield kind, path, node
+        yield path, node
 
 
 def _values(
     graph: Graph, path: Path, names: set[tuple[str, ...]], loops: tuple[str, ...]
-) -> Iterator[tuple[EdgeKind, Path, Node]]:
+) -> Iterator[tuple[Path, Node]]:
     for name in sorted(names):
         if name[0] == "stages" and len(name) > 1:
-            yield from _target(graph, "data" if len(name) == 2 else "value", path, name[1], loops)
-
-
-def _condition(text: str | None) -> set[tuple[str, ...]]:
-    try:
-        return paths(parse(text)) if text else set()
-    except ExpressionError:
-        return set()
+            yield from _target(graph, path, name[1], loops)
 
 
 def check_cycles(graph: Graph, report: Report) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..diagnostics.diagnostics import Diagnostic, Path
@@ -36,6 +35,3 @@ class Report:
         while end < len(text) and (text[end].isalnum() or text[end] in "_."):
             end += 1
         self.inside(code, path, text, (error.offset, end), error.message, error.hint)
-
-    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
-        self.found.extend(diagnostics)

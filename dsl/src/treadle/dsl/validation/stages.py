@@ -221,7 +221,7 @@ def _check_boundaries(report: Report, node: Node, stage: ShuffleStage, boundarie
 def _rank(key: JsonValue) -> tuple[int, float, str]:
     if key is None:
         return 0, 0.0, ""
-    return (2, 0.0, key) if isinstance(key, str) else (1, float(key), "")  # type: ignore[arg-type]
+    return (2, 0.0, key) if isinstance(key, str) else (1, key, "")  # type: ignore[return-value]
 
 
 # -- reduce ------------------------------------------------------------------------------------------------------
@@ -258,13 +258,14 @@ def _reduce_complaints(stage: ReduceStage) -> Iterator[tuple[str, str, str, str]
 
 
 def _check_grouped(graph: Graph, report: Report, node: Node, stage: ReduceStage) -> None:
-    shuffle = grouped_by(graph, node)
+    found = grouped_by(graph, stage.input, node.loops)
     path = (*node.path, "input")
-    if shuffle is None:
+    if found is None:
         if not isinstance(stage.input, str) or graph.find(stage.input, node.loops):
             hint = "put a shuffle before it, or use `per: partition` or `per: all`"
             report.add("T204", path, "`per: key` needs an input that a shuffle has grouped by key", hint)
         return
+    _, shuffle = found
     inputs = shuffle.input if isinstance(shuffle.input, list) else []
     if len(inputs) > 1 and not all(isinstance(item, str) for item in inputs):
         hint = "give files and literals a map of their own, and name it"

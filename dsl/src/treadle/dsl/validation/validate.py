@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..diagnostics.diagnostics import Diagnostic, has_errors, in_order
-from ..document.children import linked
-from ..document.document import Document, InvalidDocument
+from ..document.document import Document
 from ..graph.graph import Graph, Node, inputs_of, next_references, references_of
 from ..model import (
     BarrierStage,
@@ -56,14 +55,6 @@ def validate(document: Document) -> list[Diagnostic]:
         _check_unused(graph, report, expressions)
     below = (found for child in document.children.values() for found in validate(child))
     return list(dict.fromkeys([*in_order(report.found), *below]))
-
-
-def valid_spec(document: Document) -> Spec:
-    """The spec of a document without errors, sub-workflows in their places; raises InvalidDocument otherwise."""
-    found = validate(document)
-    if has_errors(found):
-        raise InvalidDocument(found, document.sources)
-    return linked(document)
 
 
 # -- expressions, place by place ---------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treadle.dsl.document.children import linked
-from treadle.dsl.document.document import Document, InvalidDocument, from_spec, load
+from treadle.dsl.document.document import Document, InvalidDocument
+from treadle.dsl.document.reading import from_spec, load
 from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.dsl.graph.graph import inputs_of
+from treadle.dsl.graph.needs import broadcast_paths, dependencies
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, By, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
@@ -16,7 +18,6 @@ from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .flow import Dataset, Flow
 from .maps import call
-from .references import broadcast_paths, dependencies, is_reference
 from .widths import Levels, levels_of
 
 if TYPE_CHECKING:
@@ -29,16 +30,12 @@ def by_of(stage: ShuffleStage) -> By:
     return By(first=True) if stage.by == "key" else By(function=stage.by)
 
 
-def shuffle_inputs(stage: ShuffleStage) -> list[Any]:
-    return list(stage.input) if isinstance(stage.input, list) else [stage.input]
-
-
 # -- shuffle ----------
 
 
 def scatter(graph: GraphPlanner, name: str, stage: ShuffleStage) -> None:
     """The writing side: one segment for each input, ending in a scattered block."""
-    inputs = shuffle_inputs(stage)
+    inputs = [item for _, item in inputs_of(stage)]
     samples = _samples(graph, name, stage, inputs)
     flows = [graph.join(reference, name, stage) for reference in inputs]
     partitions = _partitions(graph, name, stage, flows)
@@ -137,7 +134,7 @@ def ships_as_it_is(graph: GraphPlanner, name: str, stage: BroadcastStage) -> boo
     Its limit is then looked at by who reads it, so somebody must. A state is not passed on where a loop further in has
     one of the same name: its readers there would take that.
     """
-    if stage.output or not (is_reference(stage.input) and graph.planner.singles.of(stage.input, name)):
+    if stage.output or not graph.planner.is_single(stage.input, name):
         return False
     inner = [state for _, one in all_stages(graph.stages) if isinstance(one, LoopStage) for state in one.state]
     readers = [other for other, one in graph.stages.items() if ("stages", name) in broadcast_paths(one)]
@@ -154,8 +151,7 @@ def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flo
     flow = graph.collect(stage.input, name, stage)
     graph.require(flow, name, stage)
     flow.policy = graph.planner.policy(stage)
-    single = is_reference(stage.input) and graph.planner.singles.of(stage.input, name)
-    flow.ops.append(ToBroadcast(name, single, stage.limit))
+    flow.ops.append(ToBroadcast(name, graph.planner.is_single(stage.input, name), stage.limit))
     return flow
 
 
@@ -182,8 +178,7 @@ def _per_key(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
     if found is None:
         raise UsageError(f"{name}: per: key reads no shuffle", "Name a shuffle, or a barrier over one, as its input.")
     _, shuffle = found
-    inputs = shuffle_inputs(shuffle)
-    names = tuple(reference if isinstance(reference, str) else str(i) for i, reference in enumerate(inputs))
+    names = tuple(item if isinstance(item, str) else str(i) for i, (_, item) in enumerate(inputs_of(shuffle)))
     flow = graph.read(stage.input, name, apart=len(names) > 1)
     graph.require(flow, name, stage)
     flow.policy = graph.planner.policy(stage)

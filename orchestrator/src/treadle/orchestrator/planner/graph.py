@@ -11,6 +11,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.dsl.graph.kinds import grouped_by
+from treadle.dsl.graph.needs import (
+    StageMap,
+    broadcast_paths,
+    dependencies,
+    expression_paths,
+    order_stages,
+    stage_name,
+    topological,
+)
 from treadle.dsl.model import (
     BarrierStage,
     BroadcastStage,
@@ -50,17 +60,7 @@ from . import exchanges, loops, maps, subworkflows
 from .flow import Dataset, Flow, nested_paths, why_not_fused
 from .places import check_place
 from .planner import Planner
-from .references import (
-    StageMap,
-    broadcast_paths,
-    dependencies,
-    expression_paths,
-    kept_references,
-    order_stages,
-    reads,
-    stage_name,
-    topological,
-)
+from .references import kept_references, reads
 from .writing import write_output
 
 Reference = str | Source | Items | Range | EventRange
@@ -247,7 +247,7 @@ class GraphPlanner:
         """The materialised dataset behind a bare reference (`inputs.x` excepted)."""
         head, *rest = reference.split(".")
         if head == "state":
-            single = self.planner.singles.of(reference, user)
+            single = self.planner.is_single(reference, user)
             return Dataset(StateData(rest[0]), 1 if single else 0, 0, frozenset())
         level: GraphPlanner | None = self
         while level is not None and head not in level.stages and head not in level._datasets:
@@ -255,7 +255,7 @@ class GraphPlanner:
         if level is None:
             raise UsageError(f"{user}: there is no stage {head}", "Name a stage that can be seen from here.")
         if isinstance(level.stages.get(head), LoopStage):
-            single = self.planner.singles.of(reference, user)
+            single = self.planner.is_single(reference, user)
             return Dataset(LoopData(head, rest[1]), 1 if single else 0, 0, frozenset({head}))
         return level.dataset(head)
 
@@ -314,17 +314,7 @@ class GraphPlanner:
     # -- shuffles seen through barriers
 
     def shuffle_of(self, reference: Reference) -> tuple[str, ShuffleStage] | None:
-        level: GraphPlanner | None = self
-        name = reference
-        while level is not None and isinstance(name, str):
-            stage = level.stages.get(name)
-            if isinstance(stage, ShuffleStage):
-                return name, stage
-            if isinstance(stage, BarrierStage):
-                name = stage.input
-            else:
-                level = level.parent
-        return None
+        return grouped_by(self.planner.document, reference, self.path[1::2])
 
     def _shuffled(self, reference: Reference) -> Dataset | None:
         level: GraphPlanner | None = self

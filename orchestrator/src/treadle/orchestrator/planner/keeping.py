@@ -6,23 +6,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from treadle.dsl.caching import Cache, first_given
-from treadle.dsl.graph.graph import Graph
+from treadle.dsl.graph.graph import Graph, references_of
 from treadle.dsl.graph.keeping import Keeping
 from treadle.dsl.graph.stages import all_stages, functions_of
 from treadle.dsl.model import EventRange, LoopStage, Settings, Spec, Stage, WorkStage
 
 from ..plan import Kept
 from .flow import Decorators
-from .references import input_references
 from .sources import Sources
 
 
-def kept_stages(spec: Spec, sources: Sources, functions: Decorators) -> tuple[dict[str, Kept], dict[str, str]]:
+def kept_stages(graph: Graph, sources: Sources, functions: Decorators) -> tuple[dict[str, Kept], dict[str, str]]:
     """(how stages are kept, why others are not that should be), by id."""
-    wanted = {name: cache for name, stage in all_stages(spec.stages) if (cache := _wanted(spec, stage, functions))}
-    stages = {name: stage for name, stage in all_stages(spec.stages) if name in wanted}
-    known = {name: reason for name, stage in stages.items() if (reason := _known(stage, sources, functions))}
-    keeping = Keeping(Graph(spec), wanted, known)
+    spec, stages = graph.spec, {name: node.stage for name, node in graph.nodes.items()}
+    wanted = {name: cache for name, stage in stages.items() if (cache := _wanted(spec, stage, functions))}
+    known = {name: reason for name in wanted if (reason := _known(stages[name], sources, functions))}
+    keeping = Keeping(graph, wanted, known)
     why_not = {name: reason for name in wanted if (reason := keeping.why_not(name))}
     kept = {name: Kept(str(cache.version), cache.ttl) for name, cache in wanted.items() if name not in why_not}
     return kept | dict(_loops(spec, kept, keeping)), why_not
@@ -50,7 +49,7 @@ def _known(stage: Stage, sources: Sources, functions: Decorators) -> str:
     asked = {(name, what) for name in functions_of(stage) for what in _asks(functions, name)}
     for name, what in sorted(asked):
         return f"{name} asks for `context.{what}`, which differs from run to run"
-    names = [reference.split(".")[1] for reference in input_references(stage) if reference.startswith("inputs.")]
+    names = [name.removeprefix("inputs.") for _, name in references_of(stage) if name.startswith("inputs.")]
     if any(isinstance(sources.dataset_input(name), EventRange) for name in names):
         return "the events of a topic are read anew"
     return ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from treadle.dsl.expressions import parse, paths
+from treadle.dsl.graph.needs import expression_paths, inner_stages, order_stages
 from treadle.dsl.model import LoopStage
-from treadle.dsl.templates import template_paths
+from treadle.dsl.templates import is_reference, template_paths
 
 from ..plan import DataRef, Graph, Loop
 from .flow import nested_paths
-from .references import expression_paths, inner_references, is_reference, order_stages
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
@@ -21,7 +21,7 @@ def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
     body, next_, carried = _body(graph, name, stage)
     data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
     inside = {node.id for node in body.nodes}
-    _, order = inner_references(stage)
+    _, order = inner_stages(stage)
     return Loop(
         id=name,
         stages=(name,),

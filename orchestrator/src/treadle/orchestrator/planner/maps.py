@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from treadle.dsl.graph.needs import stage_name
 from treadle.dsl.model import MapStage
 from treadle.dsl.quantities import parse_percentage
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
@@ -13,7 +14,6 @@ from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, 
 from ..plan import NarrowFeed, Tolerance
 from .flow import Flow
 from .gangs import check_gang
-from .references import stage_name
 from .sources import batched
 
 if TYPE_CHECKING:

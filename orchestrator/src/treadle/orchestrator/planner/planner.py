@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.dsl.graph.graph import Graph
+from treadle.dsl.graph.kinds import is_single
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import MapStage, Spec, Stage, WorkflowStage, WorkStage
 from treadle.primitives.files import absolute_uri
@@ -15,7 +17,6 @@ from ..plan import Kept, Plan, Policy
 from .flow import Decorators
 from .keeping import kept_stages
 from .places import within
-from .references import Singles
 from .settings import policy_of
 from .sources import Sources
 from .transport import Site
@@ -32,9 +33,9 @@ class Planner:
     ) -> None:
         self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
         self.plan_child = plan_child
-        self.singles = Singles(spec.stages)
         self.inexact: list[str] = []
-        kept, self.not_kept = kept_stages(spec, sources, functions)
+        self.document = Graph(spec)
+        kept, self.not_kept = kept_stages(self.document, sources, functions)
         self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}
         self._outermost = {id(stage) for stage in spec.stages.values()}
 
@@ -50,6 +51,10 @@ class Planner:
     def kept(self, stage: Stage) -> Kept | None:
         """How its result is kept for later runs; of a stage inside a loop, that of the loop."""
         return self._kept.get(id(stage))
+
+    def is_single(self, given: object, user: str) -> bool:
+        """Whether what stage `user` reads is one record."""
+        return isinstance(given, str) and is_single(self.document, given, self.document.nodes[user].loops)
 
     def location(self, uri: str) -> str:
         """The absolute URI of a place to write to."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from treadle.dsl.graph.needs import expression_paths, order_stages, topological
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.templates import template_paths
@@ -17,7 +18,6 @@ from treadle.primitives.errors import InternalError, TreadleError, UsageError
 from ..plan import Child, Graph
 from .flow import nested_paths
 from .places import Refused
-from .references import expression_paths, order_stages, topological
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner

@@ -1,0 +1,32 @@
+"""A spec as YAML 1.2 that reads back as the same."""
+
+from __future__ import annotations
+
+import yaml
+
+from ..model import Spec
+from .scalars import resolve
+
+
+def to_yaml(spec: Spec) -> str:
+    """The document, with what was written of it; keys in their order."""
+    written = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return yaml.dump(written, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML quotes what YAML 1.1 would not read as text; in YAML 1.2 `1e3`, `08` and `0o17` are numbers too."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if _is_text(text) else "'")
+
+
+def _is_text(plain: str) -> bool:
+    try:
+        return isinstance(resolve(plain, None, plain=True), str)
+    except ValueError:
+        return False
+
+
+_Dumper.add_representer(str, _text)

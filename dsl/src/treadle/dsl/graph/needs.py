@@ -1,0 +1,82 @@
+"""What a stage needs, by name: read from the stage alone, whatever its names lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..expressions import parse, paths
+from ..model import LoopStage, Stage
+from ..templates import template_paths
+from .graph import next_references, references_of
+
+StageMap = Mapping[str, Stage]
+
+
+def stage_name(reference: str) -> str | None:
+    """The stage of a reference: `a` and `a.state.x` give `a`; `inputs.x` and `state.x` give None."""
+    head = reference.split(".", 1)[0]
+    return None if head in ("inputs", "state") else head
+
+
+def broadcast_paths(stage: Stage) -> set[tuple[str, ...]]:
+    """`${{ stages.X }}` of a broadcast, as paths."""
+    return {path for path in template_paths(getattr(stage, "with_", {})) if path[0] == "stages" and len(path) == 2}
+
+
+def expression_paths(stage: Stage) -> set[tuple[str, ...]]:
+    """Run-time paths of `when` and of every template of the stage itself."""
+    found = template_paths(stage.model_dump(exclude={"stages", "next", "until", "when", "uses", "description"}))
+    return found | paths(parse(stage.when)) if stage.when else found
+
+
+def data_stages(stage: Stage) -> set[str]:
+    """Stages whose data this one needs: inputs, boundaries, broadcasts in `with`, states of a loop."""
+    named = {stage_name(reference) for _, reference in references_of(stage)}
+    return {name for name in named if name} | {path[1] for path in broadcast_paths(stage)}
+
+
+def order_stages(stage: Stage) -> set[str]:
+    """Stages that must be over first although no data comes from them."""
+    named = {path[1] for path in expression_paths(stage) if path[0] == "stages"}
+    return named | {name for name in map(stage_name, stage.needs) if name}
+
+
+def inner_stages(loop: LoopStage) -> tuple[set[str], set[str]]:
+    """(data, order): stages needed inside a loop, its own inner ones included."""
+    data = {name for _, reference in next_references(loop) if (name := stage_name(reference))}
+    order = {path[1] for path in template_paths(loop.next) if path[0] == "stages"}
+    if loop.until:
+        order |= {path[1] for path in paths(parse(loop.until)) if path[0] == "stages"}
+    for stage in loop.stages.values():
+        data |= data_stages(stage)
+        order |= order_stages(stage)
+        if isinstance(stage, LoopStage):
+            inner_data, inner_order = inner_stages(stage)
+            data, order = data | inner_data, order | inner_order
+    return data, order
+
+
+def dependencies(stage: Stage) -> set[str]:
+    """Every stage, wherever it is, that must come before this one."""
+    found = data_stages(stage) | order_stages(stage)
+    return found.union(*inner_stages(stage)) if isinstance(stage, LoopStage) else found
+
+
+def topological(stages: StageMap) -> list[str]:
+    """Stage ids, needs first; ties in document order. The graph has no cycles (validated)."""
+    order: list[str] = []
+    seen: set[str] = set()
+    needs = {name: dependencies(stage) for name, stage in stages.items()}
+
+    def visit(name: str) -> None:
+        if name in seen:
+            return
+        seen.add(name)
+        for other in stages:
+            if other in needs[name]:
+                visit(other)
+        order.append(name)
+
+    for name in stages:
+        visit(name)
+    return order
