@@ -27,6 +27,7 @@ from treadle.executors.runtime.events import record_of
 from ..events import Record
 from .cluster import translated
 from .happenings import Buried, BuryFailed
+from .source import BrokerUnreachable
 from .topics import Topics
 
 _log = logging.getLogger("treadle.triggers")
@@ -57,7 +58,7 @@ def headers(record: Record, cause: Cause, *, omitted: bool = False) -> Headers:
         "kafka_dlt-original-topic": record.topic.encode(),
         "kafka_dlt-original-partition": record.partition.to_bytes(4, "big"),
         "kafka_dlt-original-offset": record.offset.to_bytes(8, "big"),
-        "kafka_dlt-original-timestamp": int(record.time * 1000).to_bytes(8, "big"),
+        "kafka_dlt-original-timestamp": _milliseconds(record.time),
         "kafka_dlt-original-consumer-group": cause.group.encode(),
         "kafka_dlt-exception-message": cause.reason[:_REASON].encode(errors="replace"),
         "treadle-trigger": cause.label.encode(),
@@ -68,6 +69,11 @@ def headers(record: Record, cause: Cause, *, omitted: bool = False) -> Headers:
     if omitted:
         ours["treadle-value"] = b"omitted"
     return [*kept, *ours.items()]
+
+
+def _milliseconds(seconds: float) -> bytes:
+    """A long of Java, whatever a producer stamped: -1 stands for no time."""
+    return min(round(seconds * 1000), 2**63 - 1).to_bytes(8, "big", signed=True)
 
 
 def place_of(record: Record) -> bytes:
@@ -184,6 +190,7 @@ def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int)
             yield message
             if (message.offset() or 0) + 1 >= end:
                 return
+        raise BrokerUnreachable(f"{topic}/{partition}: nothing comes, and there is more before {end}", "Try again.")
     finally:
         consumer.close()
 
@@ -200,7 +207,7 @@ def letter_of(message: Message) -> DeadLetter:
         found.key,
         found.value,
         tuple((name, value) for name, value in found.headers if not name.startswith(_OURS)),
-        int.from_bytes(said.get("kafka_dlt-original-timestamp", b""), "big") / 1000,
+        int.from_bytes(said.get("kafka_dlt-original-timestamp", b"")[:8], "big", signed=True) / 1000,
     )
     version = said.get("treadle-version", b"0")
     return DeadLetter(

@@ -8,7 +8,7 @@ the registry **after that** therefore knows every version that could decide on i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from datetime import UTC, datetime
 
 from msgspec import Struct
 
@@ -24,7 +24,7 @@ from .happenings import Judged, Match, Partition
 from .reading import Reading, reading_of
 
 
-class Version(Struct, frozen=True, dict=True):
+class Version(Struct, frozen=True):
     """One version of the trigger, which reads topics."""
 
     number: int
@@ -32,13 +32,8 @@ class Version(Struct, frozen=True, dict=True):
     rules: Rules
     begins: Mapping[tuple[str, int], int]
     """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
-
-    @cached_property
-    def reading(self) -> Reading:
-        """What it wants of its topics."""
-        found = reading_of(self.trigger)
-        assert found is not None
-        return found
+    reading: Reading
+    """What it wants of its topics."""
 
 
 class Lineage(Struct, frozen=True):
@@ -118,9 +113,19 @@ class Lineage(Struct, frozen=True):
 def events_of(version: Version, record: Record) -> Sequence[Event]:
     """The events in a record: several only where it tells of several objects. Raises Undecodable."""
     trigger = version.trigger
+    _check_time(record)
     if isinstance(trigger, ObjectTrigger):
         return decode_notification(record.value)
     return (decode(record, trigger.format, trigger.connection),)
+
+
+def _check_time(record: Record) -> None:
+    """A producer that stamps in microseconds is tens of thousands of years ahead. Raises Undecodable."""
+    try:
+        datetime.fromtimestamp(record.time, UTC)
+    except (ValueError, OverflowError, OSError):
+        text = f"the record's timestamp, {record.time * 1000:.0f} ms after 1970, is beyond the calendar"
+        raise Undecodable(text) from None
 
 
 class Unsettled(UsageError):
@@ -144,7 +149,7 @@ def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
             text = f"{deployment.name}: it is not known yet from where on it decides"
             raise Unsettled(text, f"Deploy it again, or start the service: treadle triggers ({name})")
         begins = {(one.topic_id, one.partition): one.offset for one in deployment.begins.get(name, ())}
-        versions.append(Version(deployment.version, trigger, Rules(name, trigger), begins))
+        versions.append(Version(deployment.version, trigger, Rules(name, trigger), begins, reading))
     return Lineage(history[-1].workflow, name, tuple(versions)) if versions else None
 
 

@@ -24,12 +24,10 @@ def reading_of(trigger: TriggerBase | None) -> Reading | None:
     """None: it reads no topic."""
     match trigger:
         case KafkaTrigger():
-            earliest = trigger.start_from == "earliest"
-            found = Reading(trigger.connection, tuple(trigger.topics), "", earliest, trigger.batch, trigger.max_active)
+            connection, topics, start, batch = trigger.connection, trigger.topics, trigger.start_from, trigger.batch
         case ObjectTrigger(kafka=notifications) if notifications is not None:
-            about = (notifications.connection, tuple(notifications.topics))
-            found = Reading(*about, "", max_active=trigger.max_active)
+            connection, topics, start, batch = notifications.connection, notifications.topics, "latest", None
         case _:
             return None
-    letters = trigger.dead_letter.topic if trigger.dead_letter else f"{found.topics[0]}.dlt"
-    return Reading(found.connection, found.topics, letters, found.earliest, found.batch, found.max_active)
+    letters = trigger.dead_letter.topic if trigger.dead_letter else f"{topics[0]}.dlt"
+    return Reading(connection, tuple(topics), letters, start == "earliest", batch, trigger.max_active)

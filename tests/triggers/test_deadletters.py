@@ -1,0 +1,169 @@
+"""Dead letters hold all that a record was, and reading them never ends early in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from treadle.orchestrator.triggers.events import Record
+from treadle.orchestrator.triggers.kafka import deadletters
+from treadle.orchestrator.triggers.kafka.deadletters import (
+    Cause,
+    DeadLetter,
+    headers,
+    letter_of,
+    place_of,
+    read_letters,
+)
+from treadle.orchestrator.triggers.kafka.happenings import Partition
+from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
+
+CAUSE = Cause("orders.live", 3, "group", "it does not fit")
+RECORD = Record("orders", "u", 2, 17, b"key", b"value", (("trace", b"t"), ("none", None)), 1.001)
+
+
+class Message:
+    """What confluent_kafka gives for a letter at offset 5 of its topic."""
+
+    def __init__(self, record: Record, found: Any, offset: int = 5, error: int | None = None) -> None:
+        self._record, self._headers, self._offset = record, found, offset
+        self._error = None if error is None else KafkaError(error)
+
+    def topic(self) -> str:
+        return "orders.dlt"
+
+    def partition(self) -> int:
+        return 1
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def headers(self) -> Any:
+        return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+
+def letter(record: Record, cause: Cause = CAUSE, *, omitted: bool = False) -> DeadLetter:
+    return letter_of(Message(record, headers(record, cause, omitted=omitted)))  # type: ignore[arg-type]
+
+
+def test_a_letter_holds_the_record_and_why_it_is_one() -> None:
+    found = letter(RECORD)
+    assert found.record == RECORD
+    assert (found.id, found.trigger, found.version, found.reason) == ("orders.dlt/1/5", "orders.live", 3, CAUSE.reason)
+    assert not found.omitted
+    assert letter(RECORD, omitted=True).omitted
+    said = dict(headers(RECORD, CAUSE))
+    assert said["kafka_dlt-original-timestamp"] == (1001).to_bytes(8, "big")
+    assert said["kafka_dlt-original-consumer-group"] == b"group"
+    assert len(letter(RECORD, Cause("o.l", 1, "g", "ä" * 3000)).reason) == 2000
+
+
+@pytest.mark.parametrize("time", [0.0, -0.001, 1.7e12, 2.0**63 / 1000, -(2.0**63) / 1000])
+def test_any_timestamp_that_a_producer_may_stamp_can_be_buried(time: float) -> None:
+    record = Record("orders", "u", 2, 17, b"key", b"value", (), time)
+    assert letter(record).record.time == time
+
+
+def test_a_letter_that_is_buried_again_says_its_last_reason_only() -> None:
+    again = Record("orders.dlt", "v", 0, 5, b"key", b"value", tuple(headers(RECORD, CAUSE)), 2.0)  # type: ignore[arg-type]
+    found = letter(again, Cause("after.all", 1, "g", "still not"))
+    assert (found.reason, found.record.topic, found.record.offset) == ("still not", "orders.dlt", 5)
+    assert found.record.headers == RECORD.headers
+
+
+def test_a_foreign_letter_is_one_of_nobody() -> None:
+    odd = [("treadle-version", b"x"), ("kafka_dlt-original-timestamp", b"\x7f" * 2000)]
+    for given in (None, [("other", b"x")], odd):
+        found = letter_of(Message(RECORD, given))  # type: ignore[arg-type]
+        assert (found.trigger, found.version, found.reason) == ("", 0, "")
+
+
+def test_where_a_value_was_stands_in_its_place() -> None:
+    about = {"topic": "orders", "topicId": "u", "partition": 2, "offset": 17, "bytes": 5}
+    assert json.loads(place_of(RECORD)) == about
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+class Consumer:
+    """Gives what `given` holds, then nothing."""
+
+    given: list[Any]
+    closed = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._left = list(Consumer.given)
+
+    def assign(self, _: Any) -> None:
+        pass
+
+    def poll(self, _: float) -> Any:
+        return self._left.pop(0) if self._left else None
+
+    def close(self) -> None:
+        Consumer.closed += 1
+
+
+class Topics:
+    """Partition 1 of the topic has offsets 0 to 2; partition 0 has nothing."""
+
+    def __init__(self, _: Any) -> None:
+        pass
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, list[Partition]]:
+        return {"orders.dlt": [Partition("orders.dlt", "u", number) for number in (0, 1)]}
+
+    def offsets(self, partitions: Sequence[Partition], end: bool) -> dict[Partition, int]:
+        return {one: 3 * end * one.number for one in partitions}
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadletters, "Consumer", Consumer)
+    monkeypatch.setattr(deadletters, "Topics", Topics)
+    monkeypatch.setattr(Consumer, "closed", 0)
+
+
+def messages(*offsets: int) -> list[Any]:
+    return [Message(RECORD, headers(RECORD, CAUSE), offset) for offset in offsets]
+
+
+@pytest.mark.usefixtures("broker")
+def test_letters_are_read_to_the_end_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Consumer, "given", messages(0, 1, 2, 3), raising=False)
+    assert [one.offset for one in read_letters({}, "orders.dlt")] == [0, 1, 2]
+    assert [one.offset for one in read_letters({}, "orders.dlt", "orders.live")] == [0, 1, 2]
+    assert list(read_letters({}, "orders.dlt", "orders.other")) == []
+    assert Consumer.closed == 3
+    end = Message(RECORD, None, 2, KafkaError._PARTITION_EOF)
+    monkeypatch.setattr(Consumer, "given", [*messages(0), end], raising=False)
+    assert [one.offset for one in read_letters({}, "orders.dlt")] == [0], "the rest was a transaction's end"
+
+
+@pytest.mark.usefixtures("broker")
+@pytest.mark.parametrize("last", [None, KafkaError._ALL_BROKERS_DOWN])
+def test_a_broker_that_falls_silent_is_told(monkeypatch: pytest.MonkeyPatch, last: int | None) -> None:
+    ends = [] if last is None else [Message(RECORD, None, 1, last)]
+    monkeypatch.setattr(Consumer, "given", [*messages(0), *ends], raising=False)
+    found = read_letters({}, "orders.dlt")
+    assert next(found).offset == 0
+    with pytest.raises(BrokerUnreachable):
+        next(found)
+    assert Consumer.closed == 1
