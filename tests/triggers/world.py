@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,7 +22,6 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     Buried,
     Bury,
     BuryFailed,
-    Counted,
     Happening,
     Judged,
     OutOfRange,
@@ -108,8 +107,6 @@ class Owner:
         for run in ended:
             self.watched.remove(run)
             self.loop.tell(RunEnded(run))
-        if self.world.max_active is not None and self.world.counts:
-            self.loop.tell(Counted(len(self.world.open)))
 
 
 class Inbox(queue.SimpleQueue[Happening]):
@@ -227,7 +224,6 @@ class World:
         self.refused: list[list[Record]] = []
         self.expired: set[tuple[str, int, int]] = set()
         self.temporal_down = self.broker_down = False
-        self.counts = False
         self.portion = 2
         """Records that a poll gives of a partition."""
         self.deploy(trigger)
@@ -430,3 +426,6 @@ class FakeMarks:
 
     def save(self, partition: Partition, offset: int) -> None:
         self.known[partition] = offset
+
+    def leave(self, partitions: Iterable[Partition]) -> None:
+        pass

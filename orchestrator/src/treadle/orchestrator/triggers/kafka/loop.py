@@ -71,6 +71,8 @@ class Marks(Protocol):
 
     def save(self, partition: Partition, offset: int) -> None: ...
 
+    def leave(self, partitions: Iterable[Partition]) -> None: ...
+
 
 class TriggerLoop:
     """`lineage` looks at the registry anew; it raises what keeps records from being judged now.
@@ -119,7 +121,8 @@ class TriggerLoop:
         """One turn; returns within a few seconds, also when nobody answers. Raises Broken."""
         try:
             self._turn()
-            self.error = ""
+            if not self._unjudged:
+                self.error = ""
         except Broken:
             raise
         except TreadleError as error:
@@ -239,6 +242,10 @@ class TriggerLoop:
                 self._handle(self._inbox.get(timeout=BUSY))
             except queue.Empty:
                 self._do(self.machine.tick(self._clock()))
+        try:
+            self._marks.leave(partitions)
+        except TreadleError as error:
+            _log.info("%s", error)
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         self._settle_places()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -101,12 +101,12 @@ class KafkaPositions:
                         f"{whose}: {topic!r} is compacted, and a batch is known by its first record, which may vanish"
                     )
                     raise UsageError(text, "Leave `batch` out.")
-            at_end = [one for topic in found for one in found[topic] if topic in known or not reading.earliest]
-            rest = [one for topic in found for one in found[topic] if one not in at_end]
-            offsets = topics.offsets(at_end, end=True) | topics.offsets(rest, end=False)
-        return [
-            Position(one.topic, one.topic_id, one.number, offset) for one, offset in sorted(offsets.items(), key=str)
-        ]
+            at_end: list[Partition] = []
+            at_start: list[Partition] = []
+            for topic, partitions in found.items():
+                (at_end if topic in known or not reading.earliest else at_start).extend(partitions)
+            offsets = topics.offsets(at_end, end=True) | topics.offsets(at_start, end=False)
+        return [Position(one.topic, one.topic_id, one.number, offset) for one, offset in offsets.items()]
 
 
 def group_of(key: bytes, workflow: str, trigger: str, born: int) -> str:
@@ -128,6 +128,7 @@ class StoredMarks:
         self._objects = trust.SealedStore(store, trust.purpose_key(key, b"treadle trigger marks"))
         self._group = group
         self._saved: dict[Partition, float] = {}
+        self._late: dict[Partition, int] = {}
 
     def load(self, partition: Partition) -> int | None:
         """Raises StoreError."""
@@ -137,12 +138,20 @@ class StoredMarks:
             return None
 
     def save(self, partition: Partition, offset: int, *, now: bool = False) -> None:
-        """Every half minute, or `now`. Raises StoreError."""
+        """Every half minute, or `now`; what is left out meanwhile is saved by `leave`. Raises StoreError."""
         clock = time.monotonic()
-        if not now and clock < self._saved.get(partition, 0.0) + SAVE_EVERY:
+        if not now and clock < self._saved.get(partition, -SAVE_EVERY) + SAVE_EVERY:
+            self._late[partition] = offset
             return
         self._objects.put(self._name(partition), msgspec.msgpack.encode(offset))
         self._saved[partition] = clock
+        self._late.pop(partition, None)
+
+    def leave(self, partitions: Iterable[Partition]) -> None:
+        """Save what is left out: nobody may read these for longer than Kafka remembers. Raises StoreError."""
+        for partition in partitions:
+            if (offset := self._late.get(partition)) is not None:
+                self.save(partition, offset, now=True)
 
     def _name(self, partition: Partition) -> str:
         return f"deployments/marks/{self._group}/{partition.topic_id}/{partition.number}"

@@ -1,0 +1,54 @@
+"""What a trigger's loop tells of itself, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from triggers.world import TOPIC, Owner, World
+
+from treadle.orchestrator.triggers.kafka.happenings import Partition
+from treadle.primitives.errors import StoreError
+
+TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json", "startFrom": "earliest"}
+
+
+def world() -> tuple[World, Owner]:
+    """With an owner that has its partition."""
+    made = World(TRIGGER, 1, None)
+    owner = Owner(made, 1)
+    made.owners.append(owner)
+    made.assign(0, owner, silently=False)
+    owner.loop.step()
+    return made, owner
+
+
+def test_why_records_wait_is_told_until_they_are_judged() -> None:
+    here, owner = world()
+    here.produce(0, b"1")
+    here.deploy({"filter": "event.data > 0"})
+    for _ in range(3):
+        owner.loop.step()
+        assert "not known yet from where on it decides" in owner.loop.error
+        assert owner.starts == []
+    here.settle()
+    here.now += 60.0
+    owner.loop.step()
+    assert owner.loop.error == ""
+    assert len(owner.starts) == 1
+
+
+def test_who_leaves_a_partition_leaves_its_mark_after_the_last_commit() -> None:
+    here, owner = world()
+    here.produce(0, b"1")
+    owner.loop.step()
+    here.answer(owner, 0, "done")
+    left: list[tuple[list[Partition], int | None]] = []
+
+    def leave(partitions: Iterable[Partition]) -> None:
+        left.append((list(partitions), here.marks.load(here.life.partition(0))))
+        raise StoreError("it does not answer")
+
+    here.marks.leave = leave  # type: ignore[method-assign]
+    owner.loop.revoked([here.life.partition(0)])
+    assert left == [([here.life.partition(0)], 1)]
+    assert owner.loop.machine.partitions == ()
