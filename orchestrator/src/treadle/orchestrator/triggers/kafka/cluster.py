@@ -21,11 +21,9 @@ from treadle.primitives.errors import UsageError
 from ..events import Record
 from .happenings import OutOfRange, Partition
 from .source import Broken, BrokerUnreachable, Fenced, Listener
-from .topics import Topics
+from .topics import ANSWER, Topics
 
 _log = logging.getLogger("treadle.triggers")
-ANSWER = 10.0
-"""Seconds that the cluster has for an answer."""
 _REFUSED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -148,7 +146,7 @@ class ClusterSource:
         if not ready:
             return
         committed = self._consumer.committed([TopicPartition(*place) for place in ready], timeout=ANSWER)
-        for known in committed:
+        for known in _checked(committed):
             partition = Partition(known.topic, ids[known.topic], known.partition)
             usable = known.offset >= 0 and known.metadata == partition.topic_id
             offset = self._listener.placed(partition, known.offset if usable else None)
@@ -184,13 +182,7 @@ class ClusterSource:
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         with translated():
-            self._consumer.commit(
-                offsets=[
-                    TopicPartition(one.topic, one.number, offset, metadata=one.topic_id)
-                    for one, offset in offsets.items()
-                ],
-                asynchronous=False,
-            )
+            _checked(self._consumer.commit(offsets=_marked(offsets), asynchronous=False))
 
     def seek(self, partition: Partition, offset: int) -> None:
         with translated():
@@ -241,10 +233,10 @@ class ClusterSource:
 def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[Partition, int]) -> None:
     """Set the offsets of a group that has no members. Raises KafkaException, and UsageError when it has some."""
     consumer = Consumer({**settings, **GROUP, "group.id": group}, logger=_log)
-    wanted = [TopicPartition(one.topic, one.number, at, metadata=one.topic_id) for one, at in offsets.items()]
+    wanted = _marked(offsets)
     try:
         consumer.assign(wanted)
-        consumer.commit(offsets=wanted, asynchronous=False)
+        _checked(consumer.commit(offsets=wanted, asynchronous=False))
     except KafkaException as error:
         if error.args[0].code() in _OCCUPIED:
             text = "a service runs the trigger now, or did until a moment ago"
@@ -273,6 +265,19 @@ def _translated(error: KafkaError) -> BrokerUnreachable | Broken | UsageError:
     if error.code() in _REFUSED:
         return UsageError(f"Kafka refuses: {error.str()}", "Give the user of the connection the rights, or mend it.")
     return BrokerUnreachable(f"Kafka does not do it: {error.str()}", "It is tried again. See: treadle doctor")
+
+
+def _marked(offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+    """Offsets with the life of their topic."""
+    return [TopicPartition(one.topic, one.number, at, metadata=one.topic_id) for one, at in offsets.items()]
+
+
+def _checked(answers: Iterable[TopicPartition] | None) -> list[TopicPartition]:
+    """The library raises what went wrong with all partitions, and only returns what went wrong with one."""
+    found = list(answers or ())
+    if error := next((one.error for one in found if one.error is not None), None):
+        raise KafkaException(error)
+    return found
 
 
 def _place_of(message: Message) -> tuple[str, int]:

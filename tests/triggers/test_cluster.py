@@ -1,0 +1,93 @@
+"""What a cluster says of one partition alone is heard; the library raises only what concerns all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+from triggers.source_suite import Heard
+
+from treadle.orchestrator.triggers.kafka import cluster
+from treadle.orchestrator.triggers.kafka.cluster import ClusterSource, commit_as_nobody
+from treadle.orchestrator.triggers.kafka.happenings import Partition
+from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
+from treadle.primitives.errors import UsageError
+
+PARTITIONS = [Partition("t", "u", number) for number in (0, 1)]
+
+
+class Consumer:
+    """Gets both partitions of a topic in its first poll; `trouble` is what the cluster answers for the second one."""
+
+    def __init__(self, trouble: int | None) -> None:
+        self.trouble = trouble
+        self.closed = False
+        self._assign: Callable[[Any, list[TopicPartition]], None] | None = None
+
+    def subscribe(self, topics: list[str], *, on_assign: Any, **_: Any) -> None:
+        self._assign = on_assign
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        if self._assign is not None:
+            assign, self._assign = self._assign, None
+            assign(self, [TopicPartition("t", number) for number in (0, 1)])
+        return []
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[Any]:
+        return [self._answer(one.partition, 7) for one in places]
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[Any]:
+        assert [one.metadata for one in offsets] == ["u", "u"]
+        return [self._answer(one.partition, one.offset) for one in offsets]
+
+    def _answer(self, number: int, offset: int) -> Any:
+        error = KafkaError(self.trouble) if self.trouble is not None and number == 1 else None
+        return SimpleNamespace(
+            topic="t", partition=number, offset=-1001 if error else offset, metadata="u", error=error
+        )
+
+    def close(self) -> None:
+        self.closed = True
+
+    def nothing(self, *_: Any) -> None:
+        pass
+
+    assign = incremental_assign = pause = resume = seek = nothing
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
+    made = Consumer(KafkaError.UNSTABLE_OFFSET_COMMIT)
+    monkeypatch.setattr(cluster, "Consumer", lambda *_, **__: made)
+    monkeypatch.setattr(cluster, "Topics", lambda _: SimpleNamespace(ids=lambda topics: dict.fromkeys(topics, "u")))
+    return made
+
+
+def test_no_offset_is_guessed_where_the_cluster_does_not_tell_it(consumer: Consumer) -> None:
+    heard = Heard(start=0)
+    source = ClusterSource({}, "group", "one", ["t"], heard)
+    with pytest.raises(BrokerUnreachable):
+        source.poll(10, 0.0)
+    assert heard.committed == {}
+    consumer.trouble = None
+    assert source.poll(10, 0.0) == []
+    assert heard.committed == dict.fromkeys(PARTITIONS, 7)
+
+
+def test_an_offset_that_is_not_taken_is_told(consumer: Consumer) -> None:
+    source = ClusterSource({}, "group", "one", ["t"], Heard())
+    offsets = dict.fromkeys(PARTITIONS, 9)
+    with pytest.raises(BrokerUnreachable):
+        source.commit(offsets)
+    consumer.trouble = None
+    source.commit(offsets)
+
+
+def test_a_group_that_has_members_is_not_moved(consumer: Consumer) -> None:
+    consumer.trouble = KafkaError.UNKNOWN_MEMBER_ID
+    with pytest.raises(UsageError, match="a service runs the trigger now"):
+        commit_as_nobody({}, "group", dict.fromkeys(PARTITIONS, 9))
+    assert consumer.closed
