@@ -244,6 +244,10 @@ def test_deleted_records_are_told_and_reading_goes_on() -> None:
     assert it.mark(A) == 0
     it.handle(StartDone(start.ticket), 0.0)
     assert it.mark(A) == 10
+    for low, high in ((0, 20), (10, 20), (0, 10)):
+        there = it.handle(OutOfRange(A, low, high), 0.0)
+        assert only(Seek, there) == [Seek(A, 10)], "what came meanwhile is read"
+        assert "below 10 for a while" in only(Note, there)[0].text
     back = it.handle(OutOfRange(A, 0, 5), 0.0)
     assert only(Seek, back) == [Seek(A, 5)]
     assert "went back from 10 to 5" in only(Note, back)[0].text

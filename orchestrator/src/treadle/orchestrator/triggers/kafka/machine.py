@@ -22,7 +22,7 @@ who adopts that end never looks at them.
     revoked         what is not started is dropped, starts under way are awaited for up to HANDOVER seconds; then the
                     last commit, and the partition is released
     lost            forgotten without a commit
-    out of range    reading goes on with the first record there is; a person is told
+    out of range    reading goes on with the next record there is; a person is told
     too much held   reading stops until half of it is gone; the shell keeps polling
 
 Starts are given out in turn to the partitions, at most WINDOW at a time, and while fewer than maxActive runs are open:
@@ -239,11 +239,13 @@ class Machine:
         log = self._logs.get(partition)
         if log is None:
             return
-        if log.position < low:
-            text = f"{partition}: records {log.position} to {low - 1} were deleted before they were read"
+        at, log.position = log.position, min(max(log.position, low), high)
+        if at < low:
+            text = f"{partition}: records {at} to {low - 1} were deleted before they were read"
+        elif at > high:
+            text = f"{partition}: its end went back from {at} to {high}; records were lost by the brokers"
         else:
-            text = f"{partition}: its end went back from {log.position} to {high}; records were lost by the brokers"
-        log.position = low if log.position < low else high
+            text = f"{partition}: its end was below {at} for a while; records may have been lost by the brokers"
         self._out += [Note(text), Seek(partition, log.position)]
 
     def _commit(self, log: PartitionLog) -> None:
