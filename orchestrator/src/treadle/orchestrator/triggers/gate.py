@@ -7,13 +7,10 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 
-from ..environment.errors import Unreachable
-from .starting import Started, Starter
+from .starting import Started, Starter, end_of
 
 FRESH = 2.0
 """Seconds for which a count of Temporal's listing is good."""
-AGAIN = 5.0
-"""Seconds until a run is watched again, after nobody answered."""
 
 
 class Full(Exception):
@@ -77,12 +74,7 @@ class Gate:
 
     async def _watch(self, run: str) -> None:
         try:
-            while True:
-                try:
-                    await self._starter.wait(run)
-                    return
-                except Unreachable:
-                    await asyncio.sleep(AGAIN)
+            await end_of(self._starter, run)
         finally:
             del self._watched[run]
             self._listed_at = float("-inf")

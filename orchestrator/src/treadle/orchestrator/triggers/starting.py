@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any, Protocol
 
 from msgspec import Struct
+
+from treadle.primitives.errors import TreadleError
+
+_log = logging.getLogger("treadle.triggers")
+AGAIN = 2.0
+"""Seconds until a run is watched again whose end could not be awaited."""
 
 
 class StartOrder(Struct, frozen=True):
@@ -46,3 +54,15 @@ class Starter(Protocol):
     async def wait(self, run: str) -> None:
         """Return when the run is over, however it ended. Raises Unreachable."""
         ...
+
+
+async def end_of(starter: Starter, run: str) -> None:
+    """Return when the run is over. Raises nothing: who waits holds a place of `maxActive` until then."""
+    while True:
+        try:
+            return await starter.wait(run)
+        except TreadleError as error:
+            _log.info("%s", error)
+        except Exception:  # noqa: BLE001  # a defect must not hold the place for ever
+            _log.exception("the end of %s", run)
+        await asyncio.sleep(AGAIN)

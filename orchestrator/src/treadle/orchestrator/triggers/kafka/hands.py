@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.primitives.errors import TreadleError, UsageError
 
-from ..starting import Starter
+from ..starting import Starter, end_of
 from .batch import EventsOf
 from .deadletters import Cause, Graveyard
 from .happenings import Bury, Happening, RunEnded, Start, StartDone, StartFailed, StartRefused
@@ -17,8 +17,6 @@ from .judge import Lineage
 from .orders import order_for
 
 _log = logging.getLogger("treadle.triggers")
-_AGAIN = 2.0
-"""Seconds before a run is watched again whose end could not be awaited."""
 
 
 class ThreadHands:
@@ -82,11 +80,5 @@ class ThreadHands:
             self._tell(StartDone(order.ticket, started.memo))
 
     async def _watch(self, run: str) -> None:
-        while True:
-            try:
-                await self._starter.wait(run)
-                self._tell(RunEnded(run))
-                return
-            except TreadleError as error:
-                _log.info("%s", error)
-                await asyncio.sleep(_AGAIN)
+        await end_of(self._starter, run)
+        self._tell(RunEnded(run))

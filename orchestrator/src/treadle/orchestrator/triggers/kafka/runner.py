@@ -10,8 +10,9 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from treadle.primitives.errors import TreadleError
+from treadle.primitives.errors import StoreError, TreadleError
 
+from ...environment.errors import Unreachable
 from ..identity import label
 from ..payloads import Payloads, ask_topic
 from ..registry.deployment import Deployment, Position
@@ -20,12 +21,12 @@ from .cluster import ClusterSource
 from .deadletters import Cause, Graveyard
 from .hands import ThreadHands
 from .happenings import Counted, Limit
-from .judge import Lineage, Unsettled, lineage
+from .judge import Lineage, lineage
 from .loop import TriggerLoop
 from .machine import Machine
 from .positions import KafkaPositions, StoredMarks, group_of
-from .reading import reading_of
-from .source import Fenced
+from .reading import Reading, reading_of
+from .source import Broken, Fenced
 
 _log = logging.getLogger("treadle.triggers")
 COUNT_EVERY = 2.0
@@ -37,7 +38,7 @@ LEAVE = 5.0
 
 
 class Gone(TreadleError):
-    """The newest version has no such trigger any more; the service ends its runner."""
+    """The newest version has no such trigger any more, or another one of its name; the loop ends."""
 
 
 class KafkaRunner:
@@ -51,6 +52,8 @@ class KafkaRunner:
         self._instance = site.instance
         self._version = 0
         self._type = "kafka"
+        self._reading: Reading | None = None
+        """Of the newest version: where a trigger has left a topic, no record may ever tell that."""
         self._known: tuple[tuple[int, ...], Lineage] | None = None
         self._loop: TriggerLoop | None = None
         self._error = ""
@@ -70,9 +73,9 @@ class KafkaRunner:
     async def update(self, deployment: Deployment, paused: bool) -> None:
         self._version, self._paused = deployment.version, paused
         self._type = deployment.spec.triggers[self._trigger].type
-        reading = reading_of(deployment.spec.triggers.get(self._trigger))
-        if self._loop is not None and reading is not None:
-            self._loop.tell(Limit(reading.max_active))
+        self._reading = reading_of(deployment.spec.triggers.get(self._trigger))
+        if self._loop is not None and self._reading is not None:
+            self._loop.tell(Limit(self._reading.max_active))
 
     async def stop(self) -> None:
         self._ending.set()
@@ -127,7 +130,7 @@ class KafkaRunner:
                 self._instance = f"{self._site.instance}-{secrets.token_hex(2)}"
                 self._told(str(error), failed=False)
             except TreadleError as error:
-                self._told(str(error), failed=not isinstance(error, Unsettled | Gone))
+                self._told(str(error), failed=not _passes(error))
             except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
                 _log.exception("trigger %s", label(self._workflow, self._trigger))
                 self._told(f"{type(defect).__name__}: {defect}", failed=True)
@@ -135,7 +138,7 @@ class KafkaRunner:
     def _told(self, error: str, *, failed: bool) -> None:
         if error != self._error:
             _log.warning("%s: %s", label(self._workflow, self._trigger), error)
-        self._error, self._failed = error, failed
+        self._failed, self._error = failed, error
         self._ending.wait(AGAIN)
 
     def _live(self, running: asyncio.AbstractEventLoop, at: Lineage) -> None:
@@ -143,26 +146,35 @@ class KafkaRunner:
         reading = at.newest.reading
         settings = self._positions.settings(reading.connection)
         group = group_of(self._site.key, self._workflow, self._trigger, at.born)
-        machine = Machine(self._workflow, self._trigger, lambda number: self._at().batching(number), reading.max_active)
+        whose, known = label(self._workflow, self._trigger), at
+
+        def look() -> Lineage:
+            nonlocal known
+            found = self._look()
+            if found.born != at.born:
+                raise Gone(f"{whose} is another trigger now")
+            known = found
+            return found
+
+        machine = Machine(self._workflow, self._trigger, lambda number: known.batching(number), reading.max_active)
         source = partial(ClusterSource, settings, group, self._instance, reading.topics)
         answers: list[TriggerLoop] = []
         graveyard = Graveyard(settings, reading.letters, lambda answer: answers[0].tell(answer))
         payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))
-        whose = label(self._workflow, self._trigger)
         hands = ThreadHands(
             running,
             self._site.starter,
             payloads.value,
-            self._at,
+            lambda: known,
             lambda happening: answers[0].tell(happening),
             graveyard,
             lambda version, reason: Cause(whose, version, group, reason),
         )
-        loop = TriggerLoop(machine, source, self._look, hands, StoredMarks(self._site.store, self._site.key, group))
+        loop = TriggerLoop(machine, source, look, hands, StoredMarks(self._site.store, self._site.key, group))
         answers.append(loop)
         self._loop = loop
         try:
-            while not self._ending.is_set() and _same(self._at(), at):
+            while not self._ending.is_set() and _same(self._at(), at) and not self._moved(known):
                 loop.rest(self._paused)
                 loop.step()
         finally:
@@ -174,6 +186,10 @@ class KafkaRunner:
             self._counts = [self._counts[0] + machine.started, self._counts[1] + machine.dead]
 
     # -- versions
+
+    def _moved(self, known: Lineage) -> bool:
+        newest = self._reading
+        return newest is not None and self._version > known.newest.number and not _alike(newest, known.newest.reading)
 
     def _at(self) -> Lineage:
         """As of the last look."""
@@ -216,8 +232,16 @@ def begins_of(
     return {name: places for name, places in found.items() if places is not None}
 
 
+def _passes(error: TreadleError) -> bool:
+    """Whether it may be over without anybody's help."""
+    return isinstance(error, Unreachable | Broken | Gone) or (isinstance(error, StoreError) and error.retryable)
+
+
 def _same(now: Lineage, then: Lineage) -> bool:
     """Whether the loop that was made for `then` still reads what it should."""
-    one, other = now.newest.reading, then.newest.reading
-    same = (one.connection, sorted(one.topics), one.letters) == (other.connection, sorted(other.topics), other.letters)
-    return same and now.born == then.born
+    return _alike(now.newest.reading, then.newest.reading) and now.born == then.born
+
+
+def _alike(one: Reading, other: Reading) -> bool:
+    same = (one.connection, one.letters) == (other.connection, other.letters)
+    return same and sorted(one.topics) == sorted(other.topics)

@@ -1,0 +1,149 @@
+"""A Kafka trigger in its thread: what it says when it cannot begin, and what it does when it reads something else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+from triggers.test_judge import record, version
+
+from treadle.orchestrator.environment.connections import KafkaConnection
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile
+from treadle.orchestrator.triggers.events import Record
+from treadle.orchestrator.triggers.kafka import runner as module
+from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
+from treadle.orchestrator.triggers.kafka.runner import KafkaRunner
+from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable, Listener
+from treadle.orchestrator.triggers.running import TriggerSite
+from treadle.primitives.errors import CorruptError, StoreError, UsageError
+from treadle.primitives.store import Store
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (StoreError("the bucket does not answer", retryable=True), "waiting"),
+        (BrokerUnreachable("nobody is there"), "waiting"),
+        (Broken("the client gives up"), "waiting"),
+        (StoreError("the bucket refuses"), "failed"),
+        (UsageError("the topic does not exist"), "failed"),
+        (CorruptError("somebody else wrote it"), "failed"),
+        (KeyError("a defect"), "failed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+async def test_only_what_a_person_must_mend_is_a_failure(error: Exception, state: str, tmp_path: Path) -> None:
+    def history(_: str) -> Any:
+        raise error
+
+    unused: Any = None
+    registry: Any = SimpleNamespace(history=history)
+    site = TriggerSite(Home(tmp_path), Profile(), unused, unused, unused, b"", registry, unused, "here-0")
+    runner = KafkaRunner(site, "orders", "live")
+    await runner.start()
+    try:
+        await until(lambda: bool(runner.status().error))
+        assert runner.status().state == state
+        assert str(error.args[0]) in runner.status().error
+    finally:
+        await runner.stop()
+    assert runner.status().state == "stopped"
+
+
+# -- another version -----------------------------------------------------------------------------------------------
+
+
+class Source:
+    """A cluster with one partition, whose records the test gives."""
+
+    made: ClassVar[list[Source]] = []
+
+    def __init__(self, _: Any, group: str, __: str, topics: Sequence[str], listener: Listener) -> None:
+        self.group, self._listener = group, listener
+        self._partition = Partition(topics[0], f"u{topics[0]}", 0)
+        self._fresh, self.closed = True, False
+        self.records: list[Record | OutOfRange] = []
+        Source.made.append(self)
+
+    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange]:
+        if self._fresh:
+            self._fresh = False
+            self._listener.placed(self._partition, 0)
+        time.sleep(0.01)
+        found, self.records = self.records, []
+        return found
+
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        raise AssertionError("nothing is done")
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        raise NotImplementedError
+
+    def reading(self, partition: Partition, wanted: bool) -> None:
+        raise NotImplementedError
+
+    def lag(self) -> int | None:
+        return 0
+
+    def close(self) -> None:
+        self._listener.revoked([self._partition])
+        self.closed = True
+
+
+class Graveyard:
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def poll(self) -> None:
+        pass
+
+    def close(self, _: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("by", ["a record", "the service"])
+async def test_a_trigger_that_moves_leaves_its_open_batch_and_judges_nothing_where_it_was(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Source, "made", [])
+    monkeypatch.setattr(module, "ClusterSource", Source)
+    monkeypatch.setattr(module, "Graveyard", Graveyard)
+    batch = {"maxEvents": 2, "maxWait": "10m"}
+    history = [version(1, {}, batch=batch)]
+    connection = KafkaConnection.model_validate({"bootstrap.servers": "x:1"})
+    profile = Profile(kafka={"prod": connection, "other": connection})
+    store, unused = Store.open(tmp_path.as_uri()), cast(Any, None)
+    registry: Any = SimpleNamespace(history=lambda _: list(history))
+    site = TriggerSite(Home(tmp_path / "home"), profile, unused, unused, store, b"k" * 32, registry, unused, "here-0")
+    runner = KafkaRunner(site, "orders", "live")
+    await runner.start()
+    try:
+        await until(lambda: len(Source.made) == 1)
+        Source.made[0].records = [record(0)]
+        await until(lambda: runner.status().lag == 1)
+        history.append(version(2, {}, connection="other", batch=batch))
+        if by == "a record":
+            Source.made[0].records = [record(1)]
+        else:
+            await runner.update(history[-1], False)
+        await until(lambda: len(Source.made) == 2)
+        assert Source.made[0].closed
+        assert Source.made[0].group != Source.made[1].group
+        await until(lambda: runner.status().state == "running")
+    finally:
+        await runner.stop()
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
+    assert runner.status().started == 0
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():  # noqa: ASYNC110  # a thread brings it about
+            await asyncio.sleep(0.01)
