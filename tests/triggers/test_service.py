@@ -21,7 +21,7 @@ from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
 from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses, write_statuses
-from treadle.primitives.errors import CorruptError, UsageError
+from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.store import Store
 
 KEY = bytes(32)
@@ -29,7 +29,8 @@ HOOK = {"type": "webhook", "secret": "s"}
 
 
 class Runner:
-    """Writes down what it is told; `bad` and `odd` ones cannot start, `broken` ones do not end in order."""
+    """Writes down what it is told; `bad` and `odd` ones cannot start, `broken` ones do not end in order, and no `moody`
+    one takes version 2."""
 
     made: ClassVar[dict[str, Runner]] = {}
 
@@ -45,6 +46,8 @@ class Runner:
         self.log.append("start")
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
+        if self.trigger == "moody" and deployment.version == 2:
+            raise UsageError("its schema cannot be", "Mend it.")
         self.version = deployment.version
         self.log.append(f"update {deployment.version}{' paused' if paused else ''}")
 
@@ -118,6 +121,64 @@ async def test_a_defect_ends_neither_the_service_nor_other_triggers(
     assert {one.trigger: one.state for one in service.statuses()} == {"odd": "failed", "well": "running"}
     assert next(one.error for one in service.statuses() if one.trigger == "odd") == "KeyError: 'a defect'"
     assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_version_that_a_trigger_cannot_take_is_told_until_the_next_one(
+    site: TriggerSite, tmp_path: Path
+) -> None:
+    service = TriggerService(site)
+    task = asyncio.create_task(service.run())
+    for version, state in ((1, "running"), (2, "failed"), (3, "running")):
+        deploy(site.registry, document({"moody": {**HOOK, "maxActive": version}}, "w"), tmp_path)
+        async with asyncio.timeout(60):
+            while [(one.version, one.state) for one in service.statuses()] != [(version, state)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert Runner.made["w.moody"].log.count("start") == 1, "it is the same runner all the while"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_service_ends_in_order_though_nobody_can_be_told(
+    site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(site.registry, document({"a": HOOK, "bad": HOOK}, "w"), tmp_path)
+    service = TriggerService(site)
+    task = asyncio.create_task(service.run())
+    await heard("w.a", "start")
+
+    def away(*_: Any) -> None:
+        raise StoreError("the bucket does not answer", retryable=True)
+
+    monkeypatch.setattr(module, "write_statuses", away)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert Runner.made["w.a"].log[-1] == "stop"
+    assert service.statuses() == [], "nor those that never began"
+
+
+async def test_a_trigger_that_hears_of_objects_in_another_way_gets_another_runner(
+    site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[str, Runner]] = []
+
+    def make(kind: str, *about: Any) -> Runner:
+        assert [one.log[-1] for _, one in made] == ["stop"] * len(made)
+        made.append((kind, Runner(*about)))
+        return made[-1][1]
+
+    monkeypatch.setattr(module, "_make", make)
+    task = asyncio.create_task(TriggerService(site).run())
+    told = {"connection": "c", "topics": ["t"]}
+    ways = {"poll": {"uri": tmp_path.as_uri()}, "webhook": {"secret": "s"}, "kafka": told}
+    for kind, way in ways.items():
+        deploy(site.registry, document({"files": {"type": "object", kind: way}}, "w"), tmp_path)
+        async with asyncio.timeout(60):
+            while not made or made[-1][0] != kind or "start" not in made[-1][1].log:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert [kind for kind, _ in made] == list(ways)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -14,11 +14,11 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
-from treadle.dsl.triggers import Trigger
+from treadle.dsl.triggers import ObjectTrigger, Trigger
 from treadle.primitives import trust
 from treadle.primitives.decoding import decoded
 from treadle.primitives.errors import MissingError, TreadleError
@@ -40,11 +40,11 @@ STALE = 30.0
 _STATUS = "deployments/status"
 KINDS = {
     "kafka": "treadle.orchestrator.triggers.kafka.runner:KafkaRunner",
-    "object": "treadle.orchestrator.triggers.objects.runner:ObjectRunner",
+    "poll": "treadle.orchestrator.triggers.objects.poller:Poller",
     "schedule": "treadle.orchestrator.triggers.schedules.runner:ScheduleRunner",
     "webhook": "treadle.orchestrator.triggers.webhook.runner:WebhookRunner",
 }
-"""Type of trigger -> its runner's class, which is made with (site, workflow, trigger)."""
+"""How events come -> the runner's class, which is made with (site, workflow, trigger)."""
 
 
 @contextmanager
@@ -87,21 +87,22 @@ class TriggerService:
                 await asyncio.sleep(LOOK_EVERY)
         finally:
             await self._stop(list(self._runners))
+            self._broken.clear()
             self._told = 0.0
-            await self._tell()
+            with suppress(TreadleError):
+                await self._tell()
 
     def statuses(self) -> list[TriggerStatus]:
         """Of every trigger that is deployed, by name."""
-        found = [runner.status() for runner in self._runners.values()]
-        return sorted([*found, *self._broken.values()], key=lambda one: (one.workflow, one.trigger))
+        found = {key: runner.status() for key, runner in self._runners.items()} | self._broken
+        return sorted(found.values(), key=lambda one: (one.workflow, one.trigger))
 
     async def _reconcile(self) -> None:
         deployments, paused = await asyncio.to_thread(self._look)
         wanted = {
-            (one.workflow, name, kind): one
+            (one.workflow, name, kind_of(trigger)): one
             for one in deployments
             for name, trigger in one.spec.triggers.items()
-            if (kind := kind_of(trigger)) in KINDS
         }
         await self._stop([key for key in self._runners if key not in wanted])
         self._broken = {key: status for key, status in self._broken.items() if key in wanted}
@@ -123,16 +124,15 @@ class TriggerService:
                 await runner.update(deployment, paused)
                 await runner.start()
                 self._runners[key] = runner
-                self._broken.pop(key, None)
             else:
                 await runner.update(deployment, paused)
+            self._broken.pop(key, None)
         except Exception as error:  # noqa: BLE001  # a defect of one trigger ends neither the service nor the others
             text = str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"
             if key not in self._broken:
                 _log.warning("%s.%s: %s", workflow, trigger, text, exc_info=not isinstance(error, TreadleError))
-            self._broken[key] = TriggerStatus(
-                workflow, trigger, kind, deployment.version, "failed", error=text, time=time.time()
-            )
+            about = (workflow, trigger, deployment.spec.triggers[trigger].type, deployment.version)
+            self._broken[key] = TriggerStatus(*about, "failed", error=text, time=time.time())
 
     async def _stop(self, keys: list[tuple[str, str, str]]) -> None:
         """They are told of until they have ended."""
@@ -151,8 +151,12 @@ class TriggerService:
 
 
 def kind_of(trigger: Trigger) -> str:
-    """Which of KINDS runs it: whatever reads Kafka topics is `kafka`."""
-    return "kafka" if reading_of(trigger) is not None else trigger.type
+    """Which of KINDS runs it; a trigger of objects may be told of them in a topic or by requests, or look for them."""
+    if reading_of(trigger) is not None:
+        return "kafka"
+    if isinstance(trigger, ObjectTrigger):
+        return "poll" if trigger.poll is not None else "webhook"
+    return trigger.type
 
 
 def _make(kind: str, site: TriggerSite, workflow: str, trigger: str) -> TriggerRunner:

@@ -4,7 +4,6 @@ General layout: `choice` (which way, and why; pure), `payloads` (the value), `co
 made), `topics` (how long a topic keeps them). Tasks read a range, or the copy, in treadle.executors.runtime.events.
 """
 
-from .choice import Choice as Choice
 from .choice import Topic as Topic
 from .choice import choose as choose
 from .copies import hand_over as hand_over
