@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -266,6 +266,38 @@ async def test_a_paused_trigger_looks_at_nothing_and_catches_up(place: Place) ->
     assert place.starts.asked == 0
     await service.update(place.deployment, False)
     await place.until(lambda: len(place.starts.orders) == 1)
+    await service.stop()
+
+
+class Interrupted(Starts):
+    """Somebody pauses the trigger while its first objects start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause: Callable[[], Awaitable[None]] | None = None
+
+    async def start(self, order: StartOrder) -> Started:
+        if self.pause is not None:
+            pause, self.pause = self.pause, None
+            await pause()
+        return await super().start(order)
+
+
+async def test_a_pause_does_not_wait_for_all_that_was_found(place: Place) -> None:
+    starts = Interrupted()
+    object.__setattr__(place.site, "starter", starts)
+    place.deploy(startFrom="earliest")
+    for number in range(3 * module.AT_ONCE):
+        place.put(str(number))
+    service = Poller(place.site, "orders", "files")
+    starts.pause = lambda: service.update(place.deployment, True)
+    await service.update(place.deployment, False)
+    await service.start()
+    await place.until(lambda: service.status().state == "paused")
+    assert starts.asked == module.AT_ONCE
+    await service.update(place.deployment, False)
+    await place.until(lambda: len(starts.orders) == 3 * module.AT_ONCE)
+    assert starts.asked == 3 * module.AT_ONCE, "each once"
     await service.stop()
 
 

@@ -125,7 +125,7 @@ class Poller:
         try:
             await self._start_all(deployment, poll.uri, fresh, seen)
         except Full:
-            return  # another version or a pause decides about the rest, which is new at the next look, too
+            return  # the same, while it waited for room
         finally:
             await self._save()
 
@@ -148,6 +148,8 @@ class Poller:
         rules = Rules(self._name, trigger)
         at_once = AT_ONCE if trigger.max_active is None else 1
         for begin in range(0, len(fresh), at_once):
+            if self._changed.is_set():
+                return  # another version or a pause decides about the rest, which is new at the next look, too
             some = fresh[begin : begin + at_once]
             work = (self._handle(deployment, rules, event_of(uri, found)) for found in some)
             done = await asyncio.gather(*work, return_exceptions=True)
