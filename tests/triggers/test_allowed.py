@@ -66,6 +66,9 @@ def test_what_is_below_a_prefix_is_allowed(uri: str, prefix: str) -> None:
         ("~root/x", "/srv/project"),
         ("data/x.csv", "s3://"),
         ("s3://lake/x", "/srv/project"),
+        ("/srv/other/x", "/srv/pro*"),
+        ("/srv/other/x", "/srv/pro[j]ect"),
+        ("s3://lake/other/x", "s3://lake/ord*"),
     ],
 )
 def test_what_could_lead_out_is_refused(uri: str, prefix: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.orchestrator.client.submission import RUN_ID
 from treadle.orchestrator.triggers.events import Event, Record
-from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run
+from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run, run_prefix
 from treadle.orchestrator.triggers.mapping import Rules, Unfit
 from treadle.primitives.errors import UsageError
 
@@ -93,5 +94,19 @@ def test_ids_tell_every_part_of_an_identity_apart() -> None:
     assert hashed_run("w", "t", 1) != hashed_run("w", "t", "1")
 
 
+def test_long_names_are_cut_and_still_told_apart() -> None:
+    assert run_prefix("w" * 50, "t" * 49) == f"{'w' * 50}.{'t' * 49}."
+    cut, whole = run_prefix("w" * 50, "t" * 50), "w" * 50 + "." + "t" * 50
+    assert cut == f"{whole[:83]}-{hashlib.sha256(whole.encode()).hexdigest()[:16]}."
+    assert len(cut) == 101
+    assert cut != run_prefix("w" * 50, "t" * 51)
+
+
 def test_private_identities_are_hashed() -> None:
     assert "ann@example.org" not in event_run("w", "t", Event("ann@example.org", "s", "t"))
+
+
+def test_number_that_no_float_holds_is_a_reason() -> None:
+    event = Event("1", "s", "t", data={"price": 10**400})
+    with pytest.raises(Unfit, match="schema: a number is too large"):
+        rules(schema={"properties": {"price": {"multipleOf": 0.01}}}).matches(event, WHEN)

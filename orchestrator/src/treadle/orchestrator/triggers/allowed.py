@@ -124,12 +124,15 @@ def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Map
 
 
 def is_below(uri: str, prefix: str, base: Path) -> bool:
-    """Whether everything that `uri` (a glob too) can name is below `prefix`, step by step: `s3://lake` does not cover
-    `s3://lakehouse/x`. Steps such as `..` are resolved in paths and refused in URLs, where stores differ over them."""
+    """Whether everything that `uri` (a glob too) can name is below `prefix` (no glob), step by step.
+
+    `s3://lake` does not cover `s3://lakehouse/x`. Steps such as `..` are resolved in paths, and refused in URLs, where
+    stores differ over them.
+    """
     if is_local(uri) != is_local(prefix):
         return False
     if is_local(uri):
-        return _path(uri, base).is_relative_to(_path(prefix, base))
+        return _path(uri, base).is_relative_to(os.path.realpath(absolute_uri(prefix, base)))
     literal, *wild = _MAGIC.split(uri, maxsplit=1)
     scheme, bucket, steps = _parts(literal)
     if wild and not steps:

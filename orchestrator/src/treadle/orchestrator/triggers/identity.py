@@ -23,7 +23,7 @@ _PREFIX = 100
 
 def record_run(workflow: str, trigger: str, record: Record) -> str:
     """The run of a record, or of the batch that begins with it."""
-    return f"{_prefix(workflow, trigger)}.{record.topic_id}.{record.partition}.{record.offset}"
+    return f"{run_prefix(workflow, trigger)}{record.topic_id}.{record.partition}.{record.offset}"
 
 
 def event_run(workflow: str, trigger: str, event: Event) -> str:
@@ -34,7 +34,7 @@ def event_run(workflow: str, trigger: str, event: Event) -> str:
 def hashed_run(workflow: str, trigger: str, *identity: Any) -> str:
     """The run of whatever the JSON values in `identity` name."""
     text = msgspec.json.encode(identity, order="sorted")
-    return f"{_prefix(workflow, trigger)}.{hashlib.sha256(text).hexdigest()[:32]}"
+    return f"{run_prefix(workflow, trigger)}{hashlib.sha256(text).hexdigest()[:32]}"
 
 
 def replay_run(run: str, number: int) -> str:
@@ -49,11 +49,7 @@ def label(workflow: str, trigger: str) -> str:
 
 def run_prefix(workflow: str, trigger: str) -> str:
     """What ids of the trigger's runs begin with, and no others do."""
-    return f"{_prefix(workflow, trigger)}."
-
-
-def _prefix(workflow: str, trigger: str) -> str:
     text = label(workflow, trigger)
-    if len(text) <= _PREFIX:
-        return text
-    return f"{text[: _PREFIX - 17]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if len(text) > _PREFIX:
+        text = f"{text[: _PREFIX - 17]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{text}."

@@ -91,6 +91,8 @@ def _guarded(what: str, work: Callable[[], T]) -> T:
         raise Unfit(f"{what}: {error.message}", error.hint) from None
     except RecursionError:
         raise Unfit(f"{what}: the event is nested too deeply") from None
+    except OverflowError as error:
+        raise Unfit(f"{what}: a number is too large: {error}") from None
 
 
 def _checker(schema: Mapping[str, Any]) -> Callable[[Any], None]:
