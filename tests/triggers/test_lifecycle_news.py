@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
 from typing import Any
 
+import confluent_kafka
 import msgspec
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from treadle.executors.program import Keep
 from treadle.orchestrator.instructions import Problem
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.triggers.events import Event, structured
+from treadle.orchestrator.triggers.lifecycle import outlets
 from treadle.orchestrator.triggers.lifecycle.announcer import PAUSES, Announcer, Untellable
 from treadle.orchestrator.triggers.lifecycle.news import (
     LARGEST_OUTPUTS,
@@ -175,3 +178,53 @@ def test_pauses_between_tries_are_bounded(count: int) -> None:
 
     asyncio.run(Announcer(Listener(["away"] * 99), pause).tell(news(count)))
     assert sum(waited) <= 10
+
+
+class Mute:
+    """A producer that says nothing of what it is given."""
+
+    def __init__(self) -> None:
+        self.reports: list[Any] = []
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        self.reports.append(on_delivery)
+
+    def flush(self, _: float) -> int:
+        return 1
+
+
+async def test_a_topic_of_which_nothing_is_heard_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    mute = Mute()
+    monkeypatch.setattr(confluent_kafka, "Producer", lambda *_, **__: mute)
+    monkeypatch.setattr(outlets, "_REPORT", 0.05)
+    outlet = outlets.TopicOutlet({}, "news")
+    with pytest.raises(Untellable, match="topic news: nobody says") as caught:
+        await asyncio.wait_for(outlet.send(news(1)[0]), 60)
+    assert caught.value.away
+    mute.reports[0](None, None)  # too late
+    await asyncio.sleep(0)
+
+
+async def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlets, "ANSWER", 0.5)
+
+    ended = asyncio.Event()
+
+    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"1\r\nx\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        outlet = outlets.WebhookOutlet(f"http://127.0.0.1:{port}/", "whsec_" + "a" * 24)
+        with pytest.raises(Untellable, match="does not answer: TimeoutError") as caught:
+            await asyncio.wait_for(outlet.send(news(1)[0]), 60)
+        assert caught.value.away
+        await outlet.close()
+        await ended.wait()

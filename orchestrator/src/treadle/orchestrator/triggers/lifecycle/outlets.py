@@ -21,6 +21,8 @@ from .news import CONTENT_TYPE, to_json
 
 _log = logging.getLogger("treadle.lifecycle")
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
+_REPORT = 1.0
+"""Seconds for the report of a delivery that was waited for."""
 _RETRIED = (408, 425, 429)
 """Answers of HTTP below 500 that ask for another try."""
 
@@ -61,7 +63,11 @@ class TopicOutlet:
             loop.call_soon_threadsafe(taken.set_result, error)
 
         await asyncio.to_thread(self._produce, event, delivered)
-        if error := await asyncio.shield(taken):
+        try:
+            error = await asyncio.wait_for(asyncio.shield(taken), _REPORT)
+        except TimeoutError:
+            raise Untellable(f"topic {self._topic}: nobody says whether it is there") from None
+        if error is not None:
             raise Untellable(f"topic {self._topic}: {error.str()}", away=error.retriable() or not error.fatal())
 
     async def close(self) -> None:
@@ -95,9 +101,11 @@ class WebhookOutlet:
     async def send(self, event: Event) -> None:
         body = to_json(event)
         headers = sign_standard(self._secret, message_id(event), time.time(), body)
+        headers["content-type"] = CONTENT_TYPE
         try:
-            answer = await self._client.post(self._url, content=body, headers={**headers, "content-type": CONTENT_TYPE})
-        except self._foreign as error:
+            async with asyncio.timeout(ANSWER):  # httpx counts from each byte anew
+                answer = await self._client.post(self._url, content=body, headers=headers)
+        except (self._foreign, TimeoutError) as error:
             raise Untellable(f"the receiver does not answer: {type(error).__name__}") from error
         if not answer.is_success:
             away = answer.status_code >= 500 or answer.status_code in _RETRIED
