@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -119,3 +119,19 @@ async def test_a_workflow_s_triggers_live_from_its_deployment_to_its_end(serving
 
 async def _is(fact: bool) -> bool:
     return fact
+
+
+async def test_a_server_that_ends_is_not_given_to_who_comes_meanwhile() -> None:
+    address, unused = "127.0.0.1:000", cast(Any, None)
+    server = HookServer.at(address)
+    assert HookServer.at(address) is server
+    await server.add("served", "hook", unused)
+    ending = asyncio.create_task(server.remove("served", "hook"))
+    await asyncio.sleep(0)
+    other = HookServer.at(address)
+    assert not ending.done()
+    assert other is not server
+    await other.add("served", "hook", unused)
+    await ending
+    assert HookServer.at(address) is other
+    await other.remove("served", "hook")

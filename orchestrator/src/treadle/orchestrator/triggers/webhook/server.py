@@ -42,9 +42,9 @@ class HookServer:
         self._hooks.pop((workflow, trigger), None)
         if not self._hooks and self._server is not None and self._task is not None:
             task, self._task = self._task, None
+            self._servers.pop(self._address, None)  # whoever comes while it ends makes another
             self._server.should_exit = True
             await task
-            self._servers.pop(self._address, None)
 
     async def _listen(self) -> None:
         bound = _bind(self._address)
