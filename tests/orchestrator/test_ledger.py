@@ -219,3 +219,54 @@ def test_a_failed_write_after_a_lost_answer_writes_nothing_twice(monkeypatch: py
         ledger.flush()
     ledger.flush()
     assert partitions(read(store, "p", KEY)) == [0, 1]
+
+
+def test_of_two_who_take_over_at_once_the_later_one_knows_what_the_other_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = new_store()
+    create, rivals = store.create, list[Ledger]()
+
+    def crossed(name: str, data: Any) -> bool:
+        monkeypatch.undo()
+        rivals.append(Ledger(store, "p", KEY))
+        rivals[0].append(commit(0))
+        rivals[0].flush()
+        return create(name, data)
+
+    monkeypatch.setattr(store, "create", crossed)
+    later = Ledger(store, "p", KEY)
+    assert (rivals[0].epoch, later.epoch) == (1, 2)
+    assert partitions(later.records) == [0]
+    later.append(commit(1))
+    later.flush()
+    rivals[0].append(commit(2))
+    with pytest.raises(Fenced, match="epoch 2 has taken over"):
+        rivals[0].flush()
+    records = read(store, "p", KEY)
+    assert partitions(records) == [0, 1]
+    assert [one.resumption for one in records if isinstance(one, Epoch)] == [1, 1]
+
+
+def test_what_is_buffered_is_known_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    ledger = Ledger(store, "p", KEY)
+    dirty = [ledger.dirty]
+    ledger.flush()
+    assert len(read_from(store, "p", KEY, 0)[0]) == 1, "nothing is written for nothing"
+    ledger.append(commit(0), commit(1))
+    dirty.append(ledger.dirty)
+
+    def down(name: str, data: Any) -> bool:
+        raise StoreError("no route", "try again", retryable=True)
+
+    monkeypatch.setattr(store, "create", down)
+    with pytest.raises(StoreError):
+        ledger.flush()
+    dirty.append(ledger.dirty)
+    monkeypatch.undo()
+    ledger.append(commit(2))
+    ledger.flush()
+    assert [*dirty, ledger.dirty] == [False, True, True, False]
+    records, number = read_from(store, "p", KEY, 1)
+    assert (partitions(records), number) == ([0, 1, 2], 2), "in one object, in their order"

@@ -21,6 +21,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.primitives import hashing
 from treadle.primitives.errors import DataError
 from treadle.primitives.hashing import hash_sequence, stable_hash_array
 from treadle.primitives.keys import Key, canonical, identity, stable_hash
@@ -377,6 +378,47 @@ def test_what_cannot_be_a_key_is_refused_by_its_type(key: object, named: str) ->
 def test_array_of_what_cannot_be_keys_is_refused(array: Any) -> None:
     with pytest.raises(DataError):
         stable_hash_array(array)
+
+
+# -- the ways of hashing many ------------------------------------------------------------------------------------
+
+_MANY: list[list[Any]] = [
+    [*range(-3, 8)],
+    [1, 2**63],
+    [1, -(2**63) - 1],
+    [0.5, 1.5, NAN, INF, -INF, 2.5, 1.0, -0.0, 2.0**63, -(2.0**63), 2.0**64, -(2.0**64), 0.25],
+    [1, 1.5, True, None, "a", b"a"],
+    ["a", "\ud800", ""],
+    [b"", b"a"],
+    [(), ()],
+    [(1, "a"), (2, "b"), (3, "\ud800")],
+    [(1, 0.5), (2, 2**70), (None, NAN)],
+    [((1, 2), b"x"), ((3, 4), b"y")],
+    [(1,), (1, 2)],
+]
+
+
+@pytest.mark.parametrize("many", _MANY)
+@pytest.mark.parametrize("numpy", [True, False])
+def test_many_keys_hash_as_each_does_with_numpy_or_without(
+    many: list[Any], numpy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashing, "_CHUNK", 4)
+    if not numpy:
+        monkeypatch.setattr(hashing, "_numpy_for", lambda _: None)
+    assert list(hash_sequence(many)) == [stable_hash(key) for key in many]
+
+
+@pytest.mark.parametrize("kind", ["i8", "u8", "f8", "f4", "M8[us]", "M8[D]"])
+def test_arrays_longer_than_a_chunk_hash_as_their_elements_do(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "_CHUNK", 4)
+    for length in (0, 3, 4, 5, 11):
+        array = (np.arange(length) * 7).astype(kind)
+        if kind.startswith("f"):
+            array[: length // 2] += 0.5  # a chunk of no whole number
+        before = array.copy()
+        assert stable_hash_array(array).tolist() == [stable_hash(key) for key in array]
+        assert array.tobytes() == before.tobytes(), "keys are never written to"
 
 
 if __name__ == "__main__":

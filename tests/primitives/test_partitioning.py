@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 from bisect import bisect_right
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.primitives import ranges
 from treadle.primitives.errors import DataError
 from treadle.primitives.keys import Key, identity, stable_hash
 from treadle.primitives.order import order
@@ -221,3 +223,47 @@ def test_empty_partition_is_one_empty_chunk(kind: Any, value: Any) -> None:
         chunks = cut(kind, value, **limits)
         assert [len(chunk) for chunk in chunks] == [0]
         assert type(chunks[0]) is type(value)
+
+
+# -- many values, many boundaries ----------------------------------------------------------------------------------
+
+_VALUES: dict[str, list[Any]] = {
+    "i8": [-(2**63), -1, 0, 1, 2, 3, 5, 8, 13, 21, 2**63 - 1],
+    "u8": [0, 0, 1, 2, 3, 5, 8, 13, 21, 2**63, 2**64 - 1],
+    "i2": [-(2**15), -1, 0, 1, 2, 3, 5, 8, 13, 21, 2**15 - 1],
+    "f8": [float("-inf"), -0.0, 0.5, 1, 1.5, float("nan"), 2, 3.5, 8, float("inf"), float("nan")],
+}
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 40, 300])
+def test_arrays_longer_than_a_chunk_meet_any_number_of_boundaries(
+    kind: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "_CHUNK", 4)
+    array = np.array(_VALUES[kind], dtype=kind)
+    inner: list[Any] = [number / 2 if number % 3 else number // 2 for number in range(count)]
+    for around in ([], [None, float("-inf")], [float("inf"), float("nan"), float("nan"), "text"]):
+        boundaries = _ascending([*inner, *around])
+        assert list(range_targets(array, boundaries)) == _expected(array, boundaries)
+        assert range_targets(list(array), boundaries) == _expected(array, boundaries)
+
+
+@pytest.mark.parametrize("boundary", [10**400, -(10**400), 2**1024 - 1, float(2**63), -(2.0**63), 2**53 + 1, 0.1])
+def test_doubles_meet_numbers_that_no_double_is(boundary: Any) -> None:
+    near = [np.nextafter(np.float64(2**53), np.inf), 2.0**53, 1.7e308, -1.7e308, 0.1, np.nextafter(0.1, 1), 2.0**63]
+    array = np.array([*near, np.inf, -np.inf, -(2.0**63)])
+    assert list(range_targets(array, [boundary])) == _expected(array, [boundary])
+
+
+@pytest.mark.parametrize("kind", ["S3", "U3", "V3"])
+def test_fixed_texts_meet_texts_of_any_length(kind: str) -> None:
+    texts: list[Any] = [b"", b"a", b"ab", b"abc", b"b", b"zzz"]
+    array = np.array(texts if kind != "V3" else [text.ljust(3, b"\0") for text in texts], dtype=kind)
+    own: list[Any] = [b"", b"ab", b"ab\0", b"abcd", b"abc", b"b", b"zzzz"]
+    if kind == "U3":
+        own = [text.decode() for text in own]
+    for boundaries in ([one] for one in own):
+        assert list(range_targets(array, boundaries)) == _expected(array, boundaries), boundaries
+    boundaries = _ascending([*own, None, 1, "x", b"y", UUID(int=1)])
+    assert list(range_targets(array, boundaries)) == _expected(array, boundaries)
