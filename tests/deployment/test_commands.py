@@ -54,7 +54,7 @@ def test_openwhisk_is_deployed_once_and_then_unchanged(terminal: Terminal, emula
     assert emulator.actions == {}
     done = terminal.run("deploy", "openwhisk")
     assert (done.code, done.out) == (0, "action treadle-256: new\n")
-    assert emulator.actions["treadle-256"].parameters(init=True)["TREADLE_SECRET_TOKEN"] == SECRET
+    assert emulator.actions["treadle-256"].bound["TREADLE_SECRET_TOKEN"] == SECRET
     again = terminal.run("deploy", "openwhisk", "--diff", "-o", "json")
     told = json.loads(again.out)
     assert told["resources"] == [{"resource": "action treadle-256", "did": "unchanged", "differs": []}]
@@ -75,7 +75,7 @@ def test_a_template_and_its_package_are_written_and_nothing_is_called(terminal: 
 
 
 def test_what_lambda_lacks_is_told_and_not_made(terminal: Terminal) -> None:
-    emulator = LambdaEmulator().start()
+    emulator = LambdaEmulator(terminal.folder / "emulator").start()
     try:
         lines = ("[lab.executors.functions]", 'kind = "lambda"', "files = true", "sizes = [512]")
         place = (f'endpoint = "{emulator.endpoint}"', f'region = "{REGION}"')

@@ -48,8 +48,8 @@ def small(content: bytes = b"zip") -> Package:
 
 
 @pytest.fixture(scope="module")
-def emulator() -> Iterator[LambdaEmulator]:
-    emulator = LambdaEmulator().start()
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaEmulator]:
+    emulator = LambdaEmulator(tmp_path_factory.mktemp("emulator")).start()
     yield emulator
     emulator.stop()
 

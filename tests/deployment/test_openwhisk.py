@@ -59,11 +59,10 @@ async def test_an_action_of_each_size_is_made(client: Client, emulator: OpenWhis
     document = emulator.actions["treadle-512"].document
     assert document["limits"] == {"timeout": 60_000, "memory": 512, "logs": 1, "concurrency": 1}
     assert document["exec"]["binary"] is True
-    assert emulator.actions["treadle-512"].parameters(init=True) == {
-        "TREADLE_KEY": "s3cret",
-        "TREADLE_FUNCTION_MEMORY": "512",
-    }
-    assert emulator.actions["treadle-512"].parameters(init=False) == {}
+    assert emulator.actions["treadle-512"].given({"size": 1}) == (
+        {"TREADLE_KEY": "s3cret", "TREADLE_FUNCTION_MEMORY": "512"},
+        {"size": 1},
+    )
 
 
 async def test_a_second_deployment_changes_nothing(client: Client, emulator: OpenWhiskEmulator) -> None:

@@ -4,7 +4,7 @@ By document, of the AWS Lambda API reference (API) and developer guide (DG):
 
 - API, Invoke: `RequestResponse` answers 200 with the payload, `Event` 202 at once; `X-Amz-Function-Error` and, with
   `X-Amz-Log-Type: Tail`, the last 4 KB of the log in `X-Amz-Log-Result`; 413 beyond the size of a payload, 404 for an
-  unknown function, 429 with a reason and `Retry-After` beyond the concurrency, 500 for Lambda's own failures.
+  unknown function, 429 with a reason beyond the concurrency (no `Retry-After`), 500 for Lambda's own failures.
 - DG, "Lambda quotas": 6 MB of request and of response when synchronous, 1 MB when asynchronous.
 - DG, "Understanding Lambda function scaling": one event at a time in an environment; another one is made when all are
   busy, up to the concurrency.
@@ -20,8 +20,6 @@ import asyncio
 import base64
 import itertools
 import json
-import shutil
-import tempfile
 import threading
 import time
 import uuid
@@ -41,6 +39,8 @@ T = TypeVar("T")
 SYNCHRONOUS_LIMIT, ASYNCHRONOUS_LIMIT = 6 << 20, 1 << 20
 REGION = "eu-test-1"
 ENTRY = "treadle.executors.aws.entry.handler"
+_RETRY_SECONDS = 0.1
+"""Instead of the minutes between tries of an asynchronous event."""
 
 
 class Invocation(Struct, frozen=True):
@@ -61,17 +61,17 @@ class Invocation(Struct, frozen=True):
 class LambdaEmulator:
     """Listens on 127.0.0.1 from `start` to `stop`, in a thread of its own."""
 
-    def __init__(self, *, concurrency: int = 4, retry_seconds: float = 0.1, freeze: bool = True) -> None:
-        """`retry_seconds`: instead of the minutes between tries of an asynchronous event."""
+    def __init__(self, folder: Path, *, concurrency: int = 4) -> None:
+        """`folder` is its own."""
         self.faults = Faults()
         self.invocations: list[Invocation] = []
         self.throttled: list[float] = []
         """When a call was answered 429."""
         self.taken: list[float] = []
         """When a call was taken."""
-        self.functions = Functions(REGION)
-        self.concurrency, self._retry_seconds, self._freeze = concurrency, retry_seconds, freeze
-        self._folder = Path(tempfile.mkdtemp(prefix="lambda-emulator-"))
+        self.functions = Functions(REGION, folder / "code")
+        self.concurrency = concurrency
+        self._folder = folder
         self._numbers = itertools.count()
         self._idle: dict[str, list[Sandbox]] = {}
         self._sandboxes: set[Sandbox] = set()
@@ -96,8 +96,6 @@ class LambdaEmulator:
         self._thread.join()
         self._loop.close()
         self._guard.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self.functions.close()
 
     def deploy(
         self, name: str, code: list[str], *, memory: int, environment: dict[str, str], timeout: float = 30
@@ -156,11 +154,7 @@ class LambdaEmulator:
     async def _end_sandboxes(self) -> None:
         self._idle.clear()
         ended, self._sandboxes = self._sandboxes, set()
-        await asyncio.gather(*(self._end(sandbox) for sandbox in ended))
-
-    async def _end(self, sandbox: Sandbox) -> None:
-        await sandbox.end()
-        self._guard.forget(sandbox.process.pid)
+        await asyncio.gather(*(sandbox.end() for sandbox in ended))
 
     # -- Invoke
 
@@ -227,7 +221,7 @@ class LambdaEmulator:
             ended, _ = await self._queued(function, name, event, run)
             if not ended.error and run >= runs:
                 return
-            await asyncio.sleep(self._retry_seconds)
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _queued(self, function: Deployed, name: str, event: bytes, run: int) -> tuple[Ended, bytes]:
         while self._running >= self.concurrency:  # noqa: ASYNC110 (a queue that looks again, as Lambda's does)
@@ -272,24 +266,22 @@ class LambdaEmulator:
             if sandbox.alive and sandbox.revision == function.revision:
                 return sandbox
             await self._drop(sandbox)
-        sandbox = Sandbox(function, self._folder / f"sandbox-{next(self._numbers)}", REGION)
+        sandbox = Sandbox(function, self._folder / f"sandbox-{next(self._numbers)}", REGION, self._guard)
         self._sandboxes.add(sandbox)
         await sandbox.start()
-        self._guard.watch(sandbox.process.pid)  # a frozen one would not notice that this process is gone
         return sandbox
 
     async def _back(self, sandbox: Sandbox, ended: Ended) -> None:
         if ended.lost or not sandbox.alive:
             await self._drop(sandbox)
         elif sandbox in self._sandboxes:
-            if self._freeze:
-                sandbox.freeze()
+            sandbox.freeze()
             self._idle.setdefault(sandbox.function.name, []).append(sandbox)
 
     async def _drop(self, sandbox: Sandbox) -> None:
         if sandbox in self._sandboxes:
             self._sandboxes.discard(sandbox)
-            await self._end(sandbox)
+            await sandbox.end()
 
 
 def _bounded(ended: Ended) -> Ended:
@@ -302,11 +294,13 @@ def _bounded(ended: Ended) -> Ended:
 
 
 def _report(sandbox: Sandbox, name: str, seconds: float, cold: bool) -> bytes:
-    """DG, "Viewing CloudWatch logs for Python Lambda functions"; billed by the millisecond, rounded up."""
+    """DG, "Viewing CloudWatch logs for Python Lambda functions"; billed by the millisecond, rounded up, initialisation
+    included (AWS compute blog, "AWS Lambda standardizes billing for INIT Phase", 2025)."""
     init = f"\tInit Duration: {sandbox.init_seconds * 1000:.2f} ms" if cold else ""
+    billed = seconds + (sandbox.init_seconds if cold else 0.0)
     size, peak = sandbox.function.memory, min(sandbox.peak_memory() >> 20, sandbox.function.memory)
     text = (
-        f"REPORT RequestId: {name}\tDuration: {seconds * 1000:.2f} ms\tBilled Duration: {int(seconds * 1000) + 1} ms"
+        f"REPORT RequestId: {name}\tDuration: {seconds * 1000:.2f} ms\tBilled Duration: {int(billed * 1000) + 1} ms"
         f"\tMemory Size: {size} MB\tMax Memory Used: {peak} MB{init}\t\n"
     )
     return text.encode()

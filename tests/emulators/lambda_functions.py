@@ -12,7 +12,6 @@ import base64
 import hashlib
 import io
 import json
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -40,26 +39,21 @@ class Refused(Exception):
 class Functions:
     """What is deployed, by name."""
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, folder: Path) -> None:
+        """`folder`: for their code."""
         self.known: dict[str, Deployed] = {}
         self.tags: dict[str, dict[str, str]] = {}
         self.calls: list[tuple[str, str]] = []
         """(method, path) of every call, so that a test can say that nothing was changed."""
         self._pending: dict[str, int] = {}
         """How many more times a function says that it is not ready."""
-        self._region = region
-        self._folder = Path(tempfile.mkdtemp(prefix="lambda-code-"))
+        self._region, self._folder = region, folder
 
     def of(self, name: str) -> Deployed:
         name = name.rpartition(":")[2] if name.startswith("arn:") else name
         if name not in self.known:
             raise Refused("ResourceNotFoundException", f"Function not found: {arn(name, self._region)}", 404)
         return self.known[name]
-
-    def close(self) -> None:
-        import shutil
-
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def answer(self, request: Request) -> Reply:
         self.calls.append((request.method, request.path))

@@ -57,7 +57,7 @@ class LambdaPlace:
 @contextmanager
 def lambda_place(folder: Path, *, concurrency: int = 4) -> Iterator[LambdaPlace]:
     """Ended, with every sandbox, when the block ends."""
-    emulator = LambdaEmulator(concurrency=concurrency).start()
+    emulator = LambdaEmulator(folder / "emulator", concurrency=concurrency).start()
     try:
         yield LambdaPlace(emulator, folder)
     finally:

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from emulators.lambda_http import Reply, Request, Server
-from emulators.lambda_processes import resident, signal_tree, tree
+from emulators.openwhisk_proxy import descendants, resident
 from msgspec import Struct
+
+from treadle.executors.local.guard import Guard
 
 _API = "/2018-06-01/runtime/"
 _WATCH_SECONDS = 0.05
@@ -69,11 +71,13 @@ class Ended(Struct):
 class Sandbox:
     """Serves one invocation at a time; everything runs in the emulator's loop."""
 
-    def __init__(self, function: Deployed, folder: Path, region: str) -> None:
+    def __init__(self, function: Deployed, folder: Path, region: str, guard: Guard) -> None:
+        """`guard` ends what is left of it when this process is killed."""
         self.function = function
         self.cold = True
         self.revision = function.revision
-        self.folder, self._region = folder, region
+        self.folder, self._region, self._guard = folder, region, guard
+        self._frozen: list[int] = []
         self._event: asyncio.Queue[tuple[str, bytes, float]] = asyncio.Queue()
         self._ended: asyncio.Future[Ended] | None = None
         self._ready = asyncio.Event()
@@ -92,6 +96,7 @@ class Sandbox:
         self._server = Server(self._answer)
         port = await self._server.start()
         self.process = self._spawn(f"127.0.0.1:{port}")
+        self._guard.watch(self.process.pid, str(self.folder))
         size = self.function.memory << 20
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(self.process.pid, resource.RLIMIT_DATA, (size, size))
@@ -158,31 +163,46 @@ class Sandbox:
             self._ended = None
 
     def kill(self) -> None:
-        signal_tree(self.process.pid, signal.SIGKILL)
+        _signal(self._tree(), signal.SIGKILL)
 
     def claim(self, size: int) -> None:
         """Have its memory reported as if so many bytes were in use."""
         self._peak_floor = size
 
     def freeze(self) -> None:
-        """Between invocations nothing of it runs (developer guide, "Lambda execution environment lifecycle")."""
-        signal_tree(self.process.pid, signal.SIGSTOP)
+        """Between invocations nothing of it runs (developer guide, "Lambda execution environment lifecycle").
+
+        So nothing in it would notice that this process is gone.
+        """
+        self._frozen = self._tree()
+        for pid in self._frozen[1:]:
+            self._guard.watch(pid)
+        _signal(self._frozen, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        signal_tree(self.process.pid, signal.SIGCONT)
+        _signal(self._frozen, signal.SIGCONT)
+        for pid in self._frozen[1:]:
+            self._guard.forget(pid)
+        self._frozen = []
 
     async def end(self) -> None:
         self.kill()
         await asyncio.to_thread(self.process.wait)
+        for pid in (self.process.pid, *self._frozen):
+            self._guard.forget(pid)
         self._watch.cancel()
         await self._server.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # -- what is measured
 
+    def _tree(self) -> list[int]:
+        """Its processes, parents first."""
+        return [self.process.pid, *descendants(self.process.pid)]
+
     def peak_memory(self) -> int:
         """Bytes in use at most during the invocation."""
-        self._peak = max(self._peak, sum(resident(tree(self.process.pid)).values()))
+        self._peak = max(self._peak, sum(map(resident, self._tree())))
         return self._peak
 
     def log_size(self) -> int:
@@ -201,9 +221,8 @@ class Sandbox:
         while self.alive:
             await asyncio.sleep(_WATCH_SECONDS)
             if self._ended is not None and self.peak_memory() > size:
-                used = resident(tree(self.process.pid))
-                with contextlib.suppress(ProcessLookupError, ValueError):
-                    os.kill(max(used, key=lambda pid: used[pid]), signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(max(self._tree(), key=resident), signal.SIGKILL)
         self._ready.set()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(self._exited())
@@ -245,6 +264,12 @@ class Sandbox:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(Ended(body, "Unhandled" if path.endswith("/error") else ""))
         return Reply.json({"status": "OK"}, 202)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 _NO_SITE = ("-S",)

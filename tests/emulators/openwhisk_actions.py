@@ -9,7 +9,7 @@ import json
 import secrets
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 KINDS = ("python:3.10", "python:3.11", "python:3.12")
 MEGABYTE = 1 << 20
@@ -38,6 +38,14 @@ class SystemLimits:
     milliseconds: tuple[int, int] = (100, 300_000)
 
 
+class Given(NamedTuple):
+    """Parameters of a call, with those of its action."""
+
+    environment: dict[str, Any]
+    """Those that are marked `init`: they count when the container starts."""
+    arguments: dict[str, Any]
+
+
 @dataclass(eq=False)
 class Action:
     name: str
@@ -53,10 +61,23 @@ class Action:
     def seconds(self) -> float:
         return float(self.document["limits"]["timeout"]) / 1000
 
-    def parameters(self, init: bool) -> dict[str, Any]:
-        """Those bound to the action; `init` ones become its environment (ContainerProxy.partitionArguments)."""
-        bound = self.document.get("parameters", [])
-        return {each["key"]: each["value"] for each in bound if bool(each.get("init")) == init}
+    @property
+    def bound(self) -> dict[str, Any]:
+        """Parameters that the action has of its own."""
+        return {each["key"]: each["value"] for each in self.document.get("parameters", [])}
+
+    def given(self, payload: dict[str, Any]) -> Given:
+        """What a call gets (PrimitiveActions.scala, ContainerProxy.partitionArguments). Raises Rejected when it
+        replaces what is `final` (annotations.md)."""
+        final = any(each["key"] == "final" and each["value"] is True for each in self.document.get("annotations", []))
+        if final and self.bound.keys() & payload.keys():
+            raise Rejected(400, "Request defines parameters that are not allowed (e.g., reserved properties).")
+        init = {each["key"] for each in self.document.get("parameters", []) if each.get("init")}
+        merged = self.bound | payload
+        return Given(
+            {key: value for key, value in merged.items() if key in init},
+            {key: value for key, value in merged.items() if key not in init},
+        )
 
 
 DEFAULTS = {"timeout": 60_000, "memory": 256, "logs": 10, "concurrency": 1}

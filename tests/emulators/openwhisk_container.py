@@ -20,6 +20,8 @@ from typing import NamedTuple
 import httpx
 from emulators.openwhisk_proxy import GUARD, descendants
 
+from treadle.executors.local.guard import Guard
+
 PROXY = Path(__file__).with_name("openwhisk_proxy.py")
 _BASE = str(getattr(sys, "_base_executable", sys.executable))
 """Without the packages of the environment the tests run in."""
@@ -35,8 +37,9 @@ class Reply(NamedTuple):
 class Container:
     """One sandbox. Made on the emulator's event loop: the process dies with the thread that started it."""
 
-    def __init__(self, folder: Path, cache: Path, memory: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, cache: Path, memory: int, guard: Guard) -> None:
+        """`guard` ends what is left of it when this process is killed."""
+        self.folder, self._guard = folder, guard
         folder.mkdir(parents=True)
         self._logs = {name: (folder / name).open("ab", buffering=0) for name in ("stdout", "stderr")}
         self._read = dict.fromkeys(self._logs, 0)
@@ -53,6 +56,7 @@ class Container:
             pass_fds=[told],
             start_new_session=True,
         )
+        guard.watch(self._process.pid, str(folder))
         os.close(told)
         self._ready = ready
         self._http = httpx.AsyncClient(timeout=None, trust_env=False)
@@ -79,7 +83,7 @@ class Container:
         self._gone = True
         self._process.send_signal(signal.SIGSTOP)
         before: set[int] = set()
-        while found := descendants(self._process.pid):
+        while found := set(descendants(self._process.pid)):
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -89,6 +93,7 @@ class Container:
             await asyncio.sleep(0.005)
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
+        self._guard.forget(self._process.pid)
         await self._http.aclose()
         for file in self._logs.values():
             file.close()

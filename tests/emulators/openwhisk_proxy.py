@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def watch_memory(limit: int) -> None:
     """What a memory control group does: the largest process is killed once all together have too much."""
-    known: set[int] = set()
+    known: list[int] = []
     for tick in itertools.count():
         time.sleep(0.05)
         if tick % 5 == 0:
@@ -226,16 +226,15 @@ def watch_memory(limit: int) -> None:
                 os.kill(max(sizes, key=lambda pid: sizes[pid]), signal.SIGKILL)
 
 
-def descendants(root: int) -> set[int]:
-    """Those seen now: what a process that ends meanwhile leaves behind may be missed (proc_pid_children(5))."""
-    found: set[int] = set()
-    ahead = [root]
-    while ahead:
+def descendants(root: int) -> list[int]:
+    """Those seen now, parents first: what a process that ends meanwhile leaves behind may be missed
+    (proc_pid_children(5))."""
+    found = [root]
+    for pid in found:  # which grows
         with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{ahead.pop()}/task").iterdir():
-                ahead += (new := [int(pid) for pid in (task / "children").read_text().split()])
-                found.update(new)
-    return found
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += map(int, (task / "children").read_text().split())
+    return found[1:]
 
 
 def resident(pid: int) -> int:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
-from emulators.openwhisk_actions import Action, Activation, Minute, Rejected, SystemLimits, put_action
+from emulators.openwhisk_actions import Action, Activation, Given, Minute, Rejected, SystemLimits, put_action
 from emulators.openwhisk_container import Container, Reply
 from emulators.openwhisk_faults import Fault, Faults, Kind
 from starlette.applications import Starlette
@@ -29,6 +29,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+
+from treadle.executors.local.guard import Guard
 
 KEY = "23bc46b1-71f6-4ed5-8c54-816aa4f8c502:emulated"
 """Of the namespace `guest`."""
@@ -61,6 +63,7 @@ class OpenWhiskEmulator:
     # -- from the test's thread
 
     def __enter__(self) -> Self:
+        self._container_guard = Guard()
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self.endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -79,6 +82,7 @@ class OpenWhiskEmulator:
         self.reclaim()
         self._server.should_exit = self._server.force_exit = True
         self._thread.join()
+        self._container_guard.close()
 
     def reclaim(self) -> None:
         """Take back every container, busy or warm, as the platform may at any time; returns when they are gone."""
@@ -184,7 +188,7 @@ class OpenWhiskEmulator:
 
     async def _invoke(self, request: Request) -> Response:
         action, body = self._named(request), await request.body()
-        faults = self.faults.next_call()
+        given, faults = action.given(json.loads(body or b"{}")), self.faults.next_call()
         self._admit(action, body, faults)
         if "lose call" in faults:
             return Cut()
@@ -192,7 +196,7 @@ class OpenWhiskEmulator:
         self.activations[activation.id] = activation
         self._under_way += 1
         self.most_at_once = max(self.most_at_once, self._under_way)
-        ending = asyncio.create_task(self._activate(activation, json.loads(body or b"{}"), faults))
+        ending = asyncio.create_task(self._activate(activation, given, faults))
         self._background.add(ending)
         ending.add_done_callback(self._background.discard)
         if request.query_params.get("blocking") == "true" and "late record" not in faults:
@@ -206,7 +210,7 @@ class OpenWhiskEmulator:
         return JSONResponse(activation.record(with_logs=False), {0: 200, 3: 500}.get(activation.code, 502))
 
     def _admit(self, action: Action, body: bytes, faults: dict[Kind, Fault]) -> None:
-        curried = len(json.dumps(action.parameters(init=True) | action.parameters(init=False)))
+        curried = len(json.dumps(action.bound))
         if len(body) + curried > self.limits.payload:
             raise Rejected(413, f"payload larger than allowed: {len(body) + curried} > {self.limits.payload} bytes.")
         if "unavailable" in faults:
@@ -214,18 +218,18 @@ class OpenWhiskEmulator:
         if "throttle minute" in faults:
             raise Rejected(429, "Too many requests in the last minute (count: 121, allowed: 120).")
         if "throttle concurrent" in faults:
-            raise Rejected(429, "Too many concurrent requests in flight (count: 101, allowed: 100).")
+            raise Rejected(429, "Too many concurrent requests in flight (count: 100, allowed: 100).")
         self._minute.charge(self.limits.per_minute, time.time())
         if self._under_way >= self.limits.concurrent:
-            at_once = f"(count: {self._under_way + 1}, allowed: {self.limits.concurrent})."
+            at_once = f"(count: {self._under_way}, allowed: {self.limits.concurrent})."  # ActivationThrottler.scala
             raise Rejected(429, f"Too many concurrent requests in flight {at_once}")
 
     # -- containers
 
-    async def _activate(self, activation: Activation, payload: dict[str, Any], faults: dict[Kind, Fault]) -> None:
+    async def _activate(self, activation: Activation, given: Given, faults: dict[Kind, Fault]) -> None:
         twin = Activation(activation.action) if "run twice" in faults else None
         try:
-            both = [self._run(each, payload, faults) for each in (activation, twin) if each is not None]
+            both = [self._run(each, given, faults) for each in (activation, twin) if each is not None]
             await asyncio.gather(*both)
         finally:
             self._under_way -= 1
@@ -234,13 +238,13 @@ class OpenWhiskEmulator:
         if (late := faults.get("late record")) is not None:
             self._hidden[activation.id] = time.time() + late.seconds
 
-    async def _run(self, activation: Activation, payload: dict[str, Any], faults: dict[Kind, Fault]) -> None:
+    async def _run(self, activation: Activation, given: Given, faults: dict[Kind, Fault]) -> None:
         action = activation.action
         container, is_warm = await self._container(action)
         try:
             async with asyncio.timeout(action.seconds):
-                if await self._initialised(container, activation, is_warm, faults):
-                    reply = await self._ran(container, activation, payload, faults)
+                if await self._initialised(container, activation, given, is_warm, faults):
+                    reply = await self._ran(container, activation, given, faults)
                     activation.interpret(*reply, self.limits.result, initialising=False)
         except TimeoutError:
             limit = int(action.seconds * 1000)
@@ -259,13 +263,13 @@ class OpenWhiskEmulator:
         folder = self._folder / "containers" / secrets.token_hex(8)
         cache = self._folder / "unpacked"
         cache.mkdir(parents=True, exist_ok=True)
-        container = Container(folder, cache, action.memory)
+        container = Container(folder, cache, action.memory, self._container_guard)
         self._containers.add(container)
         await container.wait_ready()
         return container, False
 
     async def _initialised(
-        self, container: Container, activation: Activation, is_warm: bool, faults: dict[Kind, Fault]
+        self, container: Container, activation: Activation, given: Given, is_warm: bool, faults: dict[Kind, Fault]
     ) -> bool:
         """False when that failed; the activation has ended then."""
         if "kill before init" in faults:
@@ -273,7 +277,7 @@ class OpenWhiskEmulator:
         if is_warm:
             return True
         action, begun = activation.action, time.time()
-        reply = await container.post("init", _init_body(action))
+        reply = await container.post("init", _init_body(action, json.dumps(given.environment)))
         activation.init_milliseconds = max(1, int((time.time() - begun) * 1000))
         if reply.status == 200:
             return True
@@ -281,7 +285,7 @@ class OpenWhiskEmulator:
         return False
 
     async def _ran(
-        self, container: Container, activation: Activation, payload: dict[str, Any], faults: dict[Kind, Fault]
+        self, container: Container, activation: Activation, given: Given, faults: dict[Kind, Fault]
     ) -> Reply:
         if "kill before run" in faults:
             await self._destroy(container)
@@ -289,7 +293,7 @@ class OpenWhiskEmulator:
             self._loop.call_later(fault.seconds, lambda: self._background_task(self._destroy(container)))
         deadline = int((time.time() + activation.action.seconds) * 1000)
         message = {
-            "value": activation.action.parameters(init=False) | payload,
+            "value": given.arguments,
             "namespace": "guest",
             "action_name": f"/guest/{activation.action.name}",
             "activation_id": activation.id,
@@ -329,15 +333,15 @@ class Cut(Response):
 
 
 @functools.lru_cache(maxsize=8)
-def _init_body(action: Action) -> bytes:
-    """Tens of megabytes, the same for each container of a version."""
+def _init_body(action: Action, environment: str) -> bytes:
+    """Tens of megabytes, the same for each container of a version. `environment` in JSON."""
     execute = action.document["exec"]
     value = {
         "name": action.name,
         "main": execute.get("main", "main"),
         "code": execute.get("code", ""),
         "binary": execute.get("binary", False),
-        "env": action.parameters(init=True) | {"__OW_ACTION_NAME": f"/guest/{action.name}"},
+        "env": json.loads(environment) | {"__OW_ACTION_NAME": f"/guest/{action.name}"},
     }
     return json.dumps({"value": value}).encode()
 

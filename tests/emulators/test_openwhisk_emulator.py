@@ -95,6 +95,20 @@ async def test_parameters_are_merged_and_init_ones_are_the_whole_environment(api
     assert {"__OW_ACTIVATION_ID", "__OW_DEADLINE", "__OW_ACTION_NAME"} <= found.keys()
 
 
+async def test_a_call_replaces_parameters_unless_they_are_final(api: httpx.AsyncClient) -> None:
+    other = await result(api, COLOUR="black", do="environment")
+    assert other["environment"]["COLOUR"] == "black"
+    final = {**document(), "annotations": [{"key": "final", "value": True}]}
+    assert (await api.put("actions/a?overwrite=true", json=final)).status_code == 200
+    for name in ("COLOUR", "colour"):
+        refused = await api.post("actions/a", json={name: "black"})
+        assert (refused.status_code, refused.json()["error"].partition(" (")[0]) == (
+            400,
+            "Request defines parameters that are not allowed",
+        )
+    assert (await result(api, size=1))["colour"] == "blue"
+
+
 async def test_a_container_is_kept_warm_and_its_first_call_was_cold(api: httpx.AsyncClient) -> None:
     first, second = [(await call(api)).json() for _ in range(2)]
     assert [each["response"]["result"]["calls"] for each in (first, second)] == [1, 2]
@@ -177,7 +191,7 @@ async def test_calls_per_minute_and_at_once_are_limited(
     api: httpx.AsyncClient, installation: OpenWhiskEmulator
 ) -> None:
     installation.limits = SystemLimits(concurrent=0)
-    assert "Too many concurrent requests in flight (count: 1, allowed: 0)." in (await call(api)).text
+    assert "Too many concurrent requests in flight (count: 0, allowed: 0)." in (await call(api)).text
     installation.limits = SystemLimits(per_minute=0)
     refused = await call(api)
     assert refused.status_code == 429

@@ -15,7 +15,7 @@ from emulators.lambda_faults import Fault, Kind
 
 from treadle.executors.aws.invoker import LambdaInvoker
 from treadle.executors.aws.threads import DaemonThreads
-from treadle.executors.functions.invoker import NotRun, Throttled
+from treadle.executors.functions.invoker import Answer, NotRun, Throttled
 from treadle.primitives.errors import StoreError, UsageError
 
 _HANDLER = """
@@ -39,7 +39,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaEmulato
     folder = tmp_path_factory.mktemp("small")
     (folder / "task").mkdir()
     (folder / "task" / "small.py").write_text(_HANDLER)
-    emulator = LambdaEmulator(concurrency=2).start()
+    emulator = LambdaEmulator(folder / "emulator", concurrency=2).start()
     try:
         code = [str(folder / "task"), runtime(folder)]
         for name, handler in (("f-512", "small.handler"), ("broken-512", "nothing.handler")):
@@ -114,6 +114,29 @@ async def test_an_answer_that_takes_too_long_is_lost(
         await invoker.invoke(b"{}", 0, 0.2)
 
 
+async def test_a_call_that_waits_for_one_given_up_is_not_late(
+    emulator: LambdaEmulator, invoker: LambdaInvoker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+
+    def answer(_: LambdaInvoker, __: object, function: str, request: bytes) -> Answer:
+        if request == b"slow":
+            gate.wait()
+        return Answer("answered")
+
+    monkeypatch.setattr("treadle.executors.aws.invoker._ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(LambdaInvoker, "_invoke", answer)
+    one = LambdaInvoker("f", [512], region=REGION, endpoint=emulator.endpoint, concurrency=1)
+    with pytest.raises(StoreError, match=r"no answer of f in 0\.1 s"):
+        await one.invoke(b"slow", 0, 0.1)
+    waiting = asyncio.create_task(one.invoke(b"quick", 0, 0.2))
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    gate.set()
+    assert (await waiting).ended == "answered"
+    await one.close()
+
+
 async def test_a_function_that_is_not_there_is_for_who_deploys(
     emulator: LambdaEmulator, invoker: LambdaInvoker
 ) -> None:
@@ -182,6 +205,19 @@ async def test_threads_are_as_many_as_calls_and_never_more_than_allowed() -> Non
     assert len([one for one in threading.enumerate() if one.name.startswith("busy-")]) == 3
     gate.set()
     assert await asyncio.gather(*calls) == [True] * 10
+    threads.close()
+
+
+async def test_what_was_cancelled_before_it_had_a_thread_is_not_done() -> None:
+    threads, gate, done = DaemonThreads(1, "queue"), threading.Event(), []
+    first = asyncio.create_task(threads.run(gate.wait))
+    second = asyncio.create_task(threads.run(lambda: done.append("second")))
+    await asyncio.sleep(0.01)
+    second.cancel()
+    gate.set()
+    await first
+    await threads.run(lambda: done.append("third"))
+    assert done == ["third"]
     threads.close()
 
 

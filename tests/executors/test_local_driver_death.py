@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,28 @@ from treadle.executors.testing import Place
 from treadle.executors.testing.script import Script
 
 _DRIVER = """
-import asyncio, sys
+import asyncio, os, sys
 from pathlib import Path
 import msgspec
+from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.local.executor import LocalExecutor
+from treadle.executors.parity.emulations import EMULATIONS
+from treadle.executors.parity.invoker import ParityInvoker
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.script import Script
+from treadle.primitives import trust
+
+def made(kind, place):
+    if kind == "local":
+        return LocalExecutor(run_key=place.run_key, slots=1)
+    if kind == "isolated":
+        return IsolatedExecutor(key_file=place.key_file)
+    invoker = ParityInvoker(EMULATIONS["lambda"], trust.load_or_create_key(place.key_file), os.environ)
+    return FunctionExecutor("lambda", invoker, key_file=place.key_file, slots=1)
 
 async def main(kind, place, script, folder):
-    executor = (
-        LocalExecutor(run_key=place.run_key, slots=1) if kind == "local" else IsolatedExecutor(key_file=place.key_file)
-    )
+    executor = made(kind, place)
     await executor.start()
     bench = Workbench(executor, place, folder)
     await bench.run(bench.scripted_task(script, 1))
@@ -40,7 +51,7 @@ asyncio.run(main(kind, place, script, Path(folder)))
 
 
 def _wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -53,8 +64,10 @@ def _alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kind", ["local", "isolated"])
-@pytest.mark.parametrize("busy", ["sleep", "stuck in C", "stop"])
+@pytest.mark.parametrize(
+    ("kind", "busy"),
+    [*product(("local", "isolated"), ("sleep", "stuck in C", "stop")), ("emulated", "sleep")],
+)
 def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kind: str, busy: str) -> None:
     import msgspec
 
@@ -64,16 +77,19 @@ def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kin
     script = Script.of(tmp_path, {0: [[("leave running", 100), ("note processes", str(pids)), (busy, 60)]]})
     paths = [place.store, place.key_file, place.host_root]
     documents = [msgspec.json.encode(one).decode() for one in (paths, script)]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     driver = subprocess.Popen(
-        [sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)],
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # a killed driver leaves the folder of its attempt
+        [sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)], env=os.environ | {"TMPDIR": str(temporary)}
     )
     try:
         _wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         worker, started = map(int, pids.read_text().split())
         assert _alive(worker)
         assert _alive(started)
+        assert kind == "local" or any(temporary.iterdir())
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
     _wait_until(lambda: not _alive(worker) and not _alive(started))
+    _wait_until(lambda: not any(temporary.iterdir()))

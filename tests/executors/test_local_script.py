@@ -42,8 +42,12 @@ def test_script_travels_as_json(tmp_path: Path) -> None:
 
 def test_no_time_is_counted_twice_by_racing_processes(tmp_path: Path) -> None:
     script = Script.of(tmp_path, {})
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        pool.map(script.play, [0] * 30)
+    plays = map(script.play, [0] * 10)
+    processes = [multiprocessing.get_context("spawn").Process(target=list, args=(plays,)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
     assert script.times(0) == 30
 
 

@@ -17,7 +17,6 @@ from .threads import DaemonThreads
 # Lambda developer guide, Lambda quotas
 REQUEST = RESPONSE = 6 << 20
 ASYNCHRONOUS_REQUEST = 1 << 20
-"""256 KB in accounts that have the older quota."""
 SECONDS = 900.0
 SMALLEST, LARGEST = 128, 10_240
 """Megabytes of a function."""
@@ -29,14 +28,20 @@ _QUEUED = 60.0
 _ANSWER_SECONDS = 30.0
 """How much longer than the function may run its answer is waited for."""
 _THROTTLED = (
-    # Invoke, errors: 429, and 5xx of the network and of functions being made ready, none of which ran
-    *("TooManyRequestsException", "EC2ThrottledException", "ENILimitReachedException", "ResourceNotReadyException"),
-    *("SnapStartNotReadyException", "ResourceConflictException", "SubnetIPAddressLimitReachedException"),
-    *("ThrottlingException", "RequestLimitExceeded"),
+    # Invoke, errors: 429, and those of the network and of functions being made ready
+    *("TooManyRequestsException", "EC2ThrottledException", "ENILimitReachedException", "ENINotReadyException"),
+    *("SubnetIPAddressLimitReachedException", "ResourceNotReadyException", "ResourceConflictException"),
+    *("SnapStartNotReadyException", "CodeArtifactUserPendingException", "ThrottlingException", "RequestLimitExceeded"),
+)
+_UNFIT = (
+    # Invoke, errors of status 502 that stay until somebody changes the function, its role or its network
+    *("InvalidRuntimeException", "InvalidZipFileException", "EC2AccessDeniedException"),
+    *("InvalidSecurityGroupIDException", "InvalidSubnetIDException"),
+    *("KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException"),
 )
 _FORBIDDEN = (
     *("AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "InvalidSignatureException"),
-    *("ExpiredTokenException", "ExpiredToken", "KMSAccessDeniedException"),
+    *("ExpiredTokenException", "ExpiredToken"),
 )
 
 
@@ -61,7 +66,6 @@ class LambdaInvoker:
         region: str = "",
         concurrency: int = 100,
         asynchronous: bool = False,
-        asynchronous_limit: int = ASYNCHRONOUS_REQUEST,
         seconds: float = SECONDS,
         endpoint: str = "",
     ) -> None:
@@ -79,7 +83,7 @@ class LambdaInvoker:
         self._concurrency = concurrency
         self._region, self._endpoint = region, endpoint
         self.limits = Limits(
-            request=asynchronous_limit if asynchronous else REQUEST,
+            request=ASYNCHRONOUS_REQUEST if asynchronous else REQUEST,
             response=RESPONSE,
             seconds=min(seconds, SECONDS),
             memory=tuple(size << 20 for size in sorted(sizes)),
@@ -96,11 +100,12 @@ class LambdaInvoker:
         open_ = await self._opened()
         function = function_name(self._function, self.limits.size(memory) >> 20)
         call = functools.partial(self._invoke, open_.client, function, request)
+        seconds += _ANSWER_SECONDS
         try:
-            async with asyncio.timeout(seconds + _ANSWER_SECONDS):
-                return await open_.threads.run(call)
+            async with asyncio.timeout(None) as limit:  # from when a thread makes it: those of given-up calls are busy
+                return await open_.threads.run(call, lambda loop: limit.reschedule(loop.time() + seconds))
         except TimeoutError as error:
-            late = f"no answer of {self._function} in {seconds + _ANSWER_SECONDS:g} s"
+            late = f"no answer of {self._function} in {seconds:g} s"
             raise StoreError(late, "Nothing: what it left is looked for.", retryable=True) from error
 
     async def close(self) -> None:
@@ -144,7 +149,7 @@ class LambdaInvoker:
             said = client.invoke(FunctionName=function, Payload=request, **kind)
             payload = said["Payload"].read()
         except ClientError as error:
-            raise _of_service(error, function) from error
+            raise error_of_service(error, function) from error
         except BotoCoreError as error:
             raise _of_connection(error, function) from error
         if self._asynchronous:
@@ -172,8 +177,9 @@ def _log(said: Any) -> bytes:
     return base64.b64decode(said.get("LogResult", ""))
 
 
-def _of_service(error: Any, function: str) -> Exception:
-    """Lambda answered, and did not run the call (Invoke, errors)."""
+def error_of_service(error: Any, function: str) -> Exception:
+    """For botocore's ClientError: Lambda answered, and did not run the call. (Invoke: "Error codes are reserved for
+    errors that prevent your function from executing".)"""
     code = error.response.get("Error", {}).get("Code", "")
     about = error.response.get("ResponseMetadata", {})
     status = about.get("HTTPStatusCode", 0)
@@ -184,7 +190,7 @@ def _of_service(error: Any, function: str) -> Exception:
         return UsageError(f"there is no Lambda function {function}", "Deploy it: treadle deploy lambda")
     if code in _FORBIDDEN or status in (401, 403):
         return UsageError(f"Lambda function {function} may not be called: {text}", "Allow lambda:InvokeFunction on it.")
-    if status >= 500:
+    if (status >= 500 or status == 408) and code not in _UNFIT:  # 408: a file system or a snapshot that did not come
         return NotRun(f"Lambda failed for a reason of its own ({text})", "Try again later.", retryable=True)
     hint = "See that `treadle deploy lambda` made the function, and that nothing changed it since."
     return UsageError(f"Lambda refused the call of {function}: {text}", hint)

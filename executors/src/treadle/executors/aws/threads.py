@@ -7,10 +7,21 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-_Work = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+Begun = Callable[[asyncio.AbstractEventLoop], None]
+
+
+def _nothing(_: asyncio.AbstractEventLoop) -> None:
+    """Nobody asked."""
+
+
+class _Work(NamedTuple):
+    function: Callable[[], Any]
+    begun: Begun
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
 
 
 class DaemonThreads:
@@ -27,8 +38,11 @@ class DaemonThreads:
         self._idle = 0
         self._lock = threading.Lock()
 
-    async def run(self, function: Callable[[], T]) -> T:
-        """The function's result, or what it raises. Cancelled, the function goes on, and its result is dropped."""
+    async def run(self, function: Callable[[], T], begun: Begun = _nothing) -> T:
+        """The function's result, or what it raises; `begun` is called in the loop once a thread has it.
+
+        Cancelled before that, it is not called; cancelled after, it goes on, and its result is dropped.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         with self._lock:
@@ -37,7 +51,7 @@ class DaemonThreads:
             else:
                 self._threads += 1
                 start = True
-        self._work.put((function, future, loop))
+        self._work.put(_Work(function, begun, future, loop))
         if start:
             threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
         return await future
@@ -51,14 +65,9 @@ class DaemonThreads:
 
     def _serve(self) -> None:
         while (work := self._next()) is not None:
-            function, future, loop = work
-            try:
-                result, error = function(), None
-            except BaseException as raised:  # noqa: BLE001  it is the caller's
-                result, error = None, raised
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_settle, future, result, error)
-            del work, function, future, result, error
+                _do(work)
+            del work
 
     def _next(self) -> _Work | None:
         with self._lock:
@@ -68,6 +77,22 @@ class DaemonThreads:
         finally:
             with self._lock:
                 self._idle -= 1
+
+
+def _do(work: _Work) -> None:
+    if work.future.cancelled():
+        return
+    work.loop.call_soon_threadsafe(_begin, work)
+    try:
+        result, error = work.function(), None
+    except BaseException as raised:  # noqa: BLE001  it is the caller's
+        result, error = None, raised
+    work.loop.call_soon_threadsafe(_settle, work.future, result, error)
+
+
+def _begin(work: _Work) -> None:
+    if not work.future.done():
+        work.begun(work.loop)
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

@@ -61,7 +61,8 @@ class ChildProcess:
         folder: str | None = None,
         at_exit: Callable[[], None] = _nothing,
     ) -> None:
-        """`at_exit` is called when the process has ended, before `death` is set."""
+        """`folder` is where it runs, and its own: should the driver die, it goes with the process. `at_exit` is called
+        when the process has ended, before `death` is set."""
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[Death] = self._loop.create_future()
         self._at_exit = at_exit
@@ -85,7 +86,7 @@ class ChildProcess:
         except BaseException:
             os.close(self._log)
             raise
-        guard.watch(self.pid)
+        guard.watch(self.pid, folder or "")
         self._loop.add_reader(self._exit, self._exited)
         self._look = self._loop.call_later(_LOOK, self._bound_log)
 

@@ -1,5 +1,5 @@
 """A small process that outlives a killed driver for a moment: it ends the process groups the driver left behind, and
-removes their temporary folders.
+removes their folders.
 
 The kernel kills a worker whose driver died, but not what user code started from it. This file is run by its path, in
 an interpreter without site-packages, so it imports the standard library only.
@@ -11,6 +11,10 @@ import contextlib
 import os
 import signal
 import sys
+import time
+
+_TRIES, _PAUSE = 50, 0.02
+"""To remove a folder whose processes are being killed, and may still write; seconds between."""
 
 
 class Guard:
@@ -27,8 +31,9 @@ class Guard:
             start_new_session=True,
         )
 
-    def watch(self, group: int) -> None:
-        self._tell(f"+{group}\n")
+    def watch(self, group: int, folder: str = "") -> None:
+        """`folder`: what goes with the group, besides its temporary folders."""
+        self._tell(f"+{group} {os.fsencode(folder).hex()}\n")
 
     def forget(self, group: int) -> None:
         self._tell(f"-{group}\n")
@@ -47,15 +52,30 @@ class Guard:
 
 def main() -> None:
     """Read groups until the driver is gone, then kill those that are left."""
-    groups = set()
+    groups: dict[int, str] = {}
     for line in sys.stdin:
-        group = int(line[1:])
-        groups.add(group) if line[0] == "+" else groups.discard(group)
-    for group in groups:
+        group, _, folder = line[1:].partition(" ")
+        if line[0] == "+":
+            groups[int(group)] = os.fsdecode(bytes.fromhex(folder))
+        else:
+            groups.pop(int(group), None)
+    for left in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
-    for group in groups:
-        remove_temporary(group)
+            os.killpg(left, signal.SIGKILL)
+    for left, folder in groups.items():
+        remove_temporary(left)
+        if folder:
+            _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    for _ in range(_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(_PAUSE)
 
 
 def remove_temporary(pid: int, folder: str = "") -> None:

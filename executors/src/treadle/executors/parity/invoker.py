@@ -106,7 +106,9 @@ class _Sandbox:
         self.calls = 0
         self._folder = tempfile.mkdtemp(prefix="parity-sandbox-")
         self._socket, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.ExitStack() as on_error:
+            on_error.enter_context(self._socket)
+            on_error.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._child = ChildProcess(
                 [sys.executable, "-P", "-m", "treadle.executors.parity.sandbox", str(theirs.fileno()), str(memory)],
                 {**worker_environment(environment), **_settings(environment), "TMPDIR": self._folder},
@@ -114,6 +116,7 @@ class _Sandbox:
                 pass_fds=[theirs.fileno()],
                 folder=self._folder,
             )
+            on_error.pop_all()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, request: bytes, seconds: float, temporary: int, cold: bool) -> Answer:

@@ -1,0 +1,94 @@
+"""What an emulator runs does not outlive it, however it ends: processes and folders of sandboxes are gone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+_LAMBDA = '''
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+from emulators.lambda_code import runtime
+from emulators.lambda_emulator import LambdaEmulator
+
+HANDLER = """
+import os, subprocess
+def handler(event, context):
+    other = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    return {"pids": [os.getpid(), other.pid]}
+"""
+folder = Path(sys.argv[1])
+(folder / "task").mkdir()
+(folder / "task" / "small.py").write_text(HANDLER)
+emulator = LambdaEmulator(folder / "emulator").start()
+emulator.deploy("f", [str(folder / "task"), runtime(folder)], memory=512, environment={})
+emulator.functions.known["f"].handler = "small.handler"
+answer = urlopen(Request(f"{emulator.endpoint}/2015-03-31/functions/f/invocations", b"{}"))
+print(answer.read().decode(), flush=True)
+sys.stdin.read()
+'''
+_OPENWHISK = '''
+import sys, time
+from pathlib import Path
+import httpx
+from emulators.openwhisk import openwhisk
+from emulators.test_openwhisk_emulator import document
+
+ACTION = """
+import json, os, time
+def main(args):
+    with open(args["said"] + ".new", "w") as file:
+        json.dump({"pids": [os.getpid()]}, file)
+    os.rename(args["said"] + ".new", args["said"])
+    time.sleep(300)
+    return {}
+"""
+said = Path(sys.argv[1]) / "said"
+with openwhisk(Path(sys.argv[1]) / "emulator") as emulator:
+    action = f"{emulator.endpoint}/api/v1/namespaces/_/actions/a"
+    with httpx.Client(auth=tuple(emulator.key.split(":")), timeout=60, trust_env=False) as http:
+        http.put(action, json=document(ACTION, timeout=300_000)).raise_for_status()
+        http.post(action, json={"said": str(said)}).raise_for_status()
+    while not said.exists():
+        time.sleep(0.01)
+    print(said.read_text(), flush=True)
+    sys.stdin.read()
+'''
+
+
+def _state(pid: int) -> str:
+    """Of proc_pid_stat(5); `X` for one that is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "X"
+
+
+@pytest.mark.parametrize(("script", "states"), [(_LAMBDA, "T"), (_OPENWHISK, "RS")], ids=["frozen", "busy"])
+def test_sandboxes_end_with_an_emulator_that_is_killed(tmp_path: Path, script: str, states: str) -> None:
+    emulator = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with emulator:
+        try:
+            assert emulator.stdout is not None
+            pids = json.loads(emulator.stdout.readline())["pids"]
+            assert all(_state(pid) in states for pid in pids)
+            folders = list(tmp_path.glob("emulator/**/tmp"))
+            assert folders
+        finally:
+            emulator.kill()
+    deadline = time.monotonic() + 60
+    while any(_state(pid) not in "ZX" for pid in pids) or any(map(Path.exists, folders)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
