@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from emulators.lambda_http import Reply, Request, Server
 
 from treadle.executors.functions.invoker import Answer, NotRun, Throttled
 from treadle.executors.openwhisk.answers import Activation, Pending, answer_of, pause, read_record, read_reply, text_of
@@ -84,6 +85,12 @@ def test_a_call_that_outlives_the_blocking_wait_is_pending() -> None:
     assert read_reply(202, b'{"activationId": "a1"}', {}, ACTION) == Pending("a1")
 
 
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"activationId": 7}'])
+def test_a_call_that_was_taken_by_something_else_is_lost(body: bytes) -> None:
+    with pytest.raises(StoreError, match="lost a call"):
+        read_reply(202, body, {}, ACTION)
+
+
 def refused(status: int, error: str, **headers: str) -> Exception:
     body = json.dumps({"error": error, "code": "c1"}).encode()
     with pytest.raises(Exception, match=r".") as caught:
@@ -133,6 +140,19 @@ def test_logs_are_given_without_time_and_stream() -> None:
 
 def test_records_are_asked_for_less_and_less_often() -> None:
     assert [pause(waited) for waited in (0, 1, 10, 100)] == [0.05, 0.1, 1.0, 2.0]
+
+
+async def test_a_reply_that_cannot_be_decompressed_is_lost() -> None:
+    async def answer(_: Request) -> Reply:
+        return Reply(200, b"no gzip", {"Content-Encoding": "gzip"})
+
+    server = Server(answer)
+    try:
+        async with Client(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
+            with pytest.raises(StoreError, match="was lost"):
+                await client.request("GET", "actions")
+    finally:
+        await server.close()
 
 
 # -- settings

@@ -7,14 +7,17 @@ import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
-from emulators.openwhisk import EmulatedExecutor, deploy, openwhisk
+from emulators.openwhisk import SIZES, EmulatedExecutor, deploy, openwhisk
 from emulators.openwhisk_faults import Fault, Kind
 from emulators.openwhisk_server import OpenWhiskEmulator
 
 from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.handler import KEY_VARIABLE
 from treadle.executors.functions.rate import Rate
+from treadle.executors.openwhisk.invoker import action_name
 from treadle.executors.program import Failure, Outcome, Report, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import failure_of
@@ -52,6 +55,14 @@ async def bench(emulator: OpenWhiskEmulator, key_file: str, tmp_path: Path) -> A
     place = Place(f"file://{tmp_path}/store", key_file, str(tmp_path / "host"))
     yield Workbench(executor, place, tmp_path)
     await FunctionExecutor.stop(executor)
+
+
+async def test_a_caller_cannot_give_a_container_another_key(emulator: OpenWhiskEmulator) -> None:
+    url = f"{emulator.endpoint}/api/v1/namespaces/_/actions/{action_name('treadle', SIZES[0])}?blocking=true"
+    user, _, password = emulator.key.partition(":")
+    async with httpx.AsyncClient(auth=(user, password), trust_env=False) as http:
+        refused = await http.post(url, json={"run": "r", "order": "", KEY_VARIABLE: "AAAA"})
+    assert (refused.status_code, "parameters that are not allowed" in refused.text) == (400, True)
 
 
 def usage(bench: Workbench) -> tuple[int, int]:

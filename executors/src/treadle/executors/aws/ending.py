@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..functions.invoker import MEGABYTE, Answer
+from ..functions.invoker import MEGABYTE, Answer, Ended
 
 _NEARLY = 0.98
 """Of the memory size: a function killed with that much in use ran out of it."""
@@ -47,25 +47,16 @@ class BrokenPackage(Exception):
 def answer_of(payload: bytes, function_error: str, log: bytes) -> Answer:
     """Of a call with status 200. Raises BrokenPackage."""
     meter = metering(log)
+    about = (log, meter.peak_memory, meter.billed_seconds, meter.cold)
     if not function_error:
-        ended, how = "answered", ""
-    else:
-        kind, message = _error(payload)
-        if kind in _BROKEN_PACKAGE:
-            raise BrokenPackage(f"{kind}: {message}")
-        ended, how = _classify(kind, message, meter), f"{kind}: {message}" if kind else message
-    return Answer(
-        ended,  # type: ignore[arg-type]
-        b"" if function_error else payload,
-        how,
-        log,
-        meter.peak_memory,
-        meter.billed_seconds,
-        meter.cold,
-    )
+        return Answer("answered", payload, "", *about)
+    kind, message = _error(payload)
+    if kind in _BROKEN_PACKAGE:
+        raise BrokenPackage(f"{kind}: {message}")
+    return Answer(_classify(kind, message, meter), b"", f"{kind}: {message}" if kind else message, *about)
 
 
-def _classify(kind: str, message: str, meter: Metering) -> str:
+def _classify(kind: str, message: str, meter: Metering) -> Ended:
     if "Task timed out" in message or kind == "Sandbox.Timedout":
         return "timed out"
     killed = "signal: killed" in message and meter.memory and meter.peak_memory >= _NEARLY * meter.memory

@@ -9,6 +9,8 @@ from msgspec import Struct
 from treadle.primitives.errors import StoreError
 
 MEGABYTE = 1 << 20
+Ended = Literal["answered", "accepted", "crashed", "out of memory", "timed out"]
+"""`accepted`: the call was taken and goes on by itself; its reports will be in the store, and no answer follows."""
 
 
 class Limits(Struct, frozen=True):
@@ -34,8 +36,7 @@ class Limits(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """How a call ended. Bytes of `response` are trusted only once their seal was checked."""
 
-    ended: Literal["answered", "accepted", "crashed", "out of memory", "timed out"]
-    """`accepted`: the call was taken and goes on by itself; its reports will be in the store, and no answer follows."""
+    ended: Ended
     response: bytes = b""
     how: str = ""
     """How that was determined."""

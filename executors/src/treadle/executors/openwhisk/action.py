@@ -34,7 +34,8 @@ def action_document(
 ) -> dict[str, Any]:
     """As PUT takes it. `size` in megabytes; `settings` is a digest of what else was asked for, the environment too.
 
-    `environment` becomes parameters marked `init`, which the runtime sets before the action starts.
+    `environment` becomes parameters marked `init`, which the runtime sets before the action starts. They are `final`:
+    else the first caller of a container could give it another key (annotations.md).
     """
     variables = {**environment, MEMORY_VARIABLE: str(size)}
     return {
@@ -45,5 +46,6 @@ def action_document(
             {"key": PACKAGE, "value": digest},
             {"key": SETTINGS, "value": settings},
             {"key": "provide-api-key", "value": False},
+            {"key": "final", "value": True},
         ],
     }

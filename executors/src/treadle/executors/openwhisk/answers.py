@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from treadle.primitives.errors import StoreError, UsageError
 
-from ..functions.invoker import Answer, NotRun, Throttled
+from ..functions.invoker import Answer, Ended, NotRun, Throttled
 
 _SUCCESS, _APPLICATION, _DEVELOPER, _PLATFORM = range(4)
 """`response.statusCode` of an activation record; the words for it differ between versions of the API."""
@@ -57,7 +57,7 @@ class Activation(Struct):
 class Pending(Struct, frozen=True):
     """The call was taken and has not ended (HTTP 202): its record will be found under this id."""
 
-    activation: str
+    activation: str = field(name="activationId")
 
 
 class _Error(Struct):
@@ -65,7 +65,7 @@ class _Error(Struct):
 
 
 _activation = msgspec.json.Decoder(Activation)
-_accepted = msgspec.json.Decoder(dict[str, Any])
+_pending = msgspec.json.Decoder(Pending)
 _error = msgspec.json.Decoder(_Error)
 
 
@@ -76,7 +76,7 @@ def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str
     StoreError when nobody can tell whether it runs.
     """
     if status == 202:
-        return Pending(str(_accepted.decode(body)["activationId"]))
+        return _taken(body)
     if (record := read_record(body)) is not None:
         return record
     said = f"{status}: {error_of(body)}"
@@ -99,6 +99,13 @@ def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str
             raise lost(said)
 
 
+def _taken(body: bytes) -> Pending:
+    try:
+        return _pending.decode(body)
+    except msgspec.DecodeError:
+        raise lost(f"202: {error_of(body)}") from None
+
+
 def answer_of(record: Activation) -> Answer:
     """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (actions.md)."""
     code = record.response.code()
@@ -117,7 +124,7 @@ def lost(said: str) -> StoreError:
     return StoreError(f"OpenWhisk lost a call ({said})", "What it did is looked up in the store.", retryable=True)
 
 
-def _ended(said: str) -> Literal["crashed", "out of memory", "timed out"]:
+def _ended(said: str) -> Ended:
     """By the words of ErrorResponse.scala: `timedoutActivation`, `memoryExhausted`; all else is a container gone."""
     if "exceeded its time limits" in said:
         return "timed out"

@@ -88,7 +88,7 @@ class Client:
             response = await http.request(method, f"{self.url}/{path}", **options)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise NotRun(f"OpenWhisk cannot be reached: {error}", "Check the endpoint.", retryable=True) from error
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:  # also what cannot be decompressed
             said = str(error) or type(error).__name__
             raise StoreError(f"a reply of OpenWhisk was lost: {said}", "It may pass.", retryable=True) from error
         return Reply(response.status_code, response.content, response.headers)
