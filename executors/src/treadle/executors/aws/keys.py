@@ -6,13 +6,19 @@ Python and of their base images (Lambda developer guide, "Building Lambda functi
 
 from __future__ import annotations
 
+_SECONDS, _TRIES = 3.0, 2
+"""Of waiting. A network without a way there says nothing, and initialisation may take 10 s in all (Lambda developer
+guide, "Understanding the Lambda execution environment lifecycle")."""
+
 
 def fetch_key(where: str) -> str:
     """What `secretsmanager:NAME` or `ssm:NAME` holds. Raises what boto3 raises."""
     import boto3.session
+    from botocore.config import Config
 
     service, _, name = where.partition(":")
-    client = boto3.session.Session().client(service)
+    patience = Config(connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"total_max_attempts": _TRIES})
+    client = boto3.session.Session().client(service, config=patience)
     if service == "ssm":
         return str(client.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
     return str(client.get_secret_value(SecretId=name)["SecretString"])
