@@ -73,7 +73,7 @@ class FailureTests:
         started = time.monotonic()
         failure = failure_of(await bench.play(step, timeout=1.0))
         assert (failure.partition, failure.failure) == (0, FailureClass.TIMED_OUT)
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 50
         await bench.assert_usable()
 
     async def test_a_timeout_says_where(self, bench: Workbench) -> None:
@@ -101,7 +101,7 @@ class FailureTests:
         attempt = asyncio.create_task(
             bench.executor.slots[0].run(bench.scripted_task(script, 1), reports.append), name="attempt"
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
                 await asyncio.sleep(0.01)
             attempt.cancel()

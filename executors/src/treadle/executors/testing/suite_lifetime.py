@@ -67,7 +67,7 @@ class LifetimeTests:
         script = bench.scripted({0: [[("sleep", 60)]]})
         reports: list[Report] = []
         attempt = asyncio.create_task(bench.executor.slots[0].run(bench.scripted_task(script, 1), reports.append))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
                 await asyncio.sleep(0.01)
             await bench.executor.stop()
@@ -120,7 +120,7 @@ def _living_parent(pid: str) -> int:
 
 async def _wait_until_gone(before: set[int]) -> None:
     """A killed process takes a moment to die."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while descendants() - before:  # noqa: ASYNC110 (they are nobody's children any more)
             await asyncio.sleep(0.01)
 
