@@ -9,9 +9,9 @@ import numpy as np
 
 
 def write_points(folder: Path, files: int, points: int, dimensions: int, centres: int = 8, seed: int = 1) -> None:
-    """`files` NPY files of shape (points, dimensions); the same bytes for the same seed."""
+    """`files` NPY files of shape (points, dimensions), clouds that overlap; the same bytes for the same seed."""
     folder.mkdir(parents=True, exist_ok=True)
-    around = np.random.default_rng(seed).normal(scale=10, size=(centres, dimensions))
+    around = np.random.default_rng(seed).normal(scale=2, size=(centres, dimensions))
     for index in range(files):
         rng = np.random.default_rng([seed, index])
         chosen = around[rng.integers(centres, size=points)]

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from treadle.dsl.document.document import load
+from treadle.dsl.document.reading import load
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
@@ -101,7 +101,7 @@ def table(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def rows(folder: str) -> list[dict[str, str]]:
+def rows(folder: str | Path) -> list[dict[str, str]]:
     return [row for part in parts(folder) for row in table(part)]
 
 
@@ -182,7 +182,7 @@ def test_kmeans_follows_plain_lloyd_from_the_same_seeds(run: Run, tmp_path: Path
     found = np.empty_like(expected)
     for row in rows(done.outputs["model"]):
         found[int(row["centroid"]), int(row["dimension"])] = float(row["value"])
-    assert done.outputs["iterations"] == iterations > 1
+    assert done.outputs["iterations"] == iterations > 10
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
     assert all((points == seed).all(axis=1).any() for seed in seeds)
 
@@ -247,7 +247,7 @@ def test_pi_is_the_ratio_of_the_points_that_the_documented_seeds_draw(run: Run, 
 def test_etl_totals_the_good_orders_and_lists_every_bad_one(run: Run, tmp_path: Path) -> None:
     totals, broken = generator("etl")["write_orders"](tmp_path / "orders", 3, 400)
     done = run("etl", tmp_path)
-    found = {row["customer"]: int(row["cents"]) for row in rows(done.outputs["totals"])}
+    found = {row["customer"]: int(row["cents"]) for row in rows(tmp_path / done.outputs["totals"])}
     assert found == totals
     assert done.outputs["cents"] == sum(totals.values())
     assert done.metrics["parse"]["orders"] == 1200 - broken
