@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.environment.home import Home
+from treadle.executors import limits
+from treadle.orchestrator.environment.home import Home, room_for_blocks
 from treadle.primitives.errors import UsageError
 from treadle.primitives.trust import load_or_create_key
 
@@ -95,3 +96,12 @@ def test_host_root_falls_back_without_shared_memory(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("treadle.orchestrator.environment.home._SHARED_MEMORY", tmp_path / "absent")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     assert Home(tmp_path / "home").host_root.is_relative_to(tmp_path / "tmp")
+
+
+def test_blocks_get_half_of_shared_memory_or_of_a_smaller_control_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "host_memory", lambda: 1 << 62)
+    assert 0 < room_for_blocks(tmp_path / "user" / "home") < 1 << 61
+    monkeypatch.setattr(limits, "host_memory", lambda: 1000)
+    assert room_for_blocks(tmp_path / "user" / "home") == 500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from orchestrator.test_planner import GROUPS, PAIRS, SITE, mapped, plan, segment
 
 from treadle.executors.program import Keep
 from treadle.orchestrator.planner.transport import Figures
+from treadle.primitives.errors import UsageError
 
 REQUESTS = Figures(store_seconds=100.0, store_rate=math.inf, link_seconds=1.0, link_rate=math.inf)
 """Each part costs a second, and bytes nothing."""
@@ -38,3 +40,54 @@ def test_stages_that_tolerate_differently_are_apart(tolerated: int | str) -> Non
     assert set(segments(plan({"a": first, "b": then}))) == {"a", "b"}
     assert set(segments(plan({"a": {**first, "toleratedFailures": tolerated}, "b": then}))) == {"b"}
     assert set(segments(plan({"a": {**first, "toleratedFailures": tolerated}, "b": mapped("a")}))) == {"a", "b"}
+
+
+def test_blocks_that_shared_memory_holds_alone_but_not_together_say_so() -> None:
+    waits = {"then": {"type": "barrier", "input": "a"}, "last": {"type": "barrier", "input": "b"}}
+    stages = {"a": mapped(FOUR), "b": mapped("then"), "c": mapped("last"), **waits}
+    roomy, tight = (segments(plan(stages, site=msgspec.structs.replace(SITE, host_budget=room))) for room in (256, 255))
+    assert [segment.estimate for segment in roomy.values()] == [128, 128, 128]
+    crowded = "; all stages leave about 256 B there, and there is room for 255 B: what shared memory cannot hold goes"
+    for name in ("a", "b"):
+        assert tight[name].reasons[-1] == f"{roomy[name].reasons[-1]}{crowded} to the store"
+    assert tight["c"] == roomy["c"], "which leaves its blocks in the store"
+
+
+def test_a_description_may_say_anything() -> None:
+    said = mapped(FOUR, description="${{ what")
+    assert set(segments(plan({"a": said, "b": mapped("a", description="${{ stages.c }}"), "c": mapped("b")}))) == {"c"}
+
+
+NONE = "${{ inputs.none }}"
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        mapped({"range": 3, "partitions": NONE}),
+        mapped({"items": [1], "partitions": NONE}),
+        mapped({"range": "${{ inputs.none - 1 }}"}),
+        mapped(FOUR, batch={"maxItems": NONE}),
+        mapped(FOUR, maxConcurrency=NONE),
+        {**GROUPS, "input": {"items": [[1, 2]]}, "partitions": NONE},
+        {"type": "reduce", "input": FOUR, "per": "all", "combine": "m:add", "fanIn": NONE},
+        {"type": "loop", "state": {"n": 1}, "maxIterations": NONE, "stages": {"in": mapped(FOUR)}},
+    ],
+)
+def test_a_computed_number_keeps_to_the_bounds_of_a_written_one(stage: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"at least [01] is needed here"):
+        plan({"a": stage}, inputs={"none": {"type": "integer"}}, given={"none": 0})
+
+
+@pytest.mark.parametrize("given", [None, ""])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        mapped({"uri": NONE, "format": "text"}),
+        mapped(FOUR, output={"uri": NONE, "format": "jsonl"}),
+        mapped(FOUR, toleratedFailures=1, failedItems={"uri": NONE}),
+    ],
+)
+def test_a_place_that_nobody_gave_is_no_folder_of_that_name(stage: dict[str, Any], given: str | None) -> None:
+    with pytest.raises(UsageError, match="and a text is needed here"):
+        plan({"a": stage}, inputs={"none": {"type": "uri"}}, given={"none": given})

@@ -99,12 +99,17 @@ def test_limits_belong_to_what_is_within_them() -> None:
 
 @pytest.mark.parametrize(
     ("estimate", "said"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (90 * MIB, "90 MiB"), (2**31, "2 GiB"), (3 * 2**40, "3.0 TiB")],
+    [(1023, "1023 B"), (1024, "1 KiB"), (90 * MIB, "90 MiB"), (2**31, "2 GiB"), (3 * 2**40, "3.0 TiB")],
 )
 def test_sizes_are_said_in_a_unit_that_suits_them(estimate: int, said: str) -> None:
     roomy = msgspec.structs.replace(ONE, host_budget=2**50)
     _, reason = choose_place(Edge(estimate), LOCAL, roomy)
     assert reason == f"about {said} fits shared memory and every worker is on this host"
+
+
+def test_a_size_that_nobody_knows_is_not_said() -> None:
+    place, reason = choose_place(Edge(0), LOCAL, ONE)
+    assert (place, "their size shows when it runs" in reason, "0 B" in reason) == ("host", True, False)
 
 
 def test_short_times_are_said_in_milliseconds() -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..environment.home import Home
+from ..environment.home import Home, room_for_blocks
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -65,16 +65,14 @@ class Environment:
 
     def plan_site(self) -> Site:
         """What the embedded driver or a worker with this profile will have."""
-        import shutil
-
         from ..places.places import Abilities, open_places
         from ..planner import Site
 
         profile = self.profile
         can = Abilities(open_places(self.home, profile))
-        free = shutil.disk_usage(self.home.host_root.parent.parent).free
+        room = room_for_blocks(self.home.host_root)
         peers = not profile.embedded and profile.peers is not None
-        return Site(can, free // 2, self.store.url, profile.embedded, peers, default=profile.executor)
+        return Site(can, room, self.store.url, profile.embedded, peers, default=profile.executor)
 
     def ensure_driver(self) -> None:
         """On the embedded default: a server and a driver that serve runs, started when there are none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -84,6 +85,16 @@ class Home:
 
     def __repr__(self) -> str:
         return f"Home({str(self.path)!r})"
+
+
+def room_for_blocks(root: Path) -> int:
+    """Bytes that blocks below `root` may fill: half of what is free there, or of what processes here may use together.
+
+    A control group may have less memory than the shared memory that it sees.
+    """
+    from treadle.executors.limits import host_memory
+
+    return min(shutil.disk_usage(root.parent.parent).free, host_memory()) // 2
 
 
 def _private_folder(path: Path) -> None:

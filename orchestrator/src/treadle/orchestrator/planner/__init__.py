@@ -1,6 +1,6 @@
 """Spec to plan. Pure but for listing the input files.
 
-General layout: `references` (the edges of a spec), `sources` (what comes from outside), `settings`, `transport`,
+General layout: `references` (how often data is read), `sources` (what comes from outside), `settings`, `transport`,
 `keeping` and `widths` (decisions about one stage), `flow` (a segment under construction), `maps`, `gangs`, `exchanges`,
 `writing`, `loops` and `subworkflows` (the stages), `graph` (one level put together), `planner` (what the levels share);
 then `places` and `members` (what the executors can do) and `groups` (how wide segments are cut); `explain` (what a
@@ -25,7 +25,7 @@ from ..plan import Plan
 from .flow import Decorators
 from .graph import GraphPlanner
 from .groups import in_groups
-from .places import executors_of, settle
+from .places import crowded, executors_of, settle
 from .planner import Planner
 from .sources import Sources
 from .subworkflows import inner
@@ -50,7 +50,7 @@ def make_plan(
     planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base, plan_child)
     top = GraphPlanner(planner, spec.stages)
     top.plan()
-    graph = in_groups(settle(top.graph(), site))
+    graph = in_groups(crowded(settle(top.graph(), site), site))
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,14 +14,14 @@ from treadle.dsl.model import WorkStage
 from treadle.dsl.quantities import format_duration, format_size
 from treadle.executors.interface import Capabilities
 from treadle.executors.members import MEMBERS
-from treadle.executors.program import ToBroadcast
+from treadle.executors.program import Discard, ToBroadcast
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
 from ..dispatcher.tasks.payloads import SEALED
 from ..plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from . import members
-from .transport import Site
+from .transport import Site, crowding
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner
@@ -103,6 +103,30 @@ def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset()) -> Gr
         held = frozenset(one.id for one in nodes if isinstance(one, Segment) and _holds(one))
         nodes.append(_settled(node, around | reads[node.id], held, site))
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def crowded(graph: Graph, site: Site) -> Graph:
+    """The graph; where the blocks of all stages are more than shared memory holds, they say so."""
+    here = [node for node in graph.walk() if isinstance(node, Segment) and _is_in_memory(node, site)]
+    words = crowding(sum(segment.estimate for segment in here), site)
+    return _told(graph, {segment.id for segment in here}, words) if words else graph
+
+
+def _is_in_memory(segment: Segment, site: Site) -> bool:
+    """Its blocks go to this host's memory, and stay there until the run is over."""
+    shared = segment.put == "host" and site.executors[segment.policy.executor].shares_host
+    return shared and not isinstance(segment.tail, Discard)
+
+
+def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
+    def one(node: Node) -> Node:
+        if isinstance(node, Loop):
+            return msgspec.structs.replace(node, body=_told(node.body, names, words))
+        if not isinstance(node, Segment) or node.id not in names:
+            return node
+        return msgspec.structs.replace(node, reasons=(*node.reasons[:-1], node.reasons[-1] + words))
+
+    return msgspec.structs.replace(graph, nodes=tuple(map(one, graph.nodes)))
 
 
 def _holds(segment: Segment) -> bool:

@@ -29,7 +29,7 @@ def policy_of(
         return next((value for value in candidates if value is not None), None)
 
     retry: Retry = find("retry") or Retry()
-    memory = _memory(find("memory"))
+    memory, most = _memory(find("memory")), find("max_concurrency")
     return Policy(
         maximum_attempts=retry.maximum_attempts if stage.idempotent else 1,
         initial_interval=retry.initial_interval,
@@ -38,7 +38,7 @@ def policy_of(
         non_retryable=tuple(retry.non_retryable_error_types),
         timeout=find("timeout") or 0.0,
         deadline=find("deadline") or 0.0,
-        max_concurrency=count(find("max_concurrency") or 0),
+        max_concurrency=0 if most is None else count(most),
         memory_start=memory.start if memory else 0,
         memory_max=(memory.max or memory.start) if memory else 0,
         executor=find("executor") or executor,

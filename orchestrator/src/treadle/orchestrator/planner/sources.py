@@ -32,15 +32,21 @@ class Sources:
         self._env, self._base, self._assumed_bytes = env, base, assumed_bytes
         self._listings: dict[str, list[FileInfo]] = {}
 
-    def count(self, value: int | str) -> int:
-        """A number, or the number that a template gives."""
+    def count(self, value: int | str, least: int = 1) -> int:
+        """A number, or the number that a template gives. Raises UsageError for one below `least`."""
         found = render(value, self._env)
         if isinstance(found, bool) or not isinstance(found, int):
             raise UsageError(f"{value} gives {found!r}, and a whole number is needed here", "Give a number.")
+        if found < least:
+            raise UsageError(f"{value} gives {found}, and at least {least} is needed here", "Give a larger number.")
         return found
 
     def text(self, value: str) -> str:
-        return str(render(value, self._env))
+        """A text with its templates filled in. Raises UsageError when it comes to nothing, or to null."""
+        found = render(value, self._env)
+        if not isinstance(found, str) or not found:
+            raise UsageError(f"{value} gives {found!r}, and a text is needed here", "Give the input a value.")
+        return found
 
     def dataset_input(self, name: str) -> Source | Items | Range | EventRange:
         """The value of a workflow input of type dataset or list."""
@@ -56,9 +62,7 @@ class Sources:
             parts = self._partitions(source.partitions, len(source.items))
             bounds = tuple(split_evenly(len(source.items), parts))
             return ItemsFeed(tuple(source.items), bounds), parts, 100 * len(source.items)
-        total = self.count(source.range)
-        if total < 0:
-            raise UsageError(f"range: {source.range} gives {total}", "Give a number that is not negative.")
+        total = self.count(source.range, 0)
         parts = self._partitions(source.partitions, total)
         return RangeFeed(total, parts), parts, 16 * total
 

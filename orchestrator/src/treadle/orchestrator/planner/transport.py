@@ -19,6 +19,8 @@ INLINE_LIMIT = 8 * 2**10
 UNRELIABLE = 3
 """Hosts lost lately from which on nothing goes between hosts directly."""
 
+_FULL = "what shared memory cannot hold goes to the store"
+
 Exchange = Literal["auto", "storage", "direct"]
 
 
@@ -85,7 +87,7 @@ def choose_place(edge: Edge, can: Capabilities, site: Site) -> tuple[Literal["ho
         budget = _size(site.host_budget)
         return "store", f"about {_size(edge.estimate)} may not fit the {budget} of shared memory for blocks"
     if site.one_host:
-        return "host", f"about {_size(edge.estimate)} fits shared memory and {_reach(site)}{_kept(edge)}"
+        return "host", f"{_fits(edge)} and {_reach(site)}{_kept(edge)}"
     return _between_hosts(edge, can.slots, site)
 
 
@@ -95,7 +97,7 @@ def _between_hosts(edge: Edge, slots: int, site: Site) -> tuple[Literal["host", 
     if edge.durability == "task":
         return "host", f"{_reach(site)}{_kept(edge)}"
     if site.figures is None:
-        return "host", f"about {_size(edge.estimate)} fits shared memory; {_reach(site)}{_kept(edge)}"
+        return "host", f"{_fits(edge)}; {_reach(site)}{_kept(edge)}"
     direct, storage = predict(edge, slots, site.figures)
     compared = f"predicted {_seconds(direct)} directly, {_seconds(storage)} through the store"
     return ("host", f"{compared}; {_reach(site)}{_kept(edge)}") if direct <= storage else ("store", compared)
@@ -116,6 +118,19 @@ def predict(edge: Edge, slots: int, figures: Figures) -> tuple[float, float]:
 
 def _reach(site: Site) -> str:
     return "every worker is on this host" if site.one_host else "workers of other hosts pull them over TCP"
+
+
+def crowding(total: int, site: Site) -> str:
+    """What to add where all stages leave `total` bytes in shared memory; empty: it holds them."""
+    if total <= site.host_budget or not site.one_host:
+        return ""
+    return f"; all stages leave about {_size(total)} there, and there is room for {_size(site.host_budget)}: {_FULL}"
+
+
+def _fits(edge: Edge) -> str:
+    if not edge.estimate:
+        return f"their size shows when it runs ({_FULL})"
+    return f"about {_size(edge.estimate)} fits shared memory"
 
 
 def _kept(edge: Edge) -> str:

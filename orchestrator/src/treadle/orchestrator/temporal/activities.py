@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from ..dispatcher.segments.loop import run_loop
 from ..dispatcher.segments.segment import BlocksLost, SegmentFailed
 from ..dispatcher.segments.wide import Unclosed
 from ..dispatcher.site.run import Run, Site
+from ..environment.home import room_for_blocks
 from ..groups import count_of
 from ..instructions import Problem, Summary
 from ..places.places import Abilities
@@ -254,7 +254,7 @@ class Activities:
 
 def plan_site(site: Site) -> PlanSite:
     """What the planner may count on here."""
-    budget = shutil.disk_usage(site.host_root.parent).free // 2 if site.host_root else 0
+    budget = room_for_blocks(site.host_root) if site.host_root else 0
     can = Abilities(site.pools.executors)
     known = PlanSite(can, budget, site.store.url, site.one_host, default=site.default)
     if site.hosts is None or site.host_root is None:
