@@ -13,6 +13,9 @@ from orchestrator.test_reuse import projects as projects
 
 from treadle.orchestrator.plan import Loop
 from treadle.orchestrator.reuse.again import take_back
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.errors import MissingError
+from treadle.primitives.references import BlockRef
 
 DOCUMENT: dict[str, Any] = {
     "apiVersion": "treadle/v1",
@@ -155,6 +158,23 @@ def test_the_last_state_outlives_the_shared_memory_that_it_was_made_in(
     assert project.engine.site.host is not None
     project.engine.site.host.delete_run("r1")
     assert project.run(DOCUMENT) == {"lines.out"}
+
+
+def test_a_block_that_is_lost_before_it_is_kept_costs_later_runs_only(
+    projects: Callable[..., Project], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, copy_to_store = projects(tmp_path / "host"), Blocks.copy_to_store
+
+    def lost(blocks: Blocks, ref: BlockRef) -> None:
+        if ref.name.startswith("turns-3/"):
+            raise MissingError(f"{ref.name} is gone")
+        copy_to_store(blocks, ref)
+
+    monkeypatch.setattr(Blocks, "copy_to_store", lost)
+    assert project.run(DOCUMENT) == {"one", *STEPS, "lines", "lines.out"}
+    monkeypatch.undo()
+    assert project.run(DOCUMENT) >= STEPS
+    assert not project.run(DOCUMENT) & STEPS
 
 
 def test_a_loop_whose_blocks_are_gone_runs_again(project: Project) -> None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from treadle.dsl import expressions
 from treadle.executors.program import Outcome
-from treadle.primitives.errors import CorruptError, StoreError, TreadleError
+from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 
 from ..dispatcher.blocks.copies import AT_ONCE
 from ..dispatcher.record.history import copied
@@ -57,7 +57,7 @@ def take_over(run: Run) -> dict[str, Summary]:
 def keep(run: Run, node: Segment | Loop) -> None:
     """Keep the result of a node that was closed here for later runs, if it shall be. Blocking.
 
-    A store that fails at this costs later runs time, and this one nothing.
+    A store that fails at this, or a block that is lost, costs later runs time, and this one nothing.
     """
     rule = rule_of(node)
     if rule is None:
@@ -67,7 +67,7 @@ def keep(run: Run, node: Segment | Loop) -> None:
         if result is not None:
             entry = entry_of(_keys(run)[node.id], run.folder, rule.ttl, result, time.time())
             Entries(run.site.store, run.site.key).keep(entry, result)
-    except (StoreError, CorruptError) as error:
+    except (StoreError, CorruptError, MissingError) as error:
         _log.warning("the result of %s in run %s was not kept for later runs: %s", node.id, run.id, error)
 
 
