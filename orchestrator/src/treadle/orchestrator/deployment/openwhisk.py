@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from treadle.executors.openwhisk.action import ENTRY, PACKAGE, SETTINGS, action_document, code_of, image_of
+from treadle.executors.openwhisk.action import PACKAGE, SETTINGS, action_document, code_of, image_of
 from treadle.executors.openwhisk.answers import refuse
 from treadle.executors.openwhisk.client import Client
 from treadle.executors.openwhisk.invoker import action_name
@@ -17,7 +17,6 @@ from treadle.executors.package.build import OPENWHISK
 from .request import Request
 from .wanted import Change, compare, surplus
 
-__all__ = ["ENTRY", "OpenWhiskDeployment"]
 _PAGE = 200
 """Actions in one listing: the most there is (apiv1swagger.json of apache/openwhisk, `limit`)."""
 

@@ -42,7 +42,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.wire import is_loopback
 
 from .connections import KafkaConnection
-from .errors import Unreachable, unknown_namespace, unreachable
+from .errors import unknown_namespace, unreachable
 from .home import Home
 
 if TYPE_CHECKING:
@@ -320,6 +320,3 @@ def reasons(error: ValidationError | TypeError) -> str:
         ".".join(str(step) for step in entry["loc"]) + ": " + entry["msg"].removeprefix("Value error, ")
         for entry in error.errors()
     )
-
-
-__all__ = ["Profile", "TemporalSettings", "TlsSettings", "Unreachable", "connect", "load_profile"]
