@@ -236,6 +236,17 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.endswith("[]\n")
 
 
+def test_looking_at_runs_imports_neither_planner_nor_dispatcher() -> None:
+    code = (
+        "import sys, treadle.orchestrator.cli.commands, treadle.orchestrator.client.client;"
+        "print([name for name in sys.modules if name.startswith('treadle.orchestrator.')"
+        " and name.split('.')[2] in ('planner', 'scheduler', 'deployment', 'places', 'triggers')"
+        " or name in ('treadle.dsl.model', 'treadle.orchestrator.dispatcher.segments.segment')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_help_has_no_types_of_python() -> None:
     root: Any = typer.main.get_command(app)
     found = [(name, root.get_command(root.context_class(root), name)) for name in root.commands]

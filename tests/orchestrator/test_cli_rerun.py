@@ -32,8 +32,11 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     (work / "scaling.py").write_text(FUNCTIONS)
     (work / "scaled.yaml").write_text(WORKFLOW)
     try:
-        terminal = Terminal(work, root / "home")
+        terminal = Terminal(work, root / "home", {"TREADLE_PROFILE": "two"})
+        terminal.home.mkdir(mode=0o700)
+        (terminal.home / "profiles.toml").write_text('[two.executors.apart]\nkind = "isolated"\n')
         assert terminal.run("run", "scaled.yaml", "-i", "count=4", "--id", "first").code == 0
+        assert terminal.run("run", "scaled.yaml", "-i", "count=1", "--id", "apart", "--executor", "apart").code == 0
         for file in work.iterdir():
             file.unlink()
         yield terminal
@@ -65,6 +68,13 @@ def test_a_rerun_that_would_not_do_is_refused_and_nothing_starts(terminal: Termi
     assert (dry.code, dry.out) == (0, "")
     assert "would start run dry" in dry.err
     assert {"wrong", "dry"}.isdisjoint(terminal.run("list").out.split())
+
+
+def test_an_executor_given_to_a_rerun_takes_the_place_of_the_one_given_before(terminal: Terminal) -> None:
+    assert "runs on apart" in terminal.run("rerun", "apart", "--dry-run").err
+    here = terminal.run("rerun", "apart", "--dry-run", "--executor", "local")
+    assert (here.code, "runs on apart" in here.err) == (0, False)
+    assert terminal.run("rerun", "apart", "--dry-run", "--executor", "nowhere").code == 2
 
 
 def test_a_report_is_a_page_with_every_task_of_the_run(terminal: Terminal) -> None:

@@ -46,7 +46,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     work = root / "work"
     (work / "parts").mkdir(parents=True)
     shutil.copy(FUNCTIONS, work / "functions.py")
-    (work / "main.yaml").write_text(HEAD.format(name="main") + MAIN)
+    (work / "main.yaml").write_text(HEAD.format(name="main") + "labels: {team: loading}\n" + MAIN)
     (work / "parts" / "load.yaml").write_text(HEAD.format(name="load") + LOAD.replace("noted.log", str(work / "log")))
     try:
         yield Terminal(work, root / "home")
@@ -113,6 +113,11 @@ def test_children_are_listed_when_asked_for_and_shown_like_runs(seen: Terminal) 
     assert "seen/" not in code(terminal.run("list"), 0).out
     below = json.loads(code(terminal.run("list", "--children", "seen", "-o", "json"), 0).out)
     assert {one["run"]: one["workflow"] for one in below} == {"seen/first": "load", "seen/second": "load"}
+    labelled = code(terminal.run("list", "--children", "see", "--label", "team=loading", "-o", "json"), 0).out
+    assert json.loads(labelled) == below, "a beginning names the run; children have the labels of their parent"
+    assert code(terminal.run("list", "--children", "seen", "--label", "team=other"), 0).out == ""
+    assert terminal.run("list", "--children", "seen", "--trigger", "a.b").code == 2
+    assert terminal.run("list", "--children", "never-was").code == 4
     shown = code(terminal.run("show", "seen"), 0).out
     assert "first → seen/first" in shown
     assert "10/10" in shown

@@ -90,6 +90,18 @@ def ok(done: Done) -> Done:
     return done
 
 
+def test_run_that_takes_an_id_over_is_the_new_one_to_a_driver_that_knows_the_old(
+    terminal: Terminal, held: tuple[str, Callable[[], None]]
+) -> None:
+    name, _ = held
+    wait_for(lambda: '"running": 1' in terminal.run("show", name, "-o", "json").out)
+    assert terminal.run("submit", "fails.yaml", "--id", name).code == 7
+    ok(terminal.run("run", "fails.yaml", "--id", name, "--if-exists", "terminate"))
+    assert ok(terminal.run("result", name, "--stage", "bad")).out == "0\n1\n2\n3\n"
+    shown = json.loads(ok(terminal.run("show", name, "-o", "json")).out)
+    assert [stage["node"] for stage in shown["stages"]] == ["bad"]
+
+
 @pytest.mark.parametrize(("run", "code"), [("good", 0), ("bad", 1), ("gone", 6), ("never-was", 4)])
 @pytest.mark.parametrize("verb", ["watch", "result"])
 def test_run_that_is_over_gives_the_code_of_its_end(terminal: Terminal, verb: str, run: str, code: int) -> None:

@@ -303,12 +303,14 @@ def test_watched_run_shows_its_running_total_where_something_has_a_price(breakin
     env: Any = SimpleNamespace(home=home, profile=profile, files=lambda _: files)
     found = files.find(Plan, "plan")
     run.go()
-    assert Running(env, run.run).text(found) == "", "local slots cost nothing"
+    free = Running(env, run.run)
+    assert free.text(found) == "", "local slots cost nothing"
     head = 'currency = "EUR"\ndate = "d"\nsource = "s"\n'
     (home.path / "prices.toml").write_text(head + "[executors.local]\ncall = 0.5\n")
     watched = Running(env, run.run)
     assert watched.text(None) == "", "a run that no driver has opened yet"
     assert watched.text(found) == "4.00 EUR"
+    assert free.text(found) == "", "not every look asks for prices"
     (home.path / "prices.toml").write_text(head + "[executors.local]\ncall = 1.0\n")
     assert watched.text(found) == "4.00 EUR", "not every look lists the ledgers"
     assert watched.text(found, last=True) == "8.00 EUR"

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from treadle.orchestrator.cli import words
-from treadle.orchestrator.cli.exits import complain
+from treadle.orchestrator.cli.exits import complain, say
+from treadle.orchestrator.telemetry.logs import TextLines, printable
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07\x9b31m"
 
 
 def test_controls_are_shown_as_what_they_are() -> None:
-    assert words.printable(f"a{CLEAR}b") == r"a\x1b[2J\x1b]0;owned\x07\x9b31mb"
-    assert words.printable("a\r\x00\x7f") == r"a\x0d\x00\x7f"
+    assert printable(f"a{CLEAR}b") == r"a\x1b[2J\x1b]0;owned\x07\x9b31mb"
+    assert printable("a\r\x00\x7f") == r"a\x0d\x00\x7f"
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "a\ttab", "ünïcödé 漢字 🧵 → ·"])
 def test_everything_else_stays(text: str) -> None:
-    assert words.printable(text) == text
+    assert printable(text) == text
 
 
-def test_lines_for_people_and_tables_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_for_people_tables_and_logs_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
     complain(f"reason: {CLEAR}")
-    assert "\x1b" not in capsys.readouterr().err
+    say(CLEAR)
+    assert "\x1b" not in "".join(capsys.readouterr())
     assert "\x1b" not in "".join(words.columns([["letter", "reason"], ["1", CLEAR]]))
+    failed = logging.LogRecord("treadle", logging.WARNING, "", 0, "attempt failed: %s", (CLEAR,), None)
+    assert "\x1b" not in TextLines().format(failed)

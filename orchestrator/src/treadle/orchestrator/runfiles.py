@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator
 from typing import Any, TypeVar
 
@@ -40,6 +41,11 @@ class Submission(Struct, frozen=True):
     """Where the bundle is; None: with the run."""
     allow: tuple[str, ...] | UnsetType = UNSET
     """Prefixes of what it may touch, since an event started it; unset: a person did."""
+
+
+def digest(submission: Submission) -> str:
+    """SHA-256, in hex: what Temporal carries of it."""
+    return hashlib.sha256(msgspec.msgpack.encode(submission, order="sorted")).hexdigest()
 
 
 OPEN = -1

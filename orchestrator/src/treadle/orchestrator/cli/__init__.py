@@ -2,10 +2,10 @@
 
 General layout: `commands` (all of them by their names), `options` and `exits` (what they share), `environment` and
 `documents` (what they work with), and a module for each family of commands: `planning`, `starting`, `watching` (with
-`screens`), `showing`, `reading`, `reporting` (with `report`), `resuming`, `rerunning`, `steering`, `deploying`,
-`triggering` (with `trying`), `providers`, `serving`, `cleaning`, `converting`, `making`, `doctor`. `picture` and
-`following` read a run from its store. Modules of commands import nothing heavy at their top, since every command pays
-for all of them.
+`watcher` and `screens`), `showing`, `reading`, `reporting` (with `report`), `resuming`, `rerunning`, `steering`,
+`deploying`, `triggering` (with `trying`), `providers`, `serving`, `cleaning`, `converting`, `making`, `doctor`.
+`picture` and `following` read a run from its store. Modules of commands import nothing heavy at their top, since every
+command pays for all of them.
 """
 
 from __future__ import annotations

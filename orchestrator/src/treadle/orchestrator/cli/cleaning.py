@@ -15,8 +15,7 @@ from treadle.primitives.errors import CorruptError, MissingError
 from . import words
 from .environment import Environment
 from .exits import Exit, complain, reported
-from .options import ProfileOption, TextOrJson
-from .watching import duration
+from .options import ProfileOption, TextOrJson, duration
 
 if TYPE_CHECKING:
     from treadle.primitives.store import ObjectInfo

@@ -108,6 +108,7 @@ class Running:
         """Such as `0.0012 USD`; empty where nothing has a price. Blocking."""
         if plan is None or not (last or time.monotonic() - self._looked >= LOOK_SECONDS):
             return self._text
+        self._looked = time.monotonic()
         from ..children import family
         from ..cost.bill import bill
         from ..cost.prices import load_prices
@@ -121,7 +122,6 @@ class Running:
         lines = [line for one in self._spending.values() for line in one.lines()]
         made = bill(lines, prices, self._env.profile.store_url(self._env.home))
         self._text = money(made.cost, made.currency)
-        self._looked = time.monotonic()
         return self._text
 
 

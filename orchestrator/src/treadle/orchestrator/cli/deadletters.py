@@ -13,7 +13,7 @@ from treadle.primitives.errors import UsageError
 
 from . import words
 from .environment import Environment, need
-from .exits import CommandFailed, Exit, complain, reported
+from .exits import CommandFailed, Exit, complain, reported, say
 from .options import ProfileOption, TextOrJson, Verbs
 from .triggering import found
 
@@ -74,7 +74,7 @@ def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption
         shown = about["value"] if isinstance(about["value"], str) else json.dumps(about["value"], indent=2)
         lines = [f"{name:8} {value}" for name, value in rows if value not in (None, "")]
         lines += ["value", *(f"  {line}" for line in (shown or "none").splitlines())]
-        typer.echo("\n".join(map(words.printable, lines)))
+        say("\n".join(lines))
 
 
 @dlq.command()
@@ -136,13 +136,9 @@ def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: 
 async def _start(
     env: Environment, client: Client, letters: list[Letter], events: EventsOf, again: bool
 ) -> list[dict[str, Any]]:
-    from ..client.client import Runs
     from ..triggers.replaying import replay
-    from ..triggers.starter import RunStarter, ensure_search_attribute
 
-    await ensure_search_attribute(client)
-    runs = Runs(client, env.store, env.key, env.profile.queue)
-    starter = RunStarter(client, runs, env.registry, env.profile.allow)
+    starter = await env.starter(client)
     outcomes: list[dict[str, Any]] = []
     for letter in letters:
         try:

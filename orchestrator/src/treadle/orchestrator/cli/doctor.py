@@ -148,13 +148,12 @@ def _temporal(env: Environment) -> Iterator[Check]:
 
 
 async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
-    from ..client.client import Runs
     from ..environment.profile import connect
 
     silence_core()
     client = await connect(env.profile, env.home)
     days, triggers = await _retention(client), await asyncio.to_thread(triggers_deployed, env)
-    drivers = await Runs(client, env.store, env.key, env.profile.queue).drivers()
+    drivers = await env.runs(client).drivers()
     text = f"{client.service_client.config.target_host}, namespace {client.namespace}"
     if days is None:
         return [Check("temporal", "ok", text), Check("retention", "warning", "unknown: the key may not ask")], drivers

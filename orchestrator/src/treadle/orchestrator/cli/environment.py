@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..planner import Site
     from ..runfiles import RunFiles
     from ..triggers.registry.registry import Registry
+    from ..triggers.starter import RunStarter
 
 T = TypeVar("T")
 
@@ -103,11 +104,21 @@ class Environment:
         embedded.attach(self.home)
         return alone is None or self.with_runs(_any_open)
 
-    def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
-        """Connect and do `work` with the runs of this environment."""
+    def runs(self, client: Client) -> Runs:
         from ..client.client import Runs
 
-        return self.with_client(lambda client: work(Runs(client, self.store, self.key, self.profile.queue)))
+        return Runs(client, self.store, self.key, self.profile.queue)
+
+    async def starter(self, client: Client) -> RunStarter:
+        """What starts runs for events."""
+        from ..triggers.starter import RunStarter, ensure_search_attribute
+
+        await ensure_search_attribute(client)
+        return RunStarter(client, self.runs(client), self.registry, self.profile.allow)
+
+    def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
+        """Connect and do `work` with the runs of this environment."""
+        return self.with_client(lambda client: work(self.runs(client)))
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Connect and do `work`. An embedded server that was started only to look ends again."""

@@ -13,7 +13,7 @@ import typer
 
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 
-from .words import printable
+from ..telemetry.logs import printable
 
 
 class Exit(IntEnum):
@@ -67,8 +67,13 @@ def code_of(error: TreadleError) -> Exit:
     return Exit.USAGE
 
 
+def say(text: str) -> None:
+    """Data for people, on stdout."""
+    typer.echo(printable(text))
+
+
 def complain(text: str) -> None:
-    """A line for people."""
+    """A line for people, on stderr."""
     print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 

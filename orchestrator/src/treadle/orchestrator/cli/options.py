@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from treadle.primitives.errors import UsageError
+
 FileArgument = Annotated[
     Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.", metavar="FILE")
 ]
@@ -30,7 +32,9 @@ IfExistsOption = Annotated[
     Literal["fail", "use", "terminate"],
     typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="When the id exists already."),
 ]
-DelayOption = Annotated[str | None, typer.Option("--start-delay", metavar="DURATION", help="Such as 10m.")]
+DelayOption = Annotated[
+    str | None, typer.Option("--start-delay", metavar="DURATION", help="Begin so much later, such as 10m.")
+]
 ExecutorOption = Annotated[
     str | None,
     typer.Option(
@@ -88,3 +92,13 @@ class Verbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(300)) for name, each in self.commands.items()])
+
+
+def duration(text: str, option: str) -> float:
+    """Seconds. Raises UsageError, which names the option."""
+    from treadle.dsl.quantities import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", f"Write for example {option} 10m.") from None

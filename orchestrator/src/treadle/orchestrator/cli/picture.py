@@ -17,7 +17,7 @@ from treadle.primitives.errors import MissingError
 from ..client.views import NodeView, RunEnd, RunView
 from ..dispatcher.record.history import replay
 from ..dispatcher.record.ledger import Iterated, read
-from ..dispatcher.segments.segment import Progress
+from ..dispatcher.segments.progress import Progress
 from ..plan import Barrier, Child, Loop, Node, Plan, Segment
 from ..runfiles import Closing, LoopResult, RunFiles, RunResult
 from .wide import ClosedGroups, sum_of

@@ -14,7 +14,15 @@ import typer
 from . import words
 from .environment import Environment
 from .exits import Exit, complain, reported
-from .options import AssumeOption, ExecutorOption, FileArgument, InputOption, InputsOption, ProfileOption, TextOrJson
+from .options import (
+    AssumeOption,
+    ExecutorOption,
+    FileArgument,
+    InputOption,
+    InputsOption,
+    ProfileOption,
+    TextOrJson,
+)
 
 if TYPE_CHECKING:
     from treadle.dsl.diagnostics.diagnostics import Diagnostic
@@ -108,8 +116,6 @@ def plan(
 
 
 def _estimate(env: Environment, plan: Plan, assumed: Assumed) -> dict[str, Any]:
-    import msgspec
-
     from .costs import estimated
 
     made, seconds = estimated(env, plan, assumed)

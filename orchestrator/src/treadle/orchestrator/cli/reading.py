@@ -10,9 +10,9 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .environment import Environment
-from .exits import CommandFailed, Exit, complain, reported
+from .exits import CommandFailed, Exit, complain, reported, say
 from .options import ProfileOption, RunArgument, StageOption, TextOrJson
-from .watching import code_of_state, print_outputs, reason
+from .watcher import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:
     from ..client.client import Runs
@@ -84,10 +84,10 @@ def _print_logs(records: list[Any], output: str) -> None:
         return
     groups = grouped(records)
     for group in groups:
-        typer.echo("\n".join(group_lines(group)) + "\n")
+        say("\n".join(group_lines(group)) + "\n")
     printed = [line for record in records if record.log.removesuffix(record.traceback) for line in lines_of(record)]
     for line in printed:
-        typer.echo(line)
+        say(line)
     if not groups and not printed:
         complain("no attempt failed or printed anything")
 
@@ -100,9 +100,11 @@ async def _follow(runs: Runs, run: str, select: _selection, output: str) -> None
     while True:
         is_open = (await runs.view(run)).open
         for record in await asyncio.to_thread(select.read):
-            lines = [msgspec.json.encode(record).decode()] if output == "json" else lines_of(record)
-            for line in lines:
-                typer.echo(line)
+            if output == "json":
+                typer.echo(msgspec.json.encode(record))
+                continue
+            for line in lines_of(record):
+                say(line)
         if not is_open:
             return
         await asyncio.sleep(FOLLOW)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ from .options import (
     RunArgument,
 )
 from .starting import checked_id, show_dry_run, start
-from .watching import Watching, watch_run
+from .watcher import Watching, watch_run
 
 if TYPE_CHECKING:
     from ..client.client import Runs
@@ -54,19 +53,11 @@ def rerun(
             if dry_run:
                 show_dry_run(prepared)
                 return Exit.SUCCESS
-            await asyncio.to_thread(_hand_over_events, env, known.run, prepared.submission)
             name = await start(env, runs, prepared, "fail")
             typer.echo(name)
             return await watch_run(env, runs, name, Watching()) if watch else Exit.SUCCESS
 
         raise typer.Exit(int(env.with_runs(work)))
-
-
-def _hand_over_events(env: Environment, run: str, new: Submission) -> None:
-    """Those that were copied for the old run. Blocking."""
-    from ..triggers.payloads import hand_over
-
-    hand_over(env.files(run), env.files(new.run), new.inputs)
 
 
 def prepare_again(
@@ -89,23 +80,23 @@ def prepare_again(
     from treadle.dsl.normalise import read_normalised
     from treadle.dsl.validation.inputs import resolve_inputs
 
-    from ..client.submission import new_run_id, planned
+    from ..client.submission import new_run_id, on_executor, planned
     from ..reuse.entries import NO_CACHE
     from ..triggers.allowed import check_allowed
     from .documents import read_inputs
 
     spec = read_normalised(known.spec)
     new = replace(
-        known,
+        on_executor(known, executor),
         run=checked_id(run) if run else new_run_id(spec.name),
         inputs=resolve_inputs(spec, {**known.inputs, **read_inputs(pairs or [], inputs)}),
-        executor=executor or known.executor,
         shared=None,
         memo={name: value for name, value in known.memo.items() if name != NO_CACHE}
         | ({} if cache else {NO_CACHE: True}),
     )
     if new.allow is not UNSET:
         new = replace(new, allow=check_allowed(env.profile.allow, new))
-    code = env.files(known.run).code(known)
-    site = env.plan_site()
-    return planned(new, code, replace(site, default=new.executor) if new.executor else site)
+    files, site = env.files(known.run), env.plan_site()
+    prepared = planned(new, files.code(known), replace(site, default=new.executor) if new.executor else site)
+    prepared.again = files
+    return prepared

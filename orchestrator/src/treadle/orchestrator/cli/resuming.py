@@ -27,7 +27,7 @@ from .options import (
     TimeoutOption,
     WatchOutput,
 )
-from .watching import INTERVAL, Watching, print_outputs, watch_run, watching
+from .watcher import INTERVAL, Watching, print_outputs, watch_run, watching
 
 if TYPE_CHECKING:
     from ..client.client import Runs

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ..telemetry.logs import printable
 from . import words
 from .exits import complain
 from .picture import StageView
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..client.views import RunView
-    from ..dispatcher.segments.segment import Progress
+    from ..dispatcher.segments.progress import Progress
 
 BAR = 16
 """Characters."""
@@ -179,7 +180,7 @@ class LiveScreen:
         self._live.show(picture(view, stages, self._pace, time.time(), self._compact, cost))
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, soft_wrap=True)
 
     def close(self) -> None:
         self._live.stop()

@@ -52,11 +52,13 @@ def worker(
         asyncio.run(serve(env.home, env.profile, queue, max_tasks))
 
 
-def triggers(profile: ProfileOption = None) -> None:
+def triggers(log: LogOption = "text", log_level: LogLevelOption = "info", profile: ProfileOption = None) -> None:
     """Start runs for events of deployed workflows until told to stop. Several may run; deploys are noticed."""
     with reported():
+        from ..telemetry.logs import set_up
         from ..triggers.service import instance
 
+        set_up(log, log_level)
         need("confluent_kafka", "starlette", "uvicorn", "jsonschema")
         env = Environment(profile)
         if env.profile.embedded:
@@ -64,7 +66,6 @@ def triggers(profile: ProfileOption = None) -> None:
 
             embedded.attach(env.home)
         env.ensure_driver()
-        _log_to_stderr()
         with instance(env.home) as name:
             complain(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
             env.with_client(lambda client: _serve_triggers(env, client, name))
@@ -75,16 +76,13 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     """Until SIGTERM or SIGINT; then in order."""
     import signal
 
-    from ..client.client import Runs
     from ..triggers.running import TriggerSite
     from ..triggers.schedules.reconcile import Schedules
     from ..triggers.service import TriggerService
-    from ..triggers.starter import RunStarter, ensure_search_attribute
 
-    await ensure_search_attribute(client)
+    starter = await env.starter(client)
     await Schedules(client, env.profile.queue, env.key).reconcile(env.registry)
-    runs = Runs(client, env.store, env.key, env.profile.queue)
-    starter = RunStarter(client, runs, env.registry, env.profile.allow)
+    runs = env.runs(client)
     site = TriggerSite(env.home, env.profile, client, runs, env.store, env.key, env.registry, starter, name)
     serving = [asyncio.create_task(TriggerService(site).run()), asyncio.create_task(_keep_driver(env))]
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,17 +107,6 @@ async def _keep_driver(env: Environment) -> None:
 
 _LOOK = 10.0
 """Seconds between two looks at the driver."""
-
-
-def _log_to_stderr() -> None:
-    """What triggers report, one line each."""
-    import logging
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("treadle.triggers")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
 
 
 dev = typer.Typer(
@@ -150,23 +137,23 @@ def up(
 
 
 @dev.command()
-def down(profile: ProfileOption = None) -> None:
+def down() -> None:
     """End the driver and the server. What is committed is safe; open runs go on at the next start."""
     with reported():
         from .. import embedded
 
-        ended = embedded.down(Environment(profile).home)
+        ended = embedded.down(Environment().home)
         names = [name for name, was in (("driver", ended.driver), ("server", ended.server)) if was]
         complain(f"ended: {' and '.join(names)}" if names else "nothing was running")
 
 
 @dev.command()
-def status(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
+def status(output: TextOrJson = "text") -> None:
     """What lives; starts nothing."""
     with reported():
         from .. import embedded
 
-        found = embedded.status(Environment(profile).home)
+        found = embedded.status(Environment().home)
         if output == "json":
             typer.echo(json.dumps(_as_json(found), indent=2))
         else:

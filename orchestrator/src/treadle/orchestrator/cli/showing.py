@@ -15,15 +15,14 @@ from treadle.primitives.errors import UsageError
 
 from . import words
 from .environment import Environment
-from .exits import complain, reported
-from .options import ProfileOption, RunArgument, TextOrJson
-from .watching import driver_command, duration
+from .exits import complain, reported, say
+from .options import ProfileOption, RunArgument, TextOrJson, duration
+from .watcher import driver_command
 
 if TYPE_CHECKING:
     from ..client.client import Runs
     from ..client.views import RunEnd, RunView
     from ..runfiles import RunFiles
-    from .following import ErrorGroup
     from .picture import StageView
 
 STATUSES = ("running", "succeeded", "failed", "cancelled", "terminated", "timed-out")
@@ -70,9 +69,15 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
     errors = grouped(LogFollower(env.files(run)).new())
     written = painter.plan.graph.outputs if painter.plan else {}
     spent = await spent_by(env, runs, run) if cost and painter.plan else None
-    details = _details(stages, errors, written)
-    untold = await asyncio.to_thread(_untold, env.files(run))
-    return {**_about(view, end), "drivers": drivers, **details, "untold": untold, "cost": msgspec.to_builtins(spent)}
+    return {
+        **_about(view, end),
+        "drivers": drivers,
+        "stages": msgspec.to_builtins(stages),
+        "written": dict(written),
+        "errors": msgspec.to_builtins(errors),
+        "untold": await asyncio.to_thread(_untold, env.files(run)),
+        "cost": msgspec.to_builtins(spent),
+    }
 
 
 def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
@@ -99,14 +104,6 @@ def _untold(files: RunFiles) -> list[dict[str, Any]]:
     return [{"id": one.event.id, "type": one.event.type, "time": one.event.time, "reason": one.reason} for one in found]
 
 
-def _details(stages: list[StageView], errors: list[ErrorGroup], written: dict[str, str]) -> dict[str, Any]:
-    return {
-        "stages": msgspec.to_builtins(stages),
-        "written": dict(written),
-        "errors": msgspec.to_builtins(errors),
-    }
-
-
 def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
     from ..cost.bill import Bill
     from .costs import spent_lines
@@ -121,7 +118,7 @@ def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
         lines += ["", "outputs", json.dumps(about["outputs"], indent=2, ensure_ascii=False)]
     if about["cost"]:
         lines += spent_lines(msgspec.convert(about["cost"], Bill))
-    typer.echo("\n".join(lines))
+    say("\n".join(lines))
 
 
 def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
@@ -198,12 +195,15 @@ def list_(
     """Runs, newest first."""
     with reported():
         env = Environment(profile)
-        prefix = f"{children}/" if children else _prefix(trigger) if trigger else ""
+        if children and trigger:
+            raise UsageError("--children and --trigger look for different runs", "Leave one of them away.")
         states: Any = tuple(map(_status, status or ()))
         start = _moment(since) if since else None
         labels = dict(map(_label, label or ()))
+        by_trigger = _prefix(trigger) if trigger else ""
 
         async def work(runs: Runs) -> list[RunView]:
+            prefix = f"{await runs.find(children)}/" if children else by_trigger
             wanted = runs.list_runs(limit, states=states, since=start, prefix=prefix, labels=labels)
             return [view async for view in wanted]
 

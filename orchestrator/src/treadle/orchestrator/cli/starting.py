@@ -31,8 +31,9 @@ from .options import (
     ProfileOption,
     TimeoutOption,
     WatchOutput,
+    duration,
 )
-from .watching import INTERVAL, Watching, duration, watch_run, watching
+from .watcher import INTERVAL, Watching, watch_run, watching
 
 if TYPE_CHECKING:
     from treadle.dsl.document.document import Document
@@ -96,7 +97,7 @@ def prepare_deployed(
     """
     from msgspec.structs import replace
 
-    from ..client.submission import new_run_id, planned
+    from ..client.submission import new_run_id, on_executor, planned
     from ..triggers.registry.registry import NoSuchDeployment, parse_name
     from .documents import read_inputs
 
@@ -107,10 +108,7 @@ def prepare_deployed(
             raise NoSuchDeployment(error.message, f"For the file {meant} write its ending too.") from error
         raise
     chosen = checked_id(run) if run else new_run_id(deployment.workflow)
-    submission = deployment.submission(chosen, read_inputs(pairs or [], inputs))
-    if executor:
-        defaults = {**submission.spec.get("defaults", {}), "executor": executor}
-        submission = replace(submission, spec={**submission.spec, "defaults": defaults})
+    submission = on_executor(deployment.submission(chosen, read_inputs(pairs or [], inputs)), executor)
     submission = replace(submission, shared=env.registry.shared(deployment))
     return planned(submission, env.registry.bundle(deployment), env.plan_site())
 

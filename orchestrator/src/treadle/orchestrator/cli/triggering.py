@@ -14,7 +14,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from . import words
 from .environment import Environment
-from .exits import complain, reported
+from .exits import complain, reported, say
 from .options import ProfileOption, ReasonOption, TextOrJson, Verbs
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def _print_trigger(about: dict[str, Any]) -> None:
         rows += [["ticks", ", ".join(missed)]] if missed else []
     settings = yaml.safe_dump(about["settings"], sort_keys=False, allow_unicode=True).splitlines()
     lines = [f"{name:11} {text}" for name, text in rows]
-    typer.echo("\n".join([*lines, "settings", *(f"  {line}" for line in settings)]))
+    say("\n".join([*lines, "settings", *(f"  {line}" for line in settings)]))
 
 
 _COUNTS = {"started": "started", "active": "open", "lag": "waiting", "dead": "dead letters"}

@@ -16,10 +16,10 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .environment import Environment, need
-from .exits import Exit, complain, reported
+from .exits import Exit, complain, reported, say
 from .options import ProfileOption, TextOrJson
 from .triggering import TargetArgument, found
-from .watching import Watching, watch_run
+from .watcher import Watching, watch_run
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -65,7 +65,7 @@ def try_(
         if output == "json":
             typer.echo(json.dumps(msgspec.to_builtins(trials), indent=2, ensure_ascii=False))
         else:
-            typer.echo("\n\n".join(_trial_text(deployment, name, trial) for trial in trials))
+            say("\n\n".join(_trial_text(deployment, name, trial) for trial in trials))
         complain("nothing was started")
         refused = any(trial.verdict == "dead letter" for trial in trials)
         raise typer.Exit(int(Exit.USAGE if refused else Exit.SUCCESS))
@@ -136,18 +136,13 @@ def fire(
 
 
 async def _start(env: Environment, client: Client, orders: list[StartOrder], watch: bool) -> Exit:
-    from ..client.client import Runs
-    from ..triggers.starter import RunStarter, ensure_search_attribute
-
-    runs = Runs(client, env.store, env.key, env.profile.queue)
-    await ensure_search_attribute(client)
-    starter = RunStarter(client, runs, env.registry, env.profile.allow)
+    starter = await env.starter(client)
     for order in orders:
         started = await starter.start(order)
         if not started.new:
             complain(f"run {started.run} was there already")
         typer.echo(started.run)
-    return await watch_run(env, runs, orders[-1].run, Watching()) if watch else Exit.SUCCESS
+    return await watch_run(env, env.runs(client), orders[-1].run, Watching()) if watch else Exit.SUCCESS
 
 
 def backfill(

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-
-
-def printable(text: str) -> str:
-    """What events and errors say, without what a terminal would take for orders."""
-    return text.translate(_CONTROLS)
+from ..telemetry.logs import printable
 
 
 def size(count: float) -> str:

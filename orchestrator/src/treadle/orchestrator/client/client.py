@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
@@ -33,20 +33,24 @@ from treadle.primitives.run_names import parent_run
 from treadle.primitives.store import Store
 
 from ..environment.errors import Unreachable
-from ..runfiles import RunFiles, Submission
+from ..runfiles import RunFiles, Submission, digest
 from ..temporal import messages
-from ..temporal.activities import digest
 from ..temporal.drivers import drivers
 from ..temporal.messages import TRIGGER, RunStart
-from .submission import RUN_ID, Prepared, same_workflow
-from .views import NodeView, RunEnd, RunFailure, RunView, State, failure_of, listed, view_of
+from .leftovers import remove
+from .views import RunEnd, RunView, State, failure_of, listed, view_of
+
+if TYPE_CHECKING:
+    from .submission import Prepared
 
 _ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
-_KNOWN_ID = re.compile(rf"{RUN_ID.pattern}(/[A-Za-z0-9_-]+)*/?")
-"""Runs that other runs started too: `nightly/load`."""
+_KNOWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+"""What ids are made of, those of runs that other runs started too (`nightly/load`), so that it may stand in a query."""
 _ANSWER = timedelta(seconds=10)
+_LET_GO = 4.0
+"""Seconds after which no driver that lives is at a run that was terminated: a heartbeat says so."""
 
 
 class NoSuchRun(TreadleError):
@@ -84,11 +88,8 @@ class Runs:
         if not await self._claim_id(prepared, if_exists):
             return False
         start = RunStart(run, digest(prepared.submission))
-        conflict = WorkflowIDConflictPolicy.FAIL
-        if if_exists == "terminate":
-            conflict = WorkflowIDConflictPolicy.TERMINATE_EXISTING
         try:
-            await self._start(start, prepared.submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE, conflict, start_delay)
+            await self._start(start, prepared.submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE, start_delay)
         except WorkflowAlreadyStartedError as error:
             if if_exists == "use":
                 return False
@@ -112,6 +113,8 @@ class Runs:
 
     async def _claim_id(self, prepared: Prepared, if_exists: str) -> bool:
         """Write what the run is made of. False: it is there, running or over, and shall be used."""
+        from .submission import same_workflow
+
         run = prepared.submission.run
         files = self.files(run)
         known = await asyncio.to_thread(files.find, Submission, "spec")
@@ -126,13 +129,18 @@ class Runs:
                 raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.")
             if if_exists == "use":
                 return False
+            await self._end(run)
         if known is not None:
-            await self._wipe(files)
+            await asyncio.to_thread(remove, self._store, run)
         await asyncio.to_thread(_write, files, prepared)
         return True
 
-    async def _wipe(self, files: RunFiles) -> None:
-        await asyncio.to_thread(self._store.delete_prefix, f"{files.prefix}/")
+    async def _end(self, run: str) -> None:
+        """Terminate it if it is open, and wait until its drivers have heard of that: they would go on to write."""
+        view = await self.view(run)
+        if view.open:
+            await self.terminate(run, "another run takes the id")
+            await asyncio.sleep(0 if view.due else _LET_GO)
 
     async def _exists(self, run: str) -> bool:
         try:
@@ -146,7 +154,6 @@ class Runs:
         start: RunStart,
         submission: Submission,
         reuse: WorkflowIDReusePolicy,
-        conflict: WorkflowIDConflictPolicy = WorkflowIDConflictPolicy.FAIL,
         delay: timedelta | None = None,
     ) -> None:
         with _translated():
@@ -156,7 +163,7 @@ class Runs:
                 id=start.run,
                 task_queue=self._queue,
                 id_reuse_policy=reuse,
-                id_conflict_policy=conflict,
+                id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 start_delay=delay,
                 memo=memo(submission, start.resumption),
                 search_attributes=search_attributes(submission),
@@ -332,6 +339,10 @@ def keep(files: RunFiles, submission: Submission) -> Submission:
 def _write(files: RunFiles, prepared: Prepared) -> None:
     if prepared.bundle and prepared.submission.shared is None:
         files.create_bytes("bundle", prepared.bundle)
+    if prepared.again is not None:
+        from ..triggers.payloads import hand_over
+
+        hand_over(prepared.again, files, prepared.submission.inputs)
     files.create("spec", prepared.submission)
 
 
@@ -354,6 +365,3 @@ class _translated:
             raise Unreachable(text, "The run, if any, goes on; try again. See: treadle doctor") from error
         text = f"Temporal refuses: {error.status.name.lower().replace('_', ' ')}: {error.message}"
         raise Unreachable(text, "See: treadle doctor") from error
-
-
-__all__ = ["NoSuchRun", "NodeView", "RunConflict", "RunEnd", "RunFailure", "RunView", "Runs", "State"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.dsl.graph.stages import all_stages, functions_of
 from treadle.dsl.model import Spec, WorkflowStage
@@ -23,7 +24,7 @@ from ..plan import Plan
 from ..planner import Site, make_plan
 from ..planner.places import check_code
 from ..planner.subworkflows import inner
-from ..runfiles import Submission
+from ..runfiles import RunFiles, Submission
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 """What a run may be called: it is also the name of a folder, and of a Temporal workflow."""
@@ -38,6 +39,8 @@ class Prepared(Struct):
     bundle: bytes
     plan: Plan
     """Made for early refusal and for `treadle plan`; the run makes its own when it starts."""
+    again: RunFiles | None = None
+    """The run that this one repeats; events that were copied for it are copied for this one."""
 
 
 class Package(Struct):
@@ -110,6 +113,14 @@ def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
 
         check_graph(plan.graph)
     return Prepared(submission, bundle, plan)
+
+
+def on_executor(submission: Submission, executor: str | None) -> Submission:
+    """The run, with its stages that name no executor on this one; None: where they were."""
+    if executor is None:
+        return submission
+    defaults = {**submission.spec.get("defaults", {}), "executor": executor}
+    return replace(submission, spec={**submission.spec, "defaults": defaults})
 
 
 def same_workflow(known: Submission, new: Submission) -> str:

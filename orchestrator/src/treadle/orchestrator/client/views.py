@@ -15,7 +15,7 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError
 
-from ..dispatcher.segments.segment import Progress
+from ..dispatcher.segments.progress import Progress
 
 State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
 STATES: dict[WorkflowExecutionStatus, State] = {
@@ -27,9 +27,6 @@ STATES: dict[WorkflowExecutionStatus, State] = {
     WorkflowExecutionStatus.CONTINUED_AS_NEW: "running",
     WorkflowExecutionStatus.TIMED_OUT: "timed out",
 }
-
-
-OPEN_STATES: tuple[State, ...] = ("running", "paused")
 
 
 class NodeView(Struct, frozen=True):
@@ -58,11 +55,11 @@ class RunView(Struct, frozen=True):
     due: datetime | None = None
     """When a delayed run will start; None: it has."""
     labels: dict[str, str] = {}
-    """Of its workflow. Runs that others started have none."""
+    """Of its workflow; a run that another one started has the labels of that."""
 
     @property
     def open(self) -> bool:
-        return self.state in OPEN_STATES
+        return self.state in ("running", "paused")
 
 
 class RunFailure(Struct, frozen=True):

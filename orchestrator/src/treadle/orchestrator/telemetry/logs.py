@@ -11,6 +11,13 @@ from typing import Literal
 FIELDS = ("run", "workflow", "stage", "partition", "attempt", "failure", "final", "seconds", "trigger")
 """What records may carry beside their message, always under these names."""
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def printable(text: str) -> str:
+    """What events and errors say, without what a terminal would take for orders."""
+    return text.translate(_CONTROLS)
+
 
 def set_up(format: Literal["text", "json"], level: str) -> None:
     """Send treadle's records of at least `level`, and warnings of everybody else, to stderr."""
@@ -40,6 +47,9 @@ class TextLines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # the name is logging's
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ from ..planner import Site as PlanSite
 from ..planner import make_plan
 from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
-from ..runfiles import Closing, LoopResult, RunResult, Submission
+from ..runfiles import Closing, LoopResult, RunResult, Submission, digest
 from ..triggers.allowed import check_found
 from ..triggers.lifecycle.telling import Telling
 from . import limits, messages, seats
@@ -146,7 +145,7 @@ class Activities:
         plan = files.find(Plan, "plan")
         if plan is None:
             files.create("plan", self._plan(submission, start.run, started))
-        run = self._site.open(start.run)
+        run = self._site.open(start.run, activity.info().workflow_run_id)
         take_over(run)
         runs = {stage: ids[-1] for stage, ids in files.children(_children(run)).items()}
         done = {node: messages.pack(summary) for node, summary in _closed(run, runs).items()}
@@ -167,7 +166,7 @@ class Activities:
             raise CorruptError(f"run {files.run}: the submission in the store is not the one that was started")
         if not parent:
             return submission, started
-        began = self._site.open(parent).plan.started
+        began = files.load(Plan, "plan").started
         wanted = child_submission(submission, began, start.run, start.bindings)
         return keep_child(files, self._site.files(start.run), wanted), began
 
@@ -208,7 +207,7 @@ class Activities:
 
     async def _work(self, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
         """None: the task group is closed."""
-        run = await asyncio.to_thread(self._site.open, order.run)
+        run = await asyncio.to_thread(self._site.open, order.run, activity.info().workflow_run_id)
         orders = messages.unpack(order.orders, Orders)
         orders = msgspec.structs.replace(orders, repair=await asyncio.to_thread(expand, run, orders.repair))
         try:
@@ -260,10 +259,6 @@ def plan_site(site: Site) -> PlanSite:
     if site.hosts is None or site.host_root is None:
         return known
     return msgspec.structs.replace(known, peers=True, lost_hosts=site.hosts.lost_lately(), figures=site.hosts.figures)
-
-
-def digest(submission: Submission) -> str:
-    return hashlib.sha256(msgspec.msgpack.encode(submission, order="sorted")).hexdigest()
 
 
 def _children(run: Run) -> list[str]:

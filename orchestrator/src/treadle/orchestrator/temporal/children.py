@@ -122,7 +122,7 @@ class Children:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.TERMINATE,
             cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-            memo={"workflow": name, "resumption": start.resumption},
+            memo={"workflow": name, "resumption": start.resumption, **_labels()},
             static_summary=name,
         )
         return handle
@@ -138,6 +138,12 @@ class Children:
             task = asyncio.create_task(send(self._handles[node]))
             self._signals.add(task)
             task.add_done_callback(self._signals.discard)
+
+
+def _labels() -> dict[str, Any]:
+    """Those of the parent, for people who look for all that belongs together."""
+    labels = workflow.memo_value("labels", {})
+    return {"labels": labels} if labels else {}
 
 
 def _failed(node: str, run: str, error: ChildWorkflowError, *, asked: bool) -> Event:

@@ -23,7 +23,8 @@ from ..site.run import Run
 from ..tasks.scope import Scope
 from .gang import GangRun
 from .group import GroupRun
-from .segment import Progress, SegmentFailed, SegmentRun
+from .progress import Progress
+from .segment import SegmentFailed, SegmentRun
 from .wide import Unclosed, claim, is_wide, publish, put_together
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from ..record.writer import LedgerWriter
 from ..site.pool import SlotPool
 from ..site.run import Run
 from ..tasks.scope import Scope
-from .segment import Progress, SegmentRun
+from .progress import Progress
+from .segment import SegmentRun
 
 
 class GroupRun(SegmentRun):

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from treadle.executors.program import Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
@@ -30,23 +29,7 @@ from ..tasks.arguments import program_of
 from ..tasks.payloads import room
 from ..tasks.scope import Scope, feed_inputs, slices_of
 from ..tasks.summary import size_of, summarise
-
-
-class Progress(Struct, frozen=True):
-    """Counts for heartbeats and `watch`."""
-
-    segment: str
-    partitions: int
-    committed: int
-    failed: int
-    retried: int
-    running: int
-    size: int
-    """Bytes of blocks and parts so far."""
-    group: int = -1
-    """A task group of the segment, whose partitions these are; -1: all of them are."""
-    total: int = 0
-    """Of a group: partitions of the segment."""
+from .progress import Progress
 
 
 class SegmentFailed(Exception):

@@ -64,11 +64,12 @@ class Site:
         """The slot as everybody knows it: another host may have one of the same name."""
         return slot if self.one_host or self.host is None else f"{self.host.host_id}/{slot}"
 
-    def open(self, run: str) -> Run:
-        """The run, read from the store the first time. Blocking."""
-        if run not in self._runs:
+    def open(self, run: str, execution: str | None = None) -> Run:
+        """The run, read from the store the first time, and again for another execution of it: somebody may have taken
+        its id for another run. Without one: as it is known. Blocking."""
+        if run not in self._runs or execution not in (None, self._runs[run].execution):
             files = self.files(run)
-            self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"))
+            self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
             if self.hosts is not None:
                 self.hosts.announce(run)
             while len(self._runs) > 100:
@@ -80,8 +81,12 @@ class Site:
 class Run:
     """One run as this process sees it. Manifests found are kept: they only change by a repair, which says so."""
 
-    def __init__(self, site: Site, files: RunFiles, submission: Submission, plan: Plan) -> None:
+    def __init__(
+        self, site: Site, files: RunFiles, submission: Submission, plan: Plan, execution: str | None = None
+    ) -> None:
+        """`execution`: Temporal's id of the one that it was read for."""
         self.site, self.files, self.submission, self.plan = site, files, submission, plan
+        self.execution = execution
         self.id, self.folder = files.run, run_folder(files.run)
         self.env: dict[str, Any] = {"inputs": submission.inputs, "run": {"id": self.id, "startTime": plan.started}}
         self.job = Job(

@@ -17,8 +17,7 @@ from treadle.primitives.store import Store
 
 from ...client.client import keep, memo
 from ...environment.errors import Unreachable
-from ...runfiles import RunFiles
-from ...temporal.activities import digest
+from ...runfiles import RunFiles, digest
 from ...temporal.messages import RunStart
 from ..allowed import check_allowed
 from ..identity import label

@@ -1,0 +1,332 @@
+"""A run as it goes on, its result at the end, and the exit code that says how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import typer
+
+from treadle.primitives.errors import FailureClass
+
+from . import words
+from .environment import Environment
+from .exits import Exit, complain
+from .options import duration
+
+if TYPE_CHECKING:
+    from ..client.client import Runs
+    from ..client.views import RunEnd, RunView
+    from ..plan import Graph
+    from .picture import StageView
+    from .screens import Screen
+
+INTERVAL = 0.5
+SECOND_CHANCE = 2.0
+"""Seconds after a Ctrl-C in which another one cancels the run."""
+SILENCE = 3.0
+"""Seconds without a driver after which the watcher says so."""
+_REMEDIES: dict[str, str] = {
+    FailureClass.OUT_OF_MEMORY: "Give the stage more `memory`, or its input more partitions: that takes a new run.",
+    FailureClass.TIMED_OUT: "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
+}
+"""What the workflow could say."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    """How to watch."""
+
+    compact: bool = False
+    interval: float = INTERVAL
+    timeout: float | None = None
+    fail_fast: bool = False
+    logs: bool = False
+    output: Literal["text", "jsonl"] = "text"
+    exit_status: bool = True
+
+
+def watching(
+    compact: bool,
+    interval: float,
+    timeout: str | None,
+    fail_fast: bool,
+    logs: bool,
+    output: Literal["text", "jsonl"],
+    exit_status: bool,
+) -> Watching:
+    """The options as a command gets them. Raises UsageError."""
+    seconds = duration(timeout, "--timeout") if timeout else None
+    return Watching(compact, interval, seconds, fail_fast, logs, output, exit_status)
+
+
+async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Exit:
+    """Watch to the end, or to what `how` says; the code of the run."""
+    from ..environment.errors import Unreachable
+
+    watcher = Watcher(env, runs, run, how)
+    try:
+        return await watcher.watch()
+    except Unreachable as error:
+        hint = f"The run itself is safe. Look again: treadle watch {run}; or go on: treadle resume {run}"
+        raise Unreachable(error.message, hint) from error
+    finally:
+        watcher.close()
+
+
+class _Keys:
+    """Ctrl-C, counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._pressed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGINT, self._press)
+
+    def _press(self) -> None:
+        self.count += 1
+        self._pressed.set()
+
+    async def pressed(self) -> None:
+        await self._pressed.wait()
+        self._pressed.clear()
+
+    def close(self) -> None:
+        self._loop.remove_signal_handler(signal.SIGINT)
+
+
+class Watcher:
+    """One watched run. Use once."""
+
+    def __init__(self, env: Environment, runs: Runs, run: str, how: Watching) -> None:
+        from .costs import Running
+        from .following import LogFollower
+        from .picture import Painter
+
+        self._env, self._runs, self._run, self._how = env, runs, run, how
+        self._painter = Painter(env.files(run), env.files)
+        self._cost = Running(env, run)
+        self._logs = LogFollower(env.files(run)) if how.logs else None
+        self._keys = _Keys()
+        self._screen = _screen(how)
+        self._deadline = time.monotonic() + how.timeout if how.timeout is not None else None
+        self._alone_since: float | None = None
+        self._paused = False
+        self._told: dict[str, str] = {}
+        self._cancelled = False
+
+    def close(self) -> None:
+        self._screen.close()
+        self._keys.close()
+
+    async def watch(self) -> Exit:
+        await self._runs.view(self._run)
+        ended = asyncio.ensure_future(self._runs.end(self._run))
+        pressed = asyncio.ensure_future(self._keys.pressed())
+        try:
+            while True:
+                wait = self._wait()
+                await asyncio.wait([ended, pressed], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                if ended.done():
+                    return await self._ended(ended.result())
+                if pressed.done():
+                    if (code := await self._interrupted()) is not None:
+                        return code
+                    pressed = asyncio.ensure_future(self._keys.pressed())
+                elif (code := await self._look()) is not None:
+                    return code
+        finally:
+            ended.cancel()
+            pressed.cancel()
+
+    def _wait(self) -> float:
+        if self._deadline is None:
+            return self._how.interval
+        return max(0.0, min(self._how.interval, self._deadline - time.monotonic()))
+
+    async def _look(self) -> Exit | None:
+        """Draw what is to be seen; a code when that is the last of it."""
+        view = await self._view()
+        stages = await asyncio.to_thread(self._painter.stages, view)
+        cost = await asyncio.to_thread(self._cost.text, self._painter.plan)
+        self._screen.show(view, stages, cost)
+        await self._show_logs()
+        self._say_what_drivers_lost(view)
+        self._say_when_paused(view)
+        await self._say_when_alone(view)
+        if self._how.fail_fast and any(stage.failed for stage in stages):
+            return self._failed_early(stages)
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._screen.close()
+            complain(f"run {self._run} still goes on after {words.span(self._how.timeout or 0)}")
+            complain(f"  treadle watch {self._run}")
+            return Exit.TIMEOUT
+        return None
+
+    async def _view(self) -> RunView:
+        """The run; says so when Temporal takes its time, which the SDK waits for some seconds."""
+        asked = asyncio.ensure_future(self._runs.view(self._run))
+        done, _ = await asyncio.wait([asked], timeout=SILENCE)
+        if not done:
+            self._screen.note("Temporal does not answer; trying again")
+        return await asked
+
+    def _failed_early(self, stages: Sequence[StageView]) -> Exit:
+        self._screen.close()
+        names = ", ".join(stage.node for stage in stages if stage.failed)
+        complain(f"run {self._run}: partitions of {names} failed finally; the run goes on")
+        complain(f"  treadle logs {self._run}; treadle watch {self._run}")
+        return Exit.RUN_FAILED if self._how.exit_status else Exit.SUCCESS
+
+    async def _show_logs(self) -> None:
+        if self._logs is not None:
+            for line in await asyncio.to_thread(self._logs.new_lines):
+                self._screen.note(line)
+
+    def _say_when_paused(self, view: RunView) -> None:
+        """Once for each pause."""
+        if view.state == "paused" and not self._paused:
+            self._screen.note(f"run {self._run} is paused; go on with: treadle unpause {self._run}")
+        self._paused = view.state == "paused"
+
+    def _say_what_drivers_lost(self, view: RunView) -> None:
+        """An activity that fails is a driver's failure, not the user's; Temporal tries it again for ever."""
+        for beat in view.nodes:
+            if beat.last_failure and beat.last_failure != self._told.get(beat.node):
+                self._told[beat.node] = beat.last_failure
+                where = beat.node or "opening the run"
+                silent = "Heartbeat timeout" in beat.last_failure
+                why = "it fell silent" if silent else beat.last_failure
+                self._screen.note(f"{where}: a driver failed, trying again: {why}")
+
+    async def _say_when_alone(self, view: RunView) -> None:
+        """Once for each time that the driver is gone."""
+        busy = view.nodes and not self._env.profile.embedded  # there it is cheap to know better
+        if busy or not view.open or view.state == "paused" or await self._env.drivers(self._runs):
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        if self._alone_since is None:
+            self._alone_since = now
+        elif now - self._alone_since >= SILENCE:
+            self._alone_since = float("inf")
+            self._screen.note(
+                f"no driver is alive, so nothing happens. Start one: {driver_command(self._env, self._run)}"
+            )
+
+    async def _interrupted(self) -> Exit | None:
+        if self._cancelled:
+            return Exit.INTERRUPTED
+        self._screen.close()
+        complain(f"run {self._run} goes on. Watch it again:\n  treadle watch {self._run}")
+        if not sys.stdin.isatty():
+            return Exit.INTERRUPTED
+        complain(f"Ctrl-C again within {SECOND_CHANCE:g} s cancels it.")
+        try:
+            await asyncio.wait_for(self._keys.pressed(), SECOND_CHANCE)
+        except TimeoutError:
+            return Exit.INTERRUPTED
+        complain(f"cancelling run {self._run}")
+        await self._runs.cancel(self._run, "Ctrl-C")
+        self._cancelled = True
+        self._screen = _screen(self._how)
+        return None
+
+    async def _ended(self, end: RunEnd) -> Exit:
+        view = await self._runs.view(self._run)
+        self._painter.forget()
+        stages = await asyncio.to_thread(self._painter.stages, view, end)
+        cost = await asyncio.to_thread(self._cost.text, self._painter.plan, last=True)
+        self._screen.show(view, stages, cost)
+        await self._show_logs()
+        self._screen.close()
+        code = show_end(self._run, view, end, jsonl=self._how.output == "jsonl")
+        for line in await asyncio.to_thread(self._what_next, end):
+            complain(f"  {line}")
+        return code if self._how.exit_status else Exit.SUCCESS
+
+    def _what_next(self, end: RunEnd) -> list[str]:
+        """Where to look, and what to do. Blocking."""
+        from .following import LogFollower
+
+        run = self._run
+        if end.state == "succeeded":
+            return [] if end.outputs else self._made(end.skipped)
+        if not end.failure:
+            return [f"Go on with it: treadle resume {run}"]
+        failed = end.failure.run or run
+        logs = [f"Its errors: treadle logs {failed}"] if LogFollower(self._env.files(failed)).any() else []
+        remedy = [_REMEDIES[end.failure.failure]] if end.failure.failure in _REMEDIES else []
+        return [
+            *logs,
+            *remedy,
+            f"Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run.",
+        ]
+
+    def _made(self, skipped: Sequence[str]) -> list[str]:
+        """Where the data is of a workflow that declares no outputs."""
+        plan = self._painter.plan
+        if plan is None or plan.graph.outputs:
+            return [f"{stage} is in {uri}" for stage, uri in plan.graph.outputs.items()] if plan else []
+        ends = [stage for stage in plan.datasets if stage not in skipped and _is_end(plan.graph, stage)]
+        return [f"Its data: treadle result {self._run} --stage {stage}" for stage in ends[-1:]]
+
+
+def _is_end(graph: Graph, stage: str) -> bool:
+    """Whether the stage makes data that no other reads."""
+    from ..plan import Barrier
+
+    own = {node.id for node in graph.nodes_of(stage) if not isinstance(node, Barrier)}
+    return bool(own) and not any(own & {*node.data} and stage not in node.stages for node in graph.nodes)
+
+
+def driver_command(env: Environment, run: str) -> str:
+    """What starts a driver here."""
+    return f"treadle resume {run}" if env.profile.embedded else "treadle worker"
+
+
+def _screen(how: Watching) -> Screen:
+    from .screens import JsonScreen, LiveScreen, PlainScreen
+
+    if how.output == "jsonl":
+        return JsonScreen()
+    draws = sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    return LiveScreen(how.compact) if draws else PlainScreen(how.compact)
+
+
+def code_of_state(state: str) -> Exit:
+    """The same for a run that is over as for one watched to its end."""
+    if state == "succeeded":
+        return Exit.SUCCESS
+    return Exit.CANCELLED if state in ("cancelled", "terminated") else Exit.RUN_FAILED
+
+
+def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Exit:
+    """Outputs on stdout, how it went on stderr."""
+    if jsonl:
+        from .screens import emit
+
+        emit({"type": "end", "run": run, **msgspec.to_builtins(end)})
+    took = f" after {words.span((view.closed - view.started).total_seconds())}" if view.closed else ""
+    complain(f"run {run} {end.state}{took}{reason(end)}")
+    if end.state == "succeeded" and not jsonl:
+        print_outputs(end.outputs)
+    return code_of_state(end.state)
+
+
+def reason(end: RunEnd) -> str:
+    failure = end.failure
+    return f": {failure.failure}: {failure.message}" if failure and failure.message else ""
+
+
+def print_outputs(outputs: dict[str, Any]) -> None:
+    if outputs:
+        typer.echo(json.dumps(outputs, indent=2, ensure_ascii=False))
