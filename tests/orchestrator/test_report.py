@@ -86,7 +86,11 @@ def test_nothing_from_the_run_is_taken_for_markup() -> None:
         (),
         {EVIL: EVIL},
     )
-    page = Page(render(about(run=EVIL, workflow=EVIL, failure=EVIL, outputs={EVIL: EVIL}), evil, [group], NOW))
+    page = Page(
+        render(
+            about(run=EVIL, workflow=EVIL, failure=EVIL, outputs={EVIL: EVIL}, labels={EVIL: EVIL}), evil, [group], NOW
+        )
+    )
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "img" not in {tag for tag, _ in page.elements}
     assert json.loads(page.inner[1][1])["slots"] == [EVIL]

@@ -66,6 +66,7 @@ async def _page(env: Environment, runs: Runs, run: str) -> str:
         view.resumption,
         failure,
         end.outputs if end else {},
+        view.labels,
     )
     return render(about, gather(files, plan, logged), grouped(logged), datetime.now(UTC))
 

@@ -38,6 +38,7 @@ class About(Struct, frozen=True):
     resumption: int
     failure: str = ""
     outputs: dict[str, Any] = {}
+    labels: dict[str, str] = {}
 
 
 class Tile(Struct, frozen=True):

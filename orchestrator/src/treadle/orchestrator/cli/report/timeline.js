@@ -79,11 +79,13 @@
     show(event);
   });
   canvas.addEventListener("pointerup", () => {
+    if (!dragged) return;
     const [a, b] = dragged.map(time).sort((p, q) => p - q), far = Math.abs(dragged[1] - dragged[0]) > 4;
     dragged = null;
     if (far) { from = Math.max(0, a); to = Math.min(end, b); }
     draw();
   });
+  canvas.addEventListener("pointercancel", () => { dragged = null; draw(); });
   canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   canvas.addEventListener("dblclick", () => { from = 0; to = end; draw(); });
   window.addEventListener("resize", draw);
