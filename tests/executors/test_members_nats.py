@@ -25,6 +25,8 @@ pytestmark = [
 PROOF = 64 << 10
 """Bytes that prove a path, each way."""
 LONG = 60.0
+FAR = {"path", "relayed", "stored"}
+"""What blocks of another member came over."""
 
 
 def shuffle(gate: str = "") -> Spec:
@@ -93,16 +95,18 @@ async def finished(rig: Rig, nats: Nats, gate: Path, run: str, *, cut_off: bool 
 
 def pulled(rig: Rig, run: str) -> list[Outcome]:
     """Of readers that pulled something."""
-    return [one for one in rig.outcomes(run, "weights") if one.read.get("peer")]
+    return [one for one in rig.outcomes(run, "weights") if FAR & one.read.keys()]
 
 
 async def test_members_behind_nats_shuffle_directly(rig: Rig, nats: Nats, tmp_path: Path) -> None:
     """The first reader of each member asks while there is no path; what the others read comes over it."""
     over = await finished(rig, nats, tmp_path / "gate", "direct")
-    later = sorted(one.read["peer"] for one in pulled(rig, "direct"))[:-2]
+    later = sorted(sum(one.read.get(way, 0) for way in FAR) for one in pulled(rig, "direct"))[:-2]
     assert later
     assert over > sum(later)
-    assert rig.read("direct", "weights")["store"] == 0
+    read = rig.read("direct", "weights")
+    assert direct(nats) > read["path"] > 0
+    assert read["store"] == read["peer"] == 0
 
 
 async def test_a_path_cut_in_the_middle_costs_nothing_but_time(rig: Rig, nats: Nats, tmp_path: Path) -> None:
@@ -116,6 +120,8 @@ async def test_members_that_cannot_be_connected_exchange_through_coordinator_and
     found = await rig.run(shuffle(), "apart")
     assert found.datasets["weights"] == (await rig.local(shuffle())).datasets["weights"]
     assert set(rig.counted.outcomes.values()) == {1}, "nothing was made twice"
-    assert rig.read("apart", "weights")["peer"] > 0
+    read = rig.read("apart", "weights")
+    assert read["relayed"] + read["stored"] > 0
+    assert read["path"] == read["peer"] == read["store"] == 0
     assert direct(nats) == 0
     assert [info.name for info in rig.engine.site.store.list("runs/apart/blocks")] == []

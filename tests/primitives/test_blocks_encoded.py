@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from treadle.primitives import blocks as blocks_module
 from treadle.primitives import codec, spooled
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError
@@ -77,8 +78,9 @@ def check(blocks: Blocks, kind: Kind, place: Literal["host", "store"], locations
 def test_parts_in_pieces_come_back_from_every_store(
     store: Store, kind: Kind, spool_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spooled, "SPOOLED_FROM", spool_from)
-    monkeypatch.setattr(spooled, "_RANGE", 1000)
+    monkeypatch.setattr(blocks_module, "SPOOLED_FROM", spool_from)
+    monkeypatch.setattr(blocks_module, "AT_ONCE", spool_from)
+    monkeypatch.setattr(spooled, "AT_ONCE", 1000)
     check(Blocks(store, "r1"), kind, "store", 1)
 
 
@@ -105,8 +107,29 @@ def test_pieces_go_to_the_store_when_shared_memory_is_full(tmp_path: Path, monke
     assert not list((tmp_path / "shm" / "test" / "r1").rglob("*0.1*"))
 
 
+def test_pieces_of_what_is_far_away_are_never_in_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is read in pieces because there is no memory for all of it."""
+    for module in (blocks_module, spooled):
+        monkeypatch.setattr(module, "AT_ONCE", 1000)
+    store = Store.open(f"memory://{uuid.uuid4()}")
+    reader, lengths = Blocks(store, "r1"), list[int]()
+
+    def counted(name: str, start: int, length: int) -> bytes:
+        lengths.append(length)
+        return read(name, start, length)
+
+    read = store.get_range
+    monkeypatch.setattr(store, "get_range", counted)
+    slice = reader.put_encoded("s/0.1", "objects", [Pieces("objects", VALUES["objects"][0])], "store").slice(0)
+    assert list(reader.pieces(slice)) == VALUES["objects"][0]
+    assert max(lengths) <= 1000 < sum(lengths) == slice.part.length
+    lengths.clear()
+    assert reader.get(slice)
+    assert lengths == [slice.part.length]
+
+
 def test_what_was_spooled_is_checked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spooled, "SPOOLED_FROM", 1)
+    monkeypatch.setattr(blocks_module, "SPOOLED_FROM", 1)
     store = Store.open(f"memory://{uuid.uuid4()}")
     blocks = Blocks(store, "r1")
     slice = blocks.put_encoded("s/0.1", "objects", [Pieces("objects", [[1], [2, 3]])], "store").slice(0)

@@ -86,8 +86,8 @@ class Member:
         self.gateway.know(RUN, self.store)
         self.server = PeerServer(self.host, {RUN: KEY}.get, forward=self.gateway.forward)
         self.announce("")
-        self.peers = HostPeers(self.store, RUN, KEY, self.host)
         self.blocks = Blocks(self.store, RUN, self.host, lambda: self.peers)
+        self.peers = HostPeers(self.store, RUN, KEY, self.host, self.blocks.read)
 
     def announce(self, address: str) -> None:
         announce(self.store, RUN, KEY, self.host.host_id, address, self.gateway.name, self.server.address)

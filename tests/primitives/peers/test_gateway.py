@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ def test_members_exchange_blocks_over_one_path_whoever_dialled(tmp_path: Path) -
         refs = {left: right.put(*wanted), right: left.put(*wanted)}
         assert same(read_all(left, refs[left]), wanted)
         until(lambda: left.gateway._paths and right.gateway._paths)
-        before = left.gateway.got.copy()
+        before = left.blocks.read.copy()
 
         def reads(member: Member) -> bool:
             slices = [refs[member].slice(index) for index in range(len(wanted))]
@@ -71,8 +72,8 @@ def test_members_exchange_blocks_over_one_path_whoever_dialled(tmp_path: Path) -
 
         with ThreadPoolExecutor(8) as pool:
             assert all(pool.map(reads, [left, right] * 6))
-        assert left.gateway.got - before == {"path": 6 * bytes_of(refs[left])}
-        assert right.gateway.got == {"path": 6 * bytes_of(refs[right])}
+        assert left.blocks.read - before == {"path": 6 * bytes_of(refs[left])}
+        assert right.blocks.read == {"path": 6 * bytes_of(refs[right])}
         assert left.passed() == []
         assert len({message for message in office.said if isinstance(message, Reach)}) == 1
 
@@ -84,7 +85,7 @@ def test_a_block_larger_than_a_piece_comes_whole(tmp_path: Path) -> None:
         assert same(read_all(left, ref), wanted)
         assert np.array_equal(left.blocks.get(ref.slice(1), shared=True), wanted[1])
         assert left.host.path(f"{RUN}/{ref.name}").stat().st_size == ref.size, "one copy for its host"
-        assert left.gateway.got == {"path": bytes_of(ref) + ref.size}
+        assert left.blocks.read == {"path": bytes_of(ref) + ref.size}
 
 
 @pytest.mark.parametrize("after", [0, 3_000_000])
@@ -102,7 +103,7 @@ def test_a_path_that_fails_costs_the_path(tmp_path: Path, kind: Any, after: int)
             found = _read_if_sound(left, ref)
         assert same(found, wanted)
         if kind != "corrupt":
-            assert left.gateway.got["stored"] > 0
+            assert left.blocks.read["stored"] > 0
             until(lambda: not left.gateway._paths)
         assert left.passed() == []
 
@@ -154,9 +155,9 @@ def test_a_pair_without_a_path_uses_coordinator_and_store(tmp_path: Path, size: 
         ref = right.put(*wanted)
         for index, one in enumerate(wanted):
             assert np.array_equal(left.blocks.get(ref.slice(index)), one)
-        assert left.gateway.got["path"] == 0
-        assert left.gateway.got["relayed"] + left.gateway.got["stored"] == bytes_of(ref)
-        assert (left.gateway.got["stored"] > 0) == (size > RELAYED)
+        assert left.blocks.read["path"] == 0
+        assert left.blocks.read["relayed"] + left.blocks.read["stored"] == bytes_of(ref)
+        assert (left.blocks.read["stored"] > 0) == (size > RELAYED)
         assert left.passed() == [], "each is removed by whom it was for"
         assert all(len(message.body) < 64 << 10 for message in office.said if isinstance(message, Relay))
 
@@ -171,7 +172,7 @@ def test_a_pair_that_failed_is_not_tried_again_for_each_block(tmp_path: Path) ->
         for ref in refs:
             assert same(read_all(left, ref), arrays(1, 500))
         assert office.said.count(Reach("right")) == 1
-        assert left.gateway.got["path"] == 0
+        assert left.blocks.read["path"] == 0
 
 
 def test_what_is_lost_on_the_way_is_said_again(tmp_path: Path) -> None:
@@ -216,11 +217,11 @@ def test_a_durable_copy_is_read_until_there_is_a_path(tmp_path: Path) -> None:
         ref = right.blocks.put("segment/0.1", "array", wanted, "host", durability="task")
         assert same(read_all(left, ref), wanted)
         assert np.array_equal(left.blocks.get(ref.slice(1), shared=True), wanted[1])
-        assert not left.gateway.got
+        assert left.blocks.read.keys() == {"store"}
         assert Reach("right") in office.said
         with connected(left, right, HEALTHY):
             assert same(read_all(left, ref), wanted)
-            assert left.gateway.got == {"path": bytes_of(ref)}
+            assert left.blocks.read["path"] == bytes_of(ref)
 
 
 # -- what each is asked and believes ----------
@@ -266,7 +267,7 @@ def test_a_member_that_says_it_can_be_dialled_and_cannot_is_reached_all_the_same
             pass
         right.announce(gone.address)
         assert same(read_all(left, right.put(*wanted)), wanted)
-        assert left.gateway.got["stored"] > 0
+        assert left.blocks.read["stored"] > 0
 
 
 def test_a_host_without_a_gateway_forwards_nothing(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answe
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)])
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             until(lambda: office.said[2:])
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
             with pytest.raises(WireError):
@@ -294,7 +295,7 @@ def test_somebody_elses_answer_is_none(tmp_path: Path) -> None:
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)])
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             until(lambda: office.said[2:])
             for member, sent in (("another", b"wrong"), ("right", b"right")):
                 left.gateway.heard(Relayed(member, msgspec.msgpack.encode(Answer(0, (5,), sent))), ("", 0))
@@ -314,7 +315,7 @@ def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) ->
         office.drops = lambda message: True
         left.store.put("runs/run-1/blocks/_passed/x", b"treadle\x01" + bytes(37))
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)])
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             until(lambda: office.said[2:])
             answer = Answer(0, (5,), stored="runs/run-1/blocks/_passed/x")
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from treadle.primitives import blocks, spooled
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.host import HostFolder
@@ -31,9 +32,10 @@ class Two:
         self.store = Store.open(f"file://{folder}/store")
         self.there, self.here = HostFolder(folder / "there"), HostFolder(folder / "here")
         self.producer = Blocks(self.store, RUN, self.there)
-        self.peers = HostPeers(self.store, RUN, KEY, self.here)
         self.reader = Blocks(self.store, RUN, self.here, lambda: self.peers)
+        self.peers = HostPeers(self.store, RUN, KEY, self.here, self.reader.read)
         self.pulls: list[int] = []
+        self.longest = 0
         self._pull = self.peers._client.pull
         self.peers._client.pull = self._counted  # type: ignore[method-assign]
         self.serve()
@@ -46,6 +48,7 @@ class Two:
         self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float, *, direct: bool = False
     ) -> Iterator[Any]:
         self.pulls.append(len(wants))
+        self.longest = max(self.longest, *(length for _, _, length in wants))
         return self._pull(address, wants, deadline, direct=direct)
 
     def put(self, *parts: Any, **how: Any) -> BlockRef:
@@ -87,10 +90,24 @@ def test_what_is_expected_and_not_wanted_is_no_harm(two: Two) -> None:
 
 
 def test_a_shared_block_is_brought_to_this_host_once(two: Two) -> None:
-    slice = two.put().slice(0)
+    """The second to want it reads it from this host."""
+    slice = two.put(LARGE, LARGE[::-1]).slice(0)
     assert np.array_equal(two.reader.get(slice, shared=True), LARGE)
+    assert two.reader.read == {"peer": two.put(LARGE, LARGE).size}
     two.server.close()
     assert np.array_equal(two.reader.get(slice, shared=True), LARGE)
+    assert two.reader.read["host"] == slice.part.length
+
+
+def test_pieces_are_never_in_memory_together(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (blocks, spooled):
+        monkeypatch.setattr(module, "AT_ONCE", 100_000)
+    slice = two.put(np.arange(3), LARGE).slice(1)
+    (found,) = two.reader.pieces(slice)
+    assert np.array_equal(found, LARGE)
+    assert two.longest == 100_000
+    assert two.reader.read == {"peer": slice.part.length}
+    assert not two.here.path(RUN).exists()
 
 
 def test_a_host_that_starts_again_is_waited_for(two: Two) -> None:
@@ -136,9 +153,10 @@ def test_what_a_host_sends_is_checked(two: Two) -> None:
 
 @pytest.mark.parametrize("durability", ["task", "segment"])
 def test_a_durable_block_outlives_its_host(two: Two, durability: Any) -> None:
-    ref = two.put(durability=durability)
+    ref = two.put(LARGE, LARGE[:10], durability=durability)
     if durability == "segment":
         two.reader.copy_to_store(ref)
+        assert two.longest == max(part.length for part in ref.parts), "one at a time"
         ref = msgspec.structs.replace(ref, locations=(*ref.locations, "store"))
     two.there.delete_run(RUN)
     assert np.array_equal(two.reader.get(ref.slice(0)), LARGE)

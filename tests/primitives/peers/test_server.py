@@ -48,6 +48,25 @@ def test_short_ranges_are_answered_together_and_long_ones_alone(tmp_path: Path) 
         assert answer(connection) == ((GONE, 2), b"12")
 
 
+def test_a_reader_there_is_no_thread_for_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, refused = threading.Thread.start, list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name == "treadle-peer" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with served(tmp_path) as (host, server):
+        host.put(f"{RUN}/s/a", [b"0123456789"])
+        with pytest.raises(wire.WireError):
+            dial(server.address)
+        with dial(server.address) as connection:
+            assert ask(connection, Want("s/a", 0, 4)) == ((4,), b"0123")
+            assert server.connections == 1
+
+
 @pytest.mark.parametrize(
     "name", ["../other/s/a", "/etc/passwd", "s/../../other/s/a", "s/./a", "", ".", "s\0a", ".tmp-x"]
 )

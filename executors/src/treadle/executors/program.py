@@ -337,8 +337,8 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     """Bytes; 0: not measured, since it was over in less than a millisecond."""
     bytes_in: int = 0
     read: dict[str, int] = {}
-    """Bytes of blocks by the kind of place they came from: inline, host, peer, store; what was decoded already is not
-    read again."""
+    """Bytes of blocks by the kind of place they came from: inline, host, peer, store; those of a member that cannot be
+    dialled by what they came over: path, relayed, stored. What was decoded already is not read again."""
     spilled: int = 0
     """Bytes written to temporary files because they did not fit into its memory."""
     log: bytes = b""

@@ -32,7 +32,7 @@ class Summary(Struct, frozen=True):
     """Bytes of its blocks and parts."""
     failed_items: int = 0
     read: dict[str, int] = {}
-    """Bytes of blocks its tasks got, by the kind of place: inline, host, peer, store."""
+    """Bytes of blocks its tasks got, by the kind of place (see `Outcome.read`)."""
     spilled: int = 0
     """Bytes its tasks wrote to temporary files because they did not fit into memory."""
 

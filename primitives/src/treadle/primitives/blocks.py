@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
@@ -18,7 +19,7 @@ from .errors import CorruptError, MissingError, StoreError, TreadleError
 from .host import HostFolder
 from .references import BlockRef, Kind, Part, Slice
 from .run_names import run_folder
-from .spooled import SPOOLED_FROM, fetch_range
+from .spooled import AT_ONCE, SPOOLED_FROM, fetch_range
 from .store import Store
 from .store_errors import border
 from .whole_files import Buffer, check_name, map_file, read_range
@@ -58,13 +59,15 @@ class Blocks:
     def __init__(
         self, store: Store, run: str, host: HostFolder | None = None, peers: Callable[[], Peers] | None = None
     ) -> None:
-        """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach."""
+        """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach. What
+        they bring they count in `read`.
+        """
         self._store = store
         self.run, self._folder = run, run_folder(run)
         self.host = host
         self._open_peers = peers
         self.read: Counter[str] = Counter()
-        """Bytes got so far from each kind of place: inline, host, peer, store."""
+        """Bytes got so far from each kind of place: inline, host, store; what peers count comes to it."""
         self._folders = {"store": (str(store.path(f"runs/{self._folder}/blocks") or ""), store.url)}
         if host is not None:
             self._folders["host"] = (str(host.path(self._folder)), host.url)
@@ -162,14 +165,12 @@ class Blocks:
 
         Raises MissingError and CorruptError when it is not readable, StoreError.
         """
-        self._store.put(self._object(ref.name), self._whole(ref))
-
-    def _whole(self, ref: BlockRef) -> list[Buffer]:
-        """The bytes of a block. Its readers check them; what comes from a peer is checked here too."""
-        if self.host is not None and f"host:{self.host.host_id}" in ref.locations:
-            return [self.host.map(self.on_host(ref.name))]
-        parts = [ref.slice(index) for index in range(len(ref.parts))]
-        return [self._read(part, location, shared=False) for part in parts for location in [*self._locations(part)][:1]]
+        host = self.host
+        if host is not None and f"host:{host.host_id}" in ref.locations:
+            self._store.put(self._object(ref.name), host.map(self.on_host(ref.name)))  # its readers check it
+        else:
+            parts = map(ref.slice, range(len(ref.parts)))
+            self._store.put(self._object(ref.name), (self._from_the_first(part, _as_it_is) for part in parts))
 
     def get(self, slice: Slice, *, shared: bool = False) -> Any:
         """The decoded value of a part, from the first location that has it undamaged.
@@ -181,15 +182,18 @@ class Blocks:
         return self._from_the_first(slice, decode, shared=shared)
 
     def pieces(self, slice: Slice) -> Iterator[Any]:
-        """The value of a part as it was put: in pieces, each decoded when it is asked for. Raises what `get` does."""
-        for piece in self._from_the_first(slice, pieces, shared=False):
+        """The value of a part as it was put: in pieces, each decoded when it is asked for. Raises what `get` does.
+
+        For a part that is too large for the memory there is: what is far away goes to a file, unless it is a few MiB.
+        """
+        for piece in self._from_the_first(slice, pieces, in_pieces=True):
             yield decode(piece)
 
-    def _from_the_first(self, slice: Slice, use: Callable[[Buffer], T], *, shared: bool) -> T:
+    def _from_the_first(self, slice: Slice, use: Callable[[Buffer], T], **how: bool) -> T:
         failures: list[TreadleError] = []
         for location in self._locations(slice):
             try:
-                return use(self._read(slice, location, shared=shared))
+                return use(self._read(slice, location, **how))
             except (MissingError, CorruptError, StoreError) as error:
                 failures.append(error)
         raise _worst(slice, failures)
@@ -239,14 +243,15 @@ class Blocks:
             yield from (one for one in slice.locations if one.startswith("host:") and one != ours)
         yield from (one for one in slice.locations if one.partition(":")[0] == "store")
 
-    def _read(self, slice: Slice, location: str, *, shared: bool) -> Buffer:
+    def _read(self, slice: Slice, location: str, *, shared: bool = False, in_pieces: bool = False) -> Buffer:
         """The part's authentic bytes. What a store gave needs a digest: checksums are no secret.
 
         A peer has proved that it knows the run's key, and off loopback TLS guards what it sends.
         """
-        data = self._fetch(slice, location, shared=shared)
+        data = self._fetch(slice, location, shared, in_pieces)
         part = slice.part
-        self.read["peer" if location.startswith("host:") else location.partition(":")[0]] += part.length
+        if not location.startswith("host:"):
+            self.read[location.partition(":")[0]] += part.length
         known = (location, slice.name, part.offset)
         mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read anew: check it anew
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
@@ -287,24 +292,29 @@ class Blocks:
             self._checked.clear()
         self._checked.add(known)
 
-    def _fetch(self, slice: Slice, location: str, *, shared: bool) -> Buffer:
-        part = slice.part
+    def _fetch(self, slice: Slice, location: str, shared: bool, in_pieces: bool) -> Buffer:
+        part, spooled_from = slice.part, AT_ONCE if in_pieces else SPOOLED_FROM
         if location == "inline":
             return slice.inline
         if location.startswith("host:"):
-            host, shared = location.removeprefix("host:"), shared or part.length >= SPOOLED_FROM
+            host, shared = location.removeprefix("host:"), shared or (part.length >= SPOOLED_FROM and not in_pieces)
             elsewhere = "store" in slice.locations
-            return self._peers.fetch(host, slice.name, part.offset, part.length, shared=shared, elsewhere=elsewhere)
+            fetch = partial(self._peers.fetch, host, slice.name, shared=shared, elsewhere=elsewhere)
+            return fetch_range(fetch, part.offset, part.length, sys.maxsize if shared else spooled_from)
         lender = location.partition(":")[2]
         folder, where = self._folder_of(lender) if lender else self._folders[location]
         if not folder:
             name = f"runs/{lender}/blocks/{slice.name}" if lender else self._object(slice.name)
-            return fetch_range(partial(self._store.get_range, name), part.offset, part.length)
+            return fetch_range(partial(self._store.get_range, name), part.offset, part.length, spooled_from)
         path = f"{folder}/{check_name(slice.name)}"
         with border(where, slice.name, reading=True):
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]
+
+
+def _as_it_is(data: Buffer) -> Buffer:
+    return data
 
 
 def _is_whole(slice: Slice, data: Buffer) -> bool:

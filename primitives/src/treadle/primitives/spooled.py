@@ -13,24 +13,27 @@ from .whole_files import Buffer, write_all
 
 SPOOLED_FROM = 64 << 20
 """Bytes."""
-_RANGE = 8 << 20
+AT_ONCE = 8 << 20
+"""Bytes that are in memory on their way."""
 
 
 class Spool(mmap):
     """A mapping of bytes that nobody has checked yet."""
 
 
-def fetch_range(read: Callable[[int, int], bytes], start: int, length: int) -> Buffer:
+def fetch_range(
+    read: Callable[[int, int], Buffer], start: int, length: int, spooled_from: int = SPOOLED_FROM
+) -> Buffer:
     """`length` bytes from `start`, or fewer where the object ends; `read(start, length)` gets some of them.
 
     Raises what `read` does, StoreError when the disk for temporary files is full.
     """
-    return read(start, length) if length < SPOOLED_FROM else spooled(_ranges(read, start, length))
+    return read(start, length) if length < spooled_from else spooled(_ranges(read, start, length))
 
 
-def _ranges(read: Callable[[int, int], bytes], start: int, length: int) -> Iterator[bytes]:
+def _ranges(read: Callable[[int, int], Buffer], start: int, length: int) -> Iterator[Buffer]:
     stop = start + length
-    while start < stop and (data := read(start, min(_RANGE, stop - start))):
+    while start < stop and (data := read(start, min(AT_ONCE, stop - start))):
         yield data
         start += len(data)
 

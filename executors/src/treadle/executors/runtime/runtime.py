@@ -159,9 +159,10 @@ class Runtime:
         def peers() -> Peers:
             from treadle.primitives.peers.hosts import HostPeers
 
-            return HostPeers(store, run, key, self._host)
+            return HostPeers(store, run, key, self._host, blocks.read)
 
-        return Blocks(store, run, self._host, peers)
+        blocks = Blocks(store, run, self._host, peers)
+        return blocks
 
     def _secret(self, name: str) -> str:
         try:

@@ -53,7 +53,7 @@ class StageView(Struct, frozen=True, rename="camel"):
     estimate: int = 0
     """Bytes that were predicted for them."""
     read: dict[str, int] = {}
-    """Bytes of blocks it got, by the kind of place: inline, host, peer, store."""
+    """Bytes of blocks it got, by the kind of place (see `Outcome.read`)."""
     spilled: int = 0
     """Bytes it wrote to temporary files because they did not fit into memory."""
     run: str = ""

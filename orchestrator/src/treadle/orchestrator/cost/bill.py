@@ -60,7 +60,7 @@ def _priced(line: Line, prices: Prices, store: StoreRates) -> Line:
         usage.cpu_seconds * rates.cpu_second,
         usage.puts * store.put,
         usage.gets * store.get,
-        usage.moved.get("store", 0) / GIGABYTE * store.gigabyte,
+        (usage.moved.get("store", 0) + usage.moved.get("stored", 0)) / GIGABYTE * store.gigabyte,
         usage.actions * prices.action,
     ]
     return replace(line, cost=math.fsum(cost))

@@ -28,7 +28,7 @@ class Usage(Struct, frozen=True, rename="camel"):
     gets: int = 0
     """Reads from the store."""
     moved: dict[str, int] = {}
-    """Bytes of blocks that consumers got, by the kind of place: inline, host, peer, store."""
+    """Bytes of blocks that consumers got, by the kind of place (see `Outcome.read`)."""
     actions: int = 0
     """Of the orchestrator: a workflow, an activity or a heartbeat begun (Temporal Cloud, Actions)."""
 

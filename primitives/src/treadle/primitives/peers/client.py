@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -32,9 +34,11 @@ class PeerClient:
     way of the gateway there.
     """
 
-    def __init__(self, run: str, key: bytes, *, plain: bool = False) -> None:
+    def __init__(self, run: str, key: bytes, read: Counter[str] | None = None) -> None:
+        """`read`: counts the bytes that come, by what they come over (see `HostPeers`)."""
         self.run = run
-        self._pool = Pool(run, key, plain=plain)
+        self._read, self._counting = Counter[str]() if read is None else read, threading.Lock()
+        self._pool = Pool(run, key)
 
     @property
     def failures(self) -> Mapping[str, Failure]:
@@ -71,7 +75,8 @@ class PeerClient:
             connection, fresh = self._pool.take(address, deadline)
             before, began = done, time.monotonic()
             try:
-                for view in pulling.pull(connection, pending[done:], deadline, behind(address), direct=direct):
+                member = behind(address)
+                for view in pulling.pull(connection, pending[done:], deadline, self._count, member, direct=direct):
                     done += 1
                     if done == len(pending):
                         self._pool.give(address, connection)
@@ -87,12 +92,21 @@ class PeerClient:
                 raise
 
     def fetch_to_host(
-        self, address: str, name: str, size: int | None, host: HostFolder, deadline: float, *, direct: bool = False
+        self,
+        address: str,
+        name: str,
+        size: int | None,
+        host: HostFolder,
+        deadline: float,
+        *,
+        direct: bool = False,
+        wanted: int = 0,
     ) -> memoryview:
         """A whole block, mapped from this host's folder, where the first process to want it has put it.
 
         The others wait for that one. When shared memory is full, each gets the bytes in memory of its own. `direct`: as
-        for `pull`. Raises as `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
+        for `pull`. `wanted`: bytes of it that count as read from this host, should it be here already. Raises as
+        `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
         """
         own = f"{run_folder(self.run)}/{check_name(name)}"
         with border(host.url, own):
@@ -103,8 +117,9 @@ class PeerClient:
                     view = _mapped(host, own)
                     if view is None:
                         request = Pull((Want(name, 0, -1),), behind(address), direct)
-                        view = self._pull_whole(address, request, path, deadline)
+                        view, wanted = self._pull_whole(address, request, path, deadline), 0
             view = host.map(own) if view is None else view
+        self._count({"host": wanted})
         if size is not None and len(view) != size:
             error = CorruptError(f"block {name} has {len(view):,} bytes at {address}, not {size:,}")
             error.block = name
@@ -115,15 +130,23 @@ class PeerClient:
         """Close connections nobody uses; those in use are closed by who uses them."""
         self._pool.close()
 
+    def _count(self, came: Mapping[str, int]) -> None:
+        with self._counting:
+            for over, size in came.items():
+                if size:
+                    self._read[over] += size
+
     def _pull_whole(self, address: str, request: Pull, path: Path, deadline: float) -> memoryview | None:
         """None: it is at `path` now."""
 
         def receive(connection: Connection) -> memoryview | None:
             connection.send(request, deadline=deadline)
             (got,), length = pulling.expect(connection, request.wants, deadline)
+            private = save(connection, length, path, deadline) if got != GONE else None
+            self._count(pulling.came(connection, length, deadline, request.member))
             if got == GONE:
                 raise _gone(address, request.wants[0].name)
-            return save(connection, length, path, deadline)
+            return private
 
         return self._with_connection(address, receive, deadline)
 

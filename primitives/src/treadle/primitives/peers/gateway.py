@@ -31,7 +31,7 @@ from ..wire import Connection, WireError
 from . import asking, passing
 from .asking import Asks, Patience
 from .both_ways import BothWays
-from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Part, Pull, Want, decode_ask_or_answer
+from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Came, Part, Pull, Want, decode_ask_or_answer
 from .serving import Batch, answer_ask
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ class Membership(NamedTuple):
     """Needed where the coordinator's connections are encrypted."""
 
 
+class _Heard(NamedTuple):
+    answer: Answer
+    data: memoryview
+    over: str
+    """What it came over: a `path`, or `relayed`."""
+
+
 class Gateway:
     """Thread-safe. `heard` must get what the coordinator says, `forward` is for the host's server."""
 
@@ -84,18 +91,15 @@ class Gateway:
             membership.key,
             ask=membership.say,
             opened=self._opened,
-            failed=lambda member, reason: None,  # noqa: ARG005 - what is asked for is relayed
             tls=membership.tls,
             schedule=schedule,
         )
-        self.got: Counter[str] = Counter()
-        """Bytes from other members: over a `path`, `relayed`, or `stored`."""
         self._stores: dict[str, Store] = {}
         self._asks = Asks(patience)
         self._numbers = itertools.count()
         self._asked: dict[int, tuple[str, Ask]] = {}
         """Members, and what they are asked."""
-        self._answers: dict[int, tuple[Answer, memoryview] | WireError] = {}
+        self._answers: dict[int, _Heard | WireError] = {}
         self._paths: dict[str, BothWays] = {}
         self._open: set[BothWays] = set()
         self._changed = threading.Condition()
@@ -134,53 +138,57 @@ class Gateway:
 
     def forward(self, connection: Connection, request: Pull) -> None:
         """Answer a reader of this host from the member it names. Raises WireError."""
-        batch, member = Batch(connection), request.member
+        batch, member, came = Batch(connection), request.member, Counter[str]()
         for wants in cut(request.wants):
             try:
-                lengths, data = self.ask(member, connection.run, wants, direct=request.direct)
+                lengths, data = self.ask(member, connection.run, wants, came, direct=request.direct)
             except WireError:
                 lengths, data = (UNREACHED,) * len(wants), memoryview(b"")
             for want, length in zip(wants, lengths, strict=True):
                 here, data = data[: max(length, 0)], data[max(length, 0) :]
                 if length > BATCH:
                     batch.flush()
-                    rest = self._rest(member, connection.run, want, len(here), length)
+                    rest = self._rest(member, connection.run, want, len(here), length, came)
                     deadline = time.monotonic() + _PATIENCE * (1 + length // PIECE)
                     connection.send_pieces(Part((length,)), itertools.chain((here,), rest), length, deadline=deadline)
                 else:
                     batch.add(length, bytes(here))
         batch.flush()
+        connection.send(Came(dict(+came)), deadline=time.monotonic() + _PATIENCE)
 
     def ask(
-        self, member: str, run: str, wants: Sequence[Want], *, direct: bool = False
+        self, member: str, run: str, wants: Sequence[Want], came: Counter[str], *, direct: bool = False
     ) -> tuple[tuple[int, ...], memoryview]:
         """How many bytes there are of each want, and the first PIECE of them. Raises WireError in the end.
 
-        `direct`: over a path or not at all.
+        They are counted in `came`. `direct`: over a path or not at all.
         """
         number = next(self._numbers)
         self._asked[number] = member, Ask(number, run, tuple(wants))
         try:
-            answer, data = self._answer_to(number, member, direct)
+            answer, data, over = self._answer_to(number, member, direct)
         finally:
             del self._asked[number]
         if answer.stored:
-            data = self._taken(run, answer.stored)
+            data, over = self._taken(run, answer.stored), "stored"
         expected = min(sum(max(length, 0) for length in answer.lengths), PIECE)
         if UNREACHED in answer.lengths or (len(answer.lengths), len(data)) != (len(wants), expected):
             raise _unreached(member, "it could not send what was asked for")
+        came[over] += len(data)
         return answer.lengths, data
 
-    def _rest(self, member: str, run: str, want: Want, done: int, length: int) -> Iterator[memoryview]:
+    def _rest(
+        self, member: str, run: str, want: Want, done: int, length: int, came: Counter[str]
+    ) -> Iterator[memoryview]:
         while done < length:
             piece = Want(want.name, want.offset + done, min(PIECE, length - done))
-            data = self.ask(member, run, [piece])[1]
+            data = self.ask(member, run, [piece], came)[1]
             if not data:
                 raise _unreached(member, f"{want.name} became shorter")
             done += len(data)
             yield data
 
-    def _answer_to(self, number: int, member: str, direct: bool) -> tuple[Answer, memoryview]:
+    def _answer_to(self, number: int, member: str, direct: bool) -> _Heard:
         with self._changed:
             if self._closed:
                 raise _unreached(member, "this member ends")
@@ -195,11 +203,9 @@ class Gateway:
 
     def _taken(self, run: str, name: str) -> memoryview:
         try:
-            data = passing.take(self._stores[run], self._key_of(run), name)
+            return passing.take(self._stores[run], self._key_of(run), name)
         except (KeyError, MissingError, CorruptError, StoreError) as error:
             raise WireError(f"what a member left in the store cannot be had: {error}") from error
-        self.got["stored"] += len(data)
-        return data
 
     # -- instructions
 
@@ -237,8 +243,7 @@ class Gateway:
         with self._changed:
             asked, _ = self._asked.get(answer.number, ("", None))
             if asked == member and self._asks.answered(answer.number):
-                self._answers[answer.number] = answer, data
-                self.got[over] += len(data)
+                self._answers[answer.number] = _Heard(answer, data, over)
                 self._changed.notify_all()
 
     def _answer_relayed(self, member: str, ask: Ask) -> None:

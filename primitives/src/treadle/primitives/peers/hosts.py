@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from ..errors import MissingError
@@ -28,20 +28,26 @@ _PULL = 60.0
 """Seconds for one pull from a host that does answer,"""
 _SLOWEST = 2 << 20
 """and bytes that it must send in each second beyond them: a large part may have to go through a store."""
-_Key = tuple[str, int]
 _Want = tuple[str, int, int]
 
 
 class HostPeers:
     """Pulls parts of blocks of one run. Thread-safe. See `blocks.Peers`."""
 
-    def __init__(self, store: Store, run: str, key: bytes, host: HostFolder | None) -> None:
-        """`host`: this host's folder, where blocks that several of its processes want are kept."""
-        self._client, self._host = PeerClient(run, key), host
+    def __init__(
+        self, store: Store, run: str, key: bytes, host: HostFolder | None, read: Counter[str] | None = None
+    ) -> None:
+        """`host`: this host's folder, where blocks that several of its processes want are kept.
+
+        `read`: counts the bytes that come, by what they come over: a connection to the host that has them (`peer`), or
+        from a member that cannot be dialled a `path`, its coordinator (`relayed`), or the store (`stored`). What
+        another process of this host has brought is from the `host`.
+        """
+        self._client, self._host = PeerClient(run, key, read), host
         self._directory = Directory(store, run, key, host.host_id if host is not None else "")
         self._dead: dict[str, float] = {}
         self._expected: dict[str, deque[_Want]] = {}
-        self._ahead: dict[_Key, memoryview] = {}
+        self._ahead: dict[_Want, memoryview] = {}
         self._lock = threading.Lock()
 
     def expect(self, host: str, slices: Iterable[Slice]) -> None:
@@ -56,11 +62,12 @@ class HostPeers:
         `elsewhere`: there is another copy, which is the better one as long as there is no path to a member that cannot
         be dialled.
         """
+        want = (name, offset, length)
         with self._lock:
-            known = self._ahead.pop((name, offset), None)
+            known = self._ahead.pop(want, None)
         if known is not None:
             return known
-        wants = [(name, offset, length), *self._next(host, (name, offset, length))]
+        wants = [want, *self._next(host, want)]
         deadline = time.monotonic() + PATIENCE
         if self._dead.get(host, 0.0) > time.monotonic():
             raise _out_of_reach(host, name, "it did not answer a moment ago")
@@ -124,7 +131,8 @@ class HostPeers:
         name, offset, length = wants[0]
         deadline = time.monotonic() + _PULL + length / _SLOWEST
         if shared and self._host is not None:
-            whole = self._client.fetch_to_host(address, name, None, self._host, deadline, direct=direct)
+            fetch = self._client.fetch_to_host
+            whole = fetch(address, name, None, self._host, deadline, direct=direct, wanted=length)
             return whole[offset : offset + length]
         return self._pull_ahead(address, wants, deadline, direct=direct)
 
@@ -132,7 +140,7 @@ class HostPeers:
         views = list(self._client.pull(address, wants, deadline, direct=direct))
         with self._lock:
             rest = zip(wants[1:], views[1:], strict=True)
-            self._ahead |= {(name, offset): view for (name, offset, _), view in rest if view is not None}
+            self._ahead |= {want: view for want, view in rest if view is not None}
         if views[0] is None:
             raise MissingError(f"{address} does not have block {wants[0][0]}")
         return views[0]

@@ -52,6 +52,13 @@ class Part(Struct, frozen=True, tag="part"):
     lengths: tuple[int, ...]
 
 
+class Came(Struct, frozen=True, tag="came"):
+    """After all answers to a `Pull` from a member: bytes that came from it, by what they came over."""
+
+    over: dict[str, int]
+    """`path`, `relayed`, `stored`."""
+
+
 class Ask(Struct, frozen=True, tag="ask"):
     """One member wants these of another one, in this order."""
 

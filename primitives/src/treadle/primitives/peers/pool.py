@@ -29,8 +29,8 @@ class Failure(NamedTuple):
 class Pool:
     """Thread-safe; a connection taken is the caller's until given back."""
 
-    def __init__(self, run: str, key: bytes, *, plain: bool) -> None:
-        self._run, self._key, self._plain = run, key, plain
+    def __init__(self, run: str, key: bytes) -> None:
+        self._run, self._key = run, key
         self._lock = threading.Lock()
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._closed = False
@@ -46,7 +46,7 @@ class Pool:
         began = time.monotonic()
         try:
             until = min(deadline, began + CONNECT_SECONDS)
-            return connect(address, self._run, self._key, deadline=until, plain=self._plain), True
+            return connect(address, self._run, self._key, deadline=until), True
         except (WireError, NotAuthentic) as error:
             self.failed(address, error, began)
             raise

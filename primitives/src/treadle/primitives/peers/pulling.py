@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..wire import Connection, WireError
-from .messages import BATCH, GONE, UNREACHED, Part, Pull, Want
+from .messages import BATCH, GONE, UNREACHED, Came, Part, Pull, Want
 
 WINDOW = 32 << 20
 """Bytes asked for and not read, at most, unless one range alone is longer."""
@@ -16,6 +16,10 @@ _WANTS = 256
 """Of one request: so short that sending it never waits for a server that waits for us."""
 _HUGE = 1 << 20
 """Bytes from which NumPy's memory, of huge pages where there are some, is faster to fill for the first time."""
+
+
+Count = Callable[[Mapping[str, int]], None]
+"""Is told how many bytes have come, by what they came over."""
 
 
 class Unreached(WireError):
@@ -38,7 +42,7 @@ def requests(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
 
 
 def pull(
-    connection: Connection, wants: Sequence[Want], deadline: float, member: str = "", *, direct: bool = False
+    connection: Connection, wants: Sequence[Want], deadline: float, count: Count, member: str, *, direct: bool
 ) -> Iterator[memoryview | None]:
     """The bytes of each want in order; None: that block is not there. Raises WireError. `member`, `direct`: see `Pull`.
 
@@ -53,7 +57,7 @@ def pull(
             under_way.append(request)
         if not under_way:
             return
-        yield from _answers(connection, under_way.popleft(), deadline)
+        yield from _answers(connection, under_way.popleft(), deadline, count, member)
 
 
 def allocate(length: int) -> memoryview:
@@ -84,13 +88,27 @@ def expect(connection: Connection, wants: Sequence[Want], deadline: float) -> tu
     return part.lengths, length
 
 
-def _answers(connection: Connection, wants: Sequence[Want], deadline: float) -> Iterator[memoryview | None]:
+def came(connection: Connection, length: int, deadline: float, member: str) -> Mapping[str, int]:
+    """All answers to a request are here, of `length` bytes: what they came over. Raises WireError."""
+    if not member:
+        return {"peer": length}
+    said: Came = connection.receive_head(Came, deadline, tail_limit=0)[0]
+    return said.over
+
+
+def _answers(
+    connection: Connection, wants: Sequence[Want], deadline: float, count: Count, member: str
+) -> Iterator[memoryview | None]:
+    total = 0
     while wants:
         lengths, length = expect(connection, wants, deadline)
         buffer = allocate(length)
         connection.receive_into(buffer, deadline)
         buffer = buffer.toreadonly()
+        total += length
         wants = wants[len(lengths) :]
+        if not wants:
+            count(came(connection, total, deadline, member))
         start = 0
         for got in lengths:
             yield None if got == GONE else buffer[start : start + got]

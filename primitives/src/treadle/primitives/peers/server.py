@@ -43,23 +43,22 @@ class PeerServer:
         tls: Identity | None = None,
         *,
         connections: int = 256,
-        plain: bool = False,
         forward: Callable[[Connection, Pull], None] | None = None,
     ) -> None:
         """Listen at once. `tls`: for `tls://`; None: an identity kept in the host folder.
 
         `forward` answers who asks for blocks of another member (`Gateway.forward`); None: such a caller is hung up on.
 
-        Raises UsageError for an address that cannot be (`tcp://` off loopback is refused unless `plain`) or that
-        nobody could dial, WireError when it is taken.
+        Raises UsageError for an address that cannot be (`tcp://` off loopback is refused) or that nobody could dial,
+        WireError when it is taken.
         """
-        target = parse(address, plain=plain)
+        target = parse(address)
         if target.host in _ANYWHERE:
             raise UsageError(f"{address} is no address to dial", "Name this host as the others reach it.")
         secure = target.scheme == "tls"
         self._host, self._key_of, self._forward = host, key_of, forward
         self._tls = tls or _own_identity(host) if secure else None
-        self._listener = listen(address, plain=plain)
+        self._listener = listen(address)
         self._listener.setblocking(False)
         self.address = address_of(self._listener, tls=secure)
         self._room = threading.Condition()
@@ -122,8 +121,12 @@ class PeerServer:
             if self._closing:
                 connection.close()
                 return
-            self._threads[connection] = thread
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # there are too many threads: the reader dials again
+                connection.close()
+            else:
+                self._threads[connection] = thread
 
     def _make_room(self) -> bool:
         """For one more, as soon as there is some; False when closing."""

@@ -61,7 +61,7 @@ class NodeFacts(Struct, frozen=True):
     bytes_in: int = 0
     bytes_out: int = 0
     read: dict[str, int] = {}
-    """Bytes by the kind of place they came from: inline, host, peer, store."""
+    """Bytes by the kind of place they came from (see `Outcome.read`)."""
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """Median, 95th percentile and longest of its committed attempts."""
     busy_seconds: float = 0.0

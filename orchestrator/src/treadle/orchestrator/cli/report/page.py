@@ -144,7 +144,7 @@ def _brief(seconds: float) -> str:
 
 def _places(facts: Facts) -> list[str]:
     used = {place for node in facts.nodes for place, count in node.read.items() if count}
-    return [place for place in ("inline", "host", "peer", "store") if place in used]
+    return [place for place in ("inline", "host", "peer", "path", "relayed", "stored", "store") if place in used]
 
 
 def _policy(style: str, script: str) -> str:

@@ -110,7 +110,7 @@ class Run:
     def _peers(self) -> Peers:
         from treadle.primitives.peers.hosts import HostPeers
 
-        return HostPeers(self.site.store, self.id, self.files.key, self.site.host)
+        return HostPeers(self.site.store, self.id, self.files.key, self.site.host, self.blocks.read)
 
     # -- what segments made
 
