@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.hosts import Hosts, hosts
 from e2e.project import TREADLE, Project, project, wait_until
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.client import Client
+
+from treadle.orchestrator.temporal.drivers import drivers
+from treadle.orchestrator.temporal.messages import GROUPS
 
 CHAIN = {
     f"step{number}": {
@@ -61,6 +68,33 @@ def test_two_drivers_share_a_run_and_pull_blocks_from_each_other(two: Hosts) -> 
         if sum(one.get("peer", 0) for one in read.values()):
             return
     pytest.fail("one driver took every step of four runs")
+
+
+async def drivers_known(two: Hosts) -> int:
+    """To the server: a driver's first poll may be seconds behind its word that it serves."""
+    client = await Client.connect(two.server.address, namespace=two.server.namespace)
+    return await drivers(client, "treadle" + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, timedelta(seconds=5))
+
+
+def drivers_at(log: Path, here: Project) -> set[str]:
+    """Parents of the workers that began a task."""
+    workers = {line[-1] for line in here.notes(log.name) if line[0] == "start"}
+    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] for pid in workers}
+
+
+def test_two_drivers_share_the_tasks_of_one_stage(two: Hosts) -> None:
+    two.start("left")
+    two.start("right")
+    log = two.here.root / "log"
+    log.touch()
+    wait_until(lambda: asyncio.run(drivers_known(two)) == 2)
+    gated = {"type": "map", "input": {"range": 24}, "batch": {"maxItems": 1}, "uses": "functions:gated"}
+    two.here.submit("shared", {"only": {**gated, "with": {"log": str(log), "free": 0}}})
+    wait_until(lambda: len(drivers_at(log, two.here)) == 2)
+    Path(f"{log}.gate").touch()
+    assert two.here.treadle("watch", "shared").returncode == 0
+    assert [len(line) for line in two.here.notes("log") if line[0] == "start"] == [6] * 24
+    assert two.here.records("shared", "only") == list(range(24))
 
 
 def test_a_host_that_is_lost_costs_what_lay_on_it(two: Hosts) -> None:

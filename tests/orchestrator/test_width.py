@@ -12,10 +12,12 @@ from orchestrator.broken_runs import Broken, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.dsl import Spec
+from treadle.executors.interface import Capabilities
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.plan import Plan, Segment
-from treadle.orchestrator.planner import groups
+from treadle.orchestrator.planner import Site, groups, make_plan
 from treadle.orchestrator.runfiles import RunFiles
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives.errors import StoreError
@@ -187,6 +189,34 @@ def test_what_cannot_be_cut_says_why(
     only = node(run, "only")
     assert only.group == 0
     assert any(one.startswith("one task group: ") and reason in one for one in only.reasons)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "drivers", "executor", "size"),
+    [
+        (100, 1, "local", 0),
+        (8, 2, "local", 0),  # a driver takes no less than two waves of its four slots
+        (9, 2, "local", 8),
+        (100, 2, "local", 13),  # eight groups
+        (100, 3, "local", 9),
+        (100_000, 2, "local", 5_000),
+        (100, 2, "functions", 0),  # any driver can call them all
+    ],
+)
+def test_drivers_that_are_there_share_a_segment(
+    partitions: int, drivers: int, executor: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "GROUP_TASKS", 5_000)
+    can = {
+        "local": Capabilities("local", 4, shares_host=True),
+        "functions": Capabilities("lambda", 4, shares_host=False),
+    }
+    site = Site(can, 2**30, "file:///store", one_host=False, drivers=drivers)
+    only = mapped({"range": partitions, "partitions": partitions}, executor=executor)
+    document = Spec.model_validate(spec(only=only))
+    (found,) = make_plan(document, {}, {"id": "r", "startTime": ""}, {}, Path("/nowhere"), site).graph.nodes
+    assert isinstance(found, Segment)
+    assert found.group == size
 
 
 def test_a_shuffle_of_groups_on_both_sides_is_as_any_other(breaking: Breaking) -> None:

@@ -50,7 +50,7 @@ def make_plan(
     planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base, plan_child)
     top = GraphPlanner(planner, spec.stages)
     top.plan()
-    graph = in_groups(crowded(settle(top.graph(), site), site))
+    graph = in_groups(crowded(settle(top.graph(), site), site), site)
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}
     inexact = (*planner.inexact, *_depends_on_run(spec))

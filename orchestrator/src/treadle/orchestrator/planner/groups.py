@@ -1,4 +1,4 @@
-"""Which segments run in task groups: those with more partitions than one activity should drive. Pure."""
+"""Which segments run in task groups: those that several drivers share, or that one activity should not drive. Pure."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import msgspec
 
 from ..groups import count_of
 from ..plan import Graph, Node, Segment
+from .transport import Site
 
 GROUP_TASKS = 5_000
 """Most partitions of a task group: what one activity drives."""
+_WAVES = 2
+"""Partitions of a group for each slot of a driver, at least: its slots are not idle while a group closes."""
+_SHARES = 4
+"""Groups for each driver that is there, at most: one that is slower, or comes later, takes fewer."""
 
 
-def in_groups(graph: Graph) -> Graph:
-    """The graph, its wide segments cut into groups of at most GROUP_TASKS partitions, or the reason why not.
+def in_groups(graph: Graph, site: Site) -> Graph:
+    """The graph, its segments cut into groups of at most GROUP_TASKS partitions, or the reason why not.
 
-    Those inside of a loop are not: the loop is one activity.
+    Where there are several drivers, groups are smaller, so that each has its share of a segment. Segments inside of a
+    loop are not cut: the loop is one activity.
     """
-    return msgspec.structs.replace(graph, nodes=tuple(_grouped(node, GROUP_TASKS) for node in graph.nodes))
+    return msgspec.structs.replace(graph, nodes=tuple(_grouped(node, site) for node in graph.nodes))
 
 
-def _grouped(node: Node, size: int) -> Node:
-    if not isinstance(node, Segment) or 0 < node.partitions <= size:
+def _grouped(node: Node, site: Site) -> Node:
+    if not isinstance(node, Segment):
+        return node
+    size = _size(node, site)
+    if 0 < node.partitions <= size:
         return node
     why_not = _why_one(node)
     if not node.partitions:
@@ -30,6 +39,14 @@ def _grouped(node: Node, size: int) -> Node:
     count = count_of(node.partitions, size)
     reason = f"{count:,} task groups of at most {size:,} partitions, each for whichever driver has room"
     return msgspec.structs.replace(node, group=size, reasons=(*node.reasons, reason))
+
+
+def _size(segment: Segment, site: Site) -> int:
+    """Most partitions of a group; functions are called alike from any driver, and need no second one."""
+    can = site.executors[segment.policy.executor]
+    if site.drivers < 2 or not segment.partitions or not can.shares_host:
+        return GROUP_TASKS
+    return min(GROUP_TASKS, max(_WAVES * can.slots, count_of(segment.partitions, _SHARES * site.drivers)))
 
 
 def _why_one(segment: Segment) -> str:

@@ -48,6 +48,8 @@ class Site(Struct, frozen=True):
     """URL of the store."""
     one_host: bool = True
     """No driver of another host takes part."""
+    drivers: int = 1
+    """Those that could share a segment when the plan was made."""
     peers: bool = False
     """Workers of other hosts can pull blocks from this one, and it from theirs."""
     lost_hosts: int = 0

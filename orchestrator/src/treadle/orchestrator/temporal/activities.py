@@ -81,7 +81,8 @@ class Activities:
         with self._busy():
             try:
                 async with _heartbeats(tuple):
-                    opened = limits.check_opened(await asyncio.to_thread(self._open, start, started))
+                    drivers = 1 if self._site.one_host else await seats.drivers_there(self._client)
+                    opened = limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
             except StoreError as error:
                 kind = str(FailureClass.UNREACHABLE)
                 if not error.retryable:
@@ -139,12 +140,12 @@ class Activities:
 
     # -- open
 
-    def _open(self, start: RunStart, started: str) -> Opened:
+    def _open(self, start: RunStart, started: str, drivers: int) -> Opened:
         files = self._site.files(start.run)
         submission, started = self._submission(start, started)
         plan = files.find(Plan, "plan")
         if plan is None:
-            files.create("plan", self._plan(submission, start.run, started))
+            files.create("plan", self._plan(submission, start.run, started, drivers))
         run = self._site.open(start.run, activity.info().workflow_run_id)
         take_over(run)
         runs = {stage: ids[-1] for stage, ids in files.children(_children(run)).items()}
@@ -170,10 +171,10 @@ class Activities:
         wanted = child_submission(submission, began, start.run, start.bindings)
         return keep_child(files, self._site.files(start.run), wanted), began
 
-    def _plan(self, submission: Submission, run: str, started: str) -> Plan:
+    def _plan(self, submission: Submission, run: str, started: str, drivers: int) -> Plan:
         spec = Spec.model_validate(submission.spec)
         about = {"id": run, "startTime": started}
-        site = plan_site(self._site)
+        site = msgspec.structs.replace(plan_site(self._site), drivers=drivers)
         if submission.executor:
             site = msgspec.structs.replace(site, default=submission.executor)
         plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)

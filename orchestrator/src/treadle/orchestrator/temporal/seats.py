@@ -34,9 +34,13 @@ def of_driver(site: Site) -> int:
 
 async def there_are(client: Client, site: Site) -> int:
     """Groups that a run of the activity's queue should offer at once; other drivers are taken to be as this one is."""
+    return of_driver(site) * await drivers_there(client) + SPARE
+
+
+async def drivers_there(client: Client) -> int:
+    """Drivers that take groups of the activity's queue."""
     queue = activity.info().task_queue.removesuffix(GROUPS)
     try:
-        others = await drivers(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER)
+        return max(1, await drivers(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER))
     except RPCError:
-        others = 1  # a guess costs time only
-    return of_driver(site) * max(1, others) + SPARE
+        return 1  # a guess costs time only
