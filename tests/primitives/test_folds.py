@@ -19,19 +19,16 @@ def _nest(a: Any, b: Any) -> Any:
 
 def test_left_fold_nests_to_the_left() -> None:
     assert left_fold(_nest, [1, 2, 3]) == ((1, 2), 3)
-    assert left_fold(_nest, [1, 2], initial=0) == ((0, 1), 2)
 
 
 def test_fold_of_one_value_is_that_value_and_of_none_is_nothing() -> None:
     assert left_fold(_nest, [1]) == 1
     assert left_fold(_nest, []) is NOTHING
-    assert left_fold(_nest, [], initial=0) == 0
 
 
 def test_none_is_a_value_to_a_fold() -> None:
     assert left_fold(_nest, [None]) is None
     assert left_fold(_nest, [None, 1]) == (None, 1)
-    assert left_fold(_nest, [1], initial=None) == (None, 1)
 
 
 # -- by key ------------------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import CorruptError, DataError, InternalError, UsageError
+from .errors import CorruptError, DataError, InternalError
 from .frames import SMALL, frame, frame_head, small_frame, unframe
-from .frozen import is_frozen as is_frozen
+from .late import pyarrow
 from .references import Kind
 from .whole_files import Buffer
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _PICKLE, _ARRAY, _TABLE, _ODD_ARRAY, _PIECES = 1, 2, 3, 4, 5
 _KINDS: dict[int, Kind] = {_PICKLE: "objects", _ARRAY: "array", _TABLE: "table", _ODD_ARRAY: "array"}
-_SAMPLE = 64
 
 
 def encode(kind: Kind, value: Any) -> list[Buffer]:
@@ -81,16 +80,6 @@ def rows(kind: Kind, value: Any) -> int:
     return int(value.num_rows) if kind == "table" else len(value)
 
 
-def nbytes(kind: Kind, value: Any) -> int:
-    """About how many bytes `encode` makes: exact for arrays and tables but for framing, sampled for objects."""
-    if kind != "objects":
-        return int(value.nbytes)
-    if not value:
-        return 0
-    sample = value[:: -(-len(value) // _SAMPLE)]
-    return len(_dumps(sample, None)) * len(value) // len(sample)
-
-
 def concat(kind: Kind, values: Sequence[Any]) -> Any:
     """The partitions as one, in order; a single one is returned itself. Arrays are read-only.
 
@@ -123,11 +112,10 @@ def _encode_pickle(form: int, value: Any) -> list[Buffer]:
     return frame(form, meta, [[buffer.raw()] for buffer in outside])
 
 
-def _dumps(value: Any, outside: list[pickle.PickleBuffer] | None) -> bytes:
+def _dumps(value: Any, outside: list[pickle.PickleBuffer]) -> bytes:
     """Raises DataError that names the first record that cannot be pickled."""
-    keep = None if outside is None else lambda buffer: _keep_outside(outside, buffer)
     try:
-        return pickle.dumps(value, protocol=5, buffer_callback=keep)
+        return pickle.dumps(value, protocol=5, buffer_callback=lambda buffer: _keep_outside(outside, buffer))
     except MemoryError:
         raise
     except Exception as error:
@@ -268,17 +256,6 @@ def _row_type(array: Any) -> str:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _arrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.ipc
-    except ImportError as error:
-        raise UsageError(
-            "a table needs pyarrow, which is not installed", "Install treadle-primitives[arrow]."
-        ) from error
-    return pyarrow
-
-
 class _Pieces:
     """A file that keeps what is written to it, without copying Arrow's buffers."""
 
@@ -298,7 +275,7 @@ class _Pieces:
 
 
 def _encode_table(value: Any) -> list[Buffer]:
-    arrow = _arrow()
+    arrow = pyarrow("a table")
     if isinstance(value, arrow.RecordBatch):
         value = arrow.Table.from_batches([value])
     if not isinstance(value, arrow.Table):
@@ -314,7 +291,7 @@ def _encode_table(value: Any) -> list[Buffer]:
 
 
 def _decode_table(data: memoryview) -> pa.Table:
-    arrow = _arrow()
+    arrow = pyarrow("a table")
     try:
         return arrow.ipc.open_stream(arrow.py_buffer(data)).read_all()
     except MemoryError:
@@ -326,7 +303,7 @@ def _decode_table(data: memoryview) -> pa.Table:
 
 
 def _concat_tables(values: Sequence[Any]) -> Any:
-    arrow = _arrow()
+    arrow = pyarrow("a table")
     first = values[0].schema
     for value in values[1:]:
         if not value.schema.equals(first):

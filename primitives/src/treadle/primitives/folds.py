@@ -19,11 +19,9 @@ class Nothing(Enum):
 NOTHING: Final = Nothing.NOTHING
 
 
-def left_fold(
-    f: Callable[[Any, Any], Any], values: Iterable[Any], initial: Any = NOTHING
-) -> Any | Literal[Nothing.NOTHING]:
-    """f(f(f(initial, v0), v1), ...): without `initial` it starts at v0; over nothing it is `initial`."""
-    accumulator = initial
+def left_fold(f: Callable[[Any, Any], Any], values: Iterable[Any]) -> Any | Literal[Nothing.NOTHING]:
+    """f(f(v0, v1), v2), ...; over nothing NOTHING."""
+    accumulator: Any = NOTHING
     for value in values:
         accumulator = value if accumulator is NOTHING else f(accumulator, value)
     return accumulator

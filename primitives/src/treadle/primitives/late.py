@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first asked for."""
+"""What is imported when it is first asked for: names of packages, and the library that is an extra."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
+
+from .errors import UsageError
 
 
 def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
@@ -18,3 +20,12 @@ def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         return found
 
     return find
+
+
+def pyarrow(what: str, module: str = "pyarrow") -> Any:
+    """The library, or a module of it, which `what` needs. Raises UsageError without it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        hint = "Install treadle-primitives[arrow] where workers run."
+        raise UsageError(f"{what} needs pyarrow, which is not installed", hint) from error

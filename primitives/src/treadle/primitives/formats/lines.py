@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..late import pyarrow
 from .content import decoded, line_pieces
 from .options import FileSplit
 
@@ -25,7 +25,7 @@ def read_line_tables(split: FileSplit, size: int) -> Iterator[pa.Table]:
 
     Raises DataError for what is no UTF-8, UsageError without pyarrow.
     """
-    pa = _arrow()
+    pa = pyarrow("`table`")
     empty = True
     for offset, data in line_pieces(split, size):
         empty = False
@@ -49,11 +49,3 @@ def _lines(split: FileSplit, offset: int, data: memoryview) -> pa.Array:
         raise
     lines = compute.split_pattern(text, "\n").values
     return lines[:-1] if data[-1] == ord("\n") else lines
-
-
-def _arrow() -> Any:
-    try:
-        import pyarrow
-    except ModuleNotFoundError:
-        raise UsageError("`table` needs pyarrow, which is not installed", "Install it where workers run.") from None
-    return pyarrow

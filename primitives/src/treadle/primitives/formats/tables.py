@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
 from ..files import FileInfo, is_local, read_range
+from ..late import pyarrow
 from ..references import Kind
 from .content import ListedFile, info_of, whole_content
 from .options import FileSplit, WriteOptions
@@ -29,20 +30,14 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise UsageError("Parquet needs pyarrow, which is not installed", "Install it where workers run.") from None
-    return pyarrow.parquet
+def _libraries() -> tuple[Any, Any]:
+    return pyarrow("Parquet"), pyarrow("Parquet", "pyarrow.parquet")
 
 
 @contextlib.contextmanager
 def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
     """A pyarrow ParquetFile; what pyarrow finds wrong becomes a DataError, foreign errors of stores pass."""
-    import pyarrow as pa
-
-    parquet = _pyarrow()
+    pa, parquet = _libraries()
     if content is not None:
         source = pa.BufferReader(content)
     elif is_local(info.uri):
@@ -64,7 +59,6 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
 
 def row_group_sizes(info: FileInfo) -> list[int]:
     """Unpacked bytes of each row group, in order."""
-    _pyarrow()
     with _opened(info) as file:
         return [file.metadata.row_group(index).total_byte_size for index in range(file.metadata.num_row_groups)]
 
@@ -74,9 +68,7 @@ def read_parquet(split: FileSplit, size: int) -> Iterator[pa.Table]:
 
     Such as take about `size` bytes or less come at once, larger ones a few rows at a time.
     """
-    import pyarrow as pa
-
-    _pyarrow()
+    pa = pyarrow("Parquet")
     content = whole_content(split) if split.options.gzip else None
     with _opened(info_of(split), content) as file:
         groups = range(file.num_row_groups) if content is not None else range(split.start, split.stop)
@@ -123,10 +115,8 @@ def encode_tables(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 
     Raises DataError for types that Parquet does not have.
     """
-    import pyarrow as pa
-
-    parquet, sink = _pyarrow(), _Sink()
-    groups = _row_groups(tables)
+    pa, parquet = _libraries()
+    sink, groups = _Sink(), _row_groups(tables)
     try:
         first = next(groups)
         with parquet.ParquetWriter(pa.PythonFile(sink, mode="w"), first.schema) as writer:

@@ -27,7 +27,6 @@ __all__ = [
     "Closed",
     "Connection",
     "Decoder",
-    "Frame",
     "Handshake",
     "Identity",
     "KeyOf",

@@ -52,12 +52,12 @@ def dialled(
     return connection
 
 
-def listen(address: str, *, plain: bool = False, reuse_port: bool = False) -> socket.socket:
+def listen(address: str, *, plain: bool = False) -> socket.socket:
     """A listening socket; port 0 takes a free one (see `address_of`). Raises UsageError and WireError."""
     target = parse(address, plain=plain)
     family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
     try:
-        return socket.create_server(target[1:], family=family, backlog=_BACKLOG, reuse_port=reuse_port)
+        return socket.create_server(target[1:], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise WireError(f"cannot listen at {address}: {error}", "Use another port, or 0 for any.") from error
 
