@@ -167,6 +167,7 @@ def test_boxes_stand_right_of_what_they_need_and_never_on_each_other() -> None:
     picture = draw(["a", "b", "c", "d"], edges)
     at = {box.node: box for box in picture.boxes}
     assert all(at[source].x + WIDTH < at[target].x for source, target in edges)
+    assert len(picture.lines) == 3, "that d needs a is seen by way of c"
     places = [(box.x, box.y) for box in picture.boxes]
     assert len(set(places)) == 4
     assert all(box.x + WIDTH < picture.width and box.y + HEIGHT < picture.height for box in picture.boxes)

@@ -33,9 +33,9 @@ class Picture(Struct, frozen=True):
 
 
 def draw(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Picture:
-    """Boxes from left to right; `nodes` in topological order."""
-    edges = tuple(edges)
-    layers = _layers(nodes, edges)
+    """Boxes from left to right; `nodes` in topological order. No line stands for a way that others make up."""
+    needs = _needs(nodes, edges)
+    layers = _layers(nodes, needs)
     rows: dict[int, int] = defaultdict(int)
     boxes: dict[str, Box] = {}
     for node in nodes:
@@ -44,14 +44,24 @@ def draw(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Picture:
         rows[layer] += 1
     width = (max(layers.values(), default=0) + 1) * (WIDTH + GAP_X) - GAP_X + 2
     height = max(rows.values(), default=1) * (HEIGHT + GAP_Y) - GAP_Y + 2
-    lines = tuple(_line(boxes[source], boxes[target]) for source, target in edges)
+    lines = tuple(_line(boxes[need], boxes[node]) for node in nodes for need in needs[node])
     return Picture(width, height, tuple(boxes.values()), lines)
 
 
-def _layers(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> Mapping[str, int]:
-    needs = defaultdict(list)
+def _needs(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
+    """What each node needs, but for what another of its needs needs already."""
+    needs: dict[str, list[str]] = {node: [] for node in nodes}
     for source, target in edges:
         needs[target].append(source)
+    above: dict[str, set[str]] = {}
+    for node in nodes:
+        far = set[str]().union(*(above[need] for need in needs[node]))
+        above[node] = far.union(needs[node])
+        needs[node] = [need for need in needs[node] if need not in far]
+    return needs
+
+
+def _layers(nodes: Sequence[str], needs: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
     layers: dict[str, int] = {}
     for node in nodes:
         layers[node] = max((layers[need] + 1 for need in needs[node]), default=0)
