@@ -195,8 +195,8 @@ def test_what_cannot_be_cut_says_why(
     ("partitions", "drivers", "executor", "size"),
     [
         (100, 1, "local", 0),
-        (8, 2, "local", 0),  # a driver takes no less than two waves of its four slots
-        (9, 2, "local", 8),
+        (4, 2, "local", 0),  # a driver has four slots
+        (9, 2, "local", 4),
         (100, 2, "local", 13),  # eight groups
         (100, 3, "local", 9),
         (100_000, 2, "local", 5_000),

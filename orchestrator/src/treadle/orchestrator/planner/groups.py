@@ -10,8 +10,6 @@ from .transport import Site
 
 GROUP_TASKS = 5_000
 """Most partitions of a task group: what one activity drives."""
-_WAVES = 2
-"""Partitions of a group for each slot of a driver, at least: its slots are not idle while a group closes."""
 _SHARES = 4
 """Groups for each driver that is there, at most: one that is slower, or comes later, takes fewer."""
 
@@ -42,11 +40,14 @@ def _grouped(node: Node, site: Site) -> Node:
 
 
 def _size(segment: Segment, site: Site) -> int:
-    """Most partitions of a group; functions are called alike from any driver, and need no second one."""
+    """Most partitions of a group: what fills a driver's slots, or more.
+
+    Functions are called alike from any driver, and need no second one.
+    """
     can = site.executors[segment.policy.executor]
     if site.drivers < 2 or not segment.partitions or not can.shares_host:
         return GROUP_TASKS
-    return min(GROUP_TASKS, max(_WAVES * can.slots, count_of(segment.partitions, _SHARES * site.drivers)))
+    return min(GROUP_TASKS, max(can.slots, count_of(segment.partitions, _SHARES * site.drivers)))
 
 
 def _why_one(segment: Segment) -> str:
