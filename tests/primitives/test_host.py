@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,14 @@ def test_nobody_sees_a_torn_block(folder: HostFolder) -> None:
     done.set()
     watcher.join()
     assert not torn
+
+
+def test_several_may_delete_a_folder_at_once(folder: HostFolder) -> None:
+    for index in range(300):
+        folder.put(f"run/{index}/a", [b"1"])
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(folder.delete_run, ["run"] * 4))
+    assert folder.runs() == []
 
 
 @pytest.fixture

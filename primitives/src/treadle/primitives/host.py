@@ -15,7 +15,7 @@ from .errors import StoreError, UsageError
 from .run_names import CHILD, child_run, run_folder
 from .spares import LEAST, Spares
 from .store_errors import border
-from .whole_files import Buffer, check_name, make_folders, map_file, write_file
+from .whole_files import Buffer, check_name, make_folders, map_file, remove_folder, write_file
 
 SHARED_MEMORY = Path("/dev/shm")
 _SPARES = ".spares"
@@ -85,11 +85,8 @@ class HostFolder:
     def delete_folder(self, name: str) -> None:
         """Remove every block below a name: a run, or a segment of one. Not there is well too."""
         with border(self.url, name):
-            if (folder := self.path(name)).exists():
-                from shutil import rmtree
-
-                self.spares.keep(folder)
-                rmtree(folder)
+            self.spares.keep(folder := self.path(name))
+            remove_folder(folder)
 
     def folders(self, name: str = "") -> list[str]:
         """Names directly below a name that hold blocks; `""` lists the runs."""

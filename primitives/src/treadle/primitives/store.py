@@ -24,7 +24,7 @@ from msgspec import Struct
 from .errors import UsageError
 from .store_errors import border
 from .streamed import create_in_parts
-from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, write_file
+from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -182,10 +182,7 @@ class FileStore(Store):
 
     def delete_prefix(self, prefix: str) -> None:
         with border(self.url, prefix):
-            if self.path(prefix.rstrip("/")).exists():
-                from shutil import rmtree
-
-                rmtree(self.path(prefix.rstrip("/")))
+            remove_folder(self.path(prefix.rstrip("/")))
 
 
 class ObjectStore(Store):

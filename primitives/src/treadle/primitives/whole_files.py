@@ -51,6 +51,15 @@ def make_folders(folder: Path) -> list[Path]:
     return [new.parent for new in missing]
 
 
+def remove_folder(folder: Path) -> None:
+    """With all that is in it; somebody else may be at it too. Raises OSError."""
+    from shutil import rmtree
+
+    while folder.exists():
+        with contextlib.suppress(FileNotFoundError):
+            rmtree(folder)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the entries of `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -34,6 +35,16 @@ class StoreTests:
     def test_an_object_may_be_given_in_pieces_of_any_kind(self, store: Store) -> None:
         store.put("a", [b"12", bytearray(b"34"), memoryview(b"0567")[1:3], b""])
         assert store.get("a") == b"123456"[:4] + b"56"
+
+    def test_an_error_of_what_is_being_put_passes_and_nothing_is_there(self, store: Store) -> None:
+        def pieces() -> Iterator[bytes]:
+            yield b"begun"
+            raise MissingError("the rest is gone")
+
+        for put in (store.put, store.create):
+            with pytest.raises(MissingError, match="the rest is gone"):
+                put("a", pieces())
+        assert list(store.list()) == []
 
     def test_put_replaces_and_the_version_changes(self, store: Store) -> None:
         store.put("a", b"old")
@@ -113,6 +124,13 @@ class StoreTests:
         store.delete_prefix("r/1")
         store.delete_prefix("r/2")
         assert [info.name for info in store.list()] == ["r/10/a"]
+
+    def test_several_may_delete_a_prefix_at_once(self, store: Store) -> None:
+        for index in range(40):
+            store.put(f"r/{index}/a", b"")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(store.delete_prefix, ["r"] * 4))
+        assert list(store.list()) == []
 
     @pytest.mark.parametrize("name", ODD_NAMES)
     def test_any_name_is_kept_as_it_is(self, store: Store, name: str) -> None:
