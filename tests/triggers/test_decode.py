@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,8 +82,27 @@ def test_other_versions_of_the_specification_are_refused(version: Any) -> None:
     assert "specversion" in reason(structured(specversion=version))
 
 
+@pytest.mark.parametrize("time", [2.0**53, -(2.0**53), 1e300, float("inf"), float("nan")])
+def test_a_time_that_a_producer_made_up_is_none(time: float) -> None:
+    """Kafka takes any number for the time of a record."""
+    given = msgspec.structs.replace(record(b"{}"), time=time)
+    event = decode(given, "json", "prod")
+    assert event.time == "1970-01-01T00:00:00.000Z"
+    assert event_time(event, given) == event_time(msgspec.structs.replace(event, time=None), given)
+    assert event_time(event, given) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
-    "time", ["yesterday", "2026-01-31", "2026-13-31T00:00:00Z", "2026-01-31 00:00:00Z", "20260131"]
+    "time",
+    [
+        "yesterday",
+        "2026-01-31",
+        "2026-13-31T00:00:00Z",
+        "2026-01-31 00:00:00Z",
+        "20260131",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+    ],
 )
 def test_time_that_is_not_rfc_3339_is_refused(time: str) -> None:
     assert "RFC 3339" in reason(structured(time=time))

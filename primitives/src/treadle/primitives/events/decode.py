@@ -49,7 +49,7 @@ def event_time(event: Event, record: Record | None = None) -> datetime:
     """When it happened: the event's own time, else the record's; UTC where neither says more."""
     if event.time is not None:
         return _moment(event.time)
-    return datetime.fromtimestamp(record.time if record else 0.0, UTC)
+    return _at(record.time if record else 0.0)
 
 
 def structured(document: bytes) -> Event:
@@ -179,11 +179,21 @@ def _moment(text: str) -> datetime:
     try:
         if not _TIME.fullmatch(text):
             raise ValueError
-        return datetime.fromisoformat(text.upper())
-    except ValueError:
+        moment = datetime.fromisoformat(text.upper())
+        moment.astimezone(UTC)  # of the first and the last day of the calendar there may be none
+        return moment
+    except (ValueError, OverflowError):
         raise Undecodable(f"the CloudEvent's time {text!r} is not RFC 3339") from None
+
+
+def _at(seconds: float) -> datetime:
+    """That moment; the epoch, which stands for none, where a producer gave a time that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def rfc3339(seconds: float) -> str:
     """A time (seconds since the epoch) as events have it: UTC, in milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _at(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
