@@ -46,7 +46,8 @@ from treadle.dsl.document.reading import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
-from treadle.orchestrator.dispatcher.segments.execute import Desk, Orders
+from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.segments.execute import Desk
 from treadle.orchestrator.dispatcher.site.run import Run
 from treadle.orchestrator.dispatcher.tasks.scope import partition_inputs
 from treadle.orchestrator.instructions import Event

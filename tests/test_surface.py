@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("primitives", "executors", "dsl", "orchestrator")
+DISPATCHER = "orchestrator/src/treadle/orchestrator/dispatcher"
 MAXIMUM_LINES = 400
 NAMES = {
     "treadle.dsl": (
@@ -160,6 +161,7 @@ def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
         ("executors/src/treadle/executors/runtime/cache.py", "import treadle.dsl.model", "arrows point down"),
         ("executors/src/treadle/executors/runtime/cache.py", "import pydantic", "what ships to a function"),
         ("orchestrator/src/treadle/orchestrator/plan.py", "import temporalio", "knows nothing of Temporal"),
+        (f"{DISPATCHER}/record/ledger.py", "from ..segments import loop", "dispatcher's folders point one way"),
     ],
 )
 def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: Path) -> None:

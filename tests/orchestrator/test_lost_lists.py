@@ -7,8 +7,6 @@ import shutil
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
@@ -43,41 +41,39 @@ GRAPH = Graph((segment("wide", group=SIZE), segment("narrow"), segment("reader",
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Any:
-    """As much of a run as is needed."""
-    files = RunFiles(Store.open(f"file://{tmp_path}"), "r", bytes(32))
-    return SimpleNamespace(files=files, plan=SimpleNamespace(graph=GRAPH))
+def files(tmp_path: Path) -> RunFiles:
+    return RunFiles(Store.open(f"file://{tmp_path}"), "r", bytes(32))
 
 
 def blocks(segment: str, count: int) -> set[str]:
     return {f"{segment}/{number}.1.{number:012x}" for number in range(count)}
 
 
-def test_a_few_names_travel_as_they_are(run: Any) -> None:
+def test_a_few_names_travel_as_they_are(files: RunFiles) -> None:
     few = blocks("narrow", FEW)
-    assert condense(run, few) == few
-    assert expand(run, few) == tuple(few)
-    assert not list(run.files.store.list())
+    assert condense(files, GRAPH, few) == few
+    assert expand(files, few) == tuple(few)
+    assert not list(files.store.list())
 
 
-def test_a_hundred_thousand_names_are_a_list_for_each_task_group(run: Any) -> None:
+def test_a_hundred_thousand_names_are_a_list_for_each_task_group(files: RunFiles) -> None:
     lost = blocks("wide", MANY) | blocks("narrow", 2000) | blocks("lloyd-3/assign", 7)
-    names = condense(run, lost)
+    names = condense(files, GRAPH, lost)
     assert len(msgspec.json.encode(sorted(names))) < 5000
     assert Counter(name.rsplit("/", 1)[0] for name in names) == {"wide": 20, "narrow": 1, "lloyd-3/assign": 1}
-    assert set(expand(run, names)) == lost
-    assert condense(run, lost) == names, "whoever reports it again says the same"
+    assert set(expand(files, names)) == lost
+    assert condense(files, GRAPH, lost) == names, "whoever reports it again says the same"
     parts = Groups(range(20), 20, repair=tuple(names), size=SIZE)
     for group in range(20):
-        mine = expand(run, [name for name in parts.repair_of(group) if name.startswith("wide/")])
+        mine = expand(files, [name for name in parts.repair_of(group) if name.startswith("wide/")])
         assert {partition_of(block) // SIZE for block in mine} == {group}
         assert len(mine) == SIZE
 
 
-def test_the_scheduler_takes_a_list_for_a_block_of_its_segment(run: Any) -> None:
+def test_the_scheduler_takes_a_list_for_a_block_of_its_segment(files: RunFiles) -> None:
     graph = Scheduler(GRAPH, {}, {"wide": Summary(), "narrow": Summary()})
     graph.start()
-    names = tuple(sorted(condense(run, blocks("wide", MANY) | blocks("narrow", 1))))
+    names = tuple(sorted(condense(files, GRAPH, blocks("wide", MANY) | blocks("narrow", 1))))
     assert graph.handle(NodeLost("reader", names)) == [
         Run("wide", {}, tuple(name for name in names if name.startswith("wide/"))),
         Run("narrow", {}, tuple(name for name in names if name.startswith("narrow/"))),
@@ -86,12 +82,12 @@ def test_the_scheduler_takes_a_list_for_a_block_of_its_segment(run: Any) -> None
     assert graph.handle(NodeDone("narrow", Summary())) == [Run("reader", {})]
 
 
-def test_a_list_that_somebody_else_wrote_is_refused(run: Any) -> None:
-    (name,) = (one for one in condense(run, blocks("narrow", FEW + 1)))
-    (info,) = run.files.store.list()
-    run.files.store.put(info.name, run.files.store.get(info.name).replace(b"narrow", b"secret"))
+def test_a_list_that_somebody_else_wrote_is_refused(files: RunFiles) -> None:
+    (name,) = (one for one in condense(files, GRAPH, blocks("narrow", FEW + 1)))
+    (info,) = files.store.list()
+    files.store.put(info.name, files.store.get(info.name).replace(b"narrow", b"secret"))
     with pytest.raises(CorruptError):
-        expand(run, [name])
+        expand(files, [name])
 
 
 # -- through Temporal ------------------------------------------------------------------------------------------------

@@ -195,5 +195,5 @@ def test_only_what_was_made_once_and_read_by_all_goes(
             block = run.blocks.put(f"{segment}/0.{number}", "objects", [[number]], "host")
             made = Outcome(0, number, "objects", 1, block)
             run.files.create_manifest(Manifest(segment, 1, (made,), Summary()), number)
-        Reclaimer(run).reclaim(host)
+        Reclaimer(run.files, run.plan.graph, run.blocks).reclaim(host)
         assert {path.parent.name for path in host.path(run.folder).glob("*/*")} == left

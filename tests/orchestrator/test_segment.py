@@ -12,8 +12,8 @@ from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
 from treadle.executors.program import Outcome
+from treadle.orchestrator.dispatcher.segments.endings import Stopped
 from treadle.orchestrator.dispatcher.segments.execute import Desk
-from treadle.orchestrator.dispatcher.segments.segment import Stopped
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives.errors import StoreError

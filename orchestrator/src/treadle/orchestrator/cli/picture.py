@@ -15,9 +15,9 @@ from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
 
 from ..client.views import NodeView, RunEnd, RunView
+from ..dispatcher.orders import Progress
 from ..dispatcher.record.history import replay
 from ..dispatcher.record.ledger import Iterated, read
-from ..dispatcher.segments.progress import Progress
 from ..plan import Barrier, Child, Loop, Node, Plan, Segment
 from ..runfiles import Closing, LoopResult, RunFiles, RunResult
 from .wide import ClosedGroups, sum_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ..client.views import RunView
-    from ..dispatcher.segments.progress import Progress
+    from ..dispatcher.orders import Progress
 
 BAR = 16
 """Characters."""

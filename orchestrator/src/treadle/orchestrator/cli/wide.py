@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..client.views import NodeView
-from ..dispatcher.segments.progress import Progress
+from ..dispatcher.orders import Progress
 from ..plan import Segment
 from ..runfiles import GroupClosing, RunFiles
 

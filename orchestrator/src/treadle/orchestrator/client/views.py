@@ -15,7 +15,7 @@ from temporalio.client import (
 )
 from temporalio.exceptions import ApplicationError
 
-from ..dispatcher.segments.progress import Progress
+from ..dispatcher.orders import Progress
 
 State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
 STATES: dict[WorkflowExecutionStatus, State] = {

@@ -23,10 +23,11 @@ from treadle.primitives.run_names import parent_run
 
 from ..children import child_submission, keep_child
 from ..dispatcher.blocks.lost_lists import condense, expand
+from ..dispatcher.orders import Orders
 from ..dispatcher.record.ledger import Fenced
-from ..dispatcher.segments.execute import Desk, Orders, run_group, run_segment
+from ..dispatcher.segments.endings import BlocksLost, SegmentFailed
+from ..dispatcher.segments.execute import Desk, run_group, run_segment
 from ..dispatcher.segments.loop import run_loop
-from ..dispatcher.segments.segment import BlocksLost, SegmentFailed
 from ..dispatcher.segments.wide import Unclosed
 from ..dispatcher.site.run import Run, Site
 from ..environment.home import room_for_blocks
@@ -210,11 +211,11 @@ class Activities:
         """None: the task group is closed."""
         run = await asyncio.to_thread(self._site.open, order.run, activity.info().workflow_run_id)
         orders = messages.unpack(order.orders, Orders)
-        orders = msgspec.structs.replace(orders, repair=await asyncio.to_thread(expand, run, orders.repair))
+        orders = msgspec.structs.replace(orders, repair=await asyncio.to_thread(expand, run.files, orders.repair))
         try:
             return await self._node(run, order, orders, desk)
         except BlocksLost as lost:
-            raise BlocksLost(await asyncio.to_thread(condense, run, lost.blocks)) from None
+            raise BlocksLost(await asyncio.to_thread(condense, run.files, run.plan.graph, lost.blocks)) from None
 
     async def _node(self, run: Run, order: NodeOrder, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
         node = run.plan.graph.node(order.node)

@@ -6,7 +6,7 @@ Typed structs travel as their JSON text, so that one codec (msgspec) rules them 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from temporalio.common import SearchAttributeKey
@@ -14,11 +14,9 @@ from temporalio.common import SearchAttributeKey
 from treadle.executors.program import Keep
 from treadle.primitives.decoding import known
 
+from ..dispatcher.orders import Orders
 from ..instructions import Problem, Summary
 from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
-
-if TYPE_CHECKING:
-    from ..dispatcher.segments.execute import Orders
 
 WORKFLOW = "treadle.run"
 GROUPS = ".groups"

@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from treadle.dsl.templates import render
     from treadle.primitives.run_names import parent_run
 
-    from ..dispatcher.segments.execute import Orders
+    from ..dispatcher.orders import Orders
     from ..instructions import (
         Complete,
         Event,

@@ -20,9 +20,10 @@ from treadle.primitives.store import Store
 from ..children import child_submission, keep_child
 from ..client.submission import new_run_id, prepare
 from ..dispatcher.blocks.hosts import Hosts
-from ..dispatcher.segments.execute import Desk, Orders, run_group, run_segment
+from ..dispatcher.orders import Orders
+from ..dispatcher.segments.endings import BlocksLost, SegmentFailed
+from ..dispatcher.segments.execute import Desk, run_group, run_segment
 from ..dispatcher.segments.loop import drive, run_loop
-from ..dispatcher.segments.segment import BlocksLost, SegmentFailed
 from ..dispatcher.segments.wide import Unclosed
 from ..dispatcher.site.pool import Pools
 from ..dispatcher.site.run import Run, Site

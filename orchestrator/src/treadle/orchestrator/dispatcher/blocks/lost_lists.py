@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator
 import msgspec
 
 from ...groups import partition_of
-from ...plan import Segment
+from ...plan import Graph, Segment
+from ...runfiles import RunFiles
 from ...scheduler import segment_of
-from ..site.run import Run
 
 FEW = 1000
 """Names that travel as they are."""
@@ -25,34 +25,34 @@ _SIGN = "lost"
 """Where the name of a block has the number of the attempt."""
 
 
-def condense(run: Run, blocks: Collection[str]) -> set[str]:
+def condense(files: RunFiles, graph: Graph, blocks: Collection[str]) -> set[str]:
     """The names, or those of lists. Blocking. Raises StoreError."""
     if len(blocks) <= FEW:
         return set(blocks)
-    sizes = {node.id: node.group for node in run.plan.graph.nodes if isinstance(node, Segment)}
+    sizes = {node.id: node.group for node in graph.nodes if isinstance(node, Segment)}
     together: dict[tuple[str, int], list[str]] = defaultdict(list)
     for block in sorted(blocks):
         segment = segment_of(block)
         group = partition_of(block) // sizes[segment] if sizes.get(segment) else 0
         together[segment, group].append(block)
-    return {_listed(run, segment, names) for (segment, _), names in together.items()}
+    return {_listed(files, segment, names) for (segment, _), names in together.items()}
 
 
-def expand(run: Run, names: Iterable[str]) -> tuple[str, ...]:
+def expand(files: RunFiles, names: Iterable[str]) -> tuple[str, ...]:
     """The blocks that `condense` was given. Blocking. Raises CorruptError, StoreError."""
-    return tuple(dict.fromkeys(block for name in names for block in _blocks(run, name)))
+    return tuple(dict.fromkeys(block for name in names for block in _blocks(files, name)))
 
 
-def _listed(run: Run, segment: str, names: list[str]) -> str:
+def _listed(files: RunFiles, segment: str, names: list[str]) -> str:
     payload = msgspec.msgpack.encode(names)
     digest = hashlib.sha256(payload).hexdigest()
-    run.files.create_bytes(f"{_SIGN}/{digest}", payload)
+    files.create_bytes(f"{_SIGN}/{digest}", payload)
     return f"{segment}/{partition_of(names[0])}.{_SIGN}.{digest}"
 
 
-def _blocks(run: Run, name: str) -> Iterator[str]:
+def _blocks(files: RunFiles, name: str) -> Iterator[str]:
     _, sign, digest = name.rsplit("/", 1)[1].split(".", 2)
     if sign == _SIGN:
-        yield from msgspec.msgpack.decode(run.files.load_bytes(f"{_SIGN}/{digest}"), type=list[str])
+        yield from msgspec.msgpack.decode(files.load_bytes(f"{_SIGN}/{digest}"), type=list[str])
     else:
         yield name

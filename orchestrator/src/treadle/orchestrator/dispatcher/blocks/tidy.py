@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from treadle.executors.program import Outcome
+from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.host import HostFolder
+from treadle.primitives.run_names import run_folder
 
-from ...plan import Node, Segment
+from ...plan import Graph, Node, Segment
+from ...runfiles import RunFiles
 from ..record.ledger import Iterated
-
-if TYPE_CHECKING:
-    from ..record.writer import LedgerWriter
-    from ..site.run import Run
+from ..record.writer import LedgerWriter
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +27,9 @@ _log = logging.getLogger(__name__)
 class Tidier:
     """Removes the blocks of an iteration once the one after it is over and safely on record."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._host = run.site.host
+    def __init__(self, host: HostFolder | None, folder: str) -> None:
+        """`folder`: the run's, in that of the host."""
+        self._host, self._folder = host, folder
         self._due: list[tuple[int, str, frozenset[str]]] = []
 
     def after(self, loop: str, iteration: int, record: Iterated, mark: int) -> None:
@@ -48,9 +47,9 @@ class Tidier:
     def _remove(self, ready: list[tuple[int, str, frozenset[str]]]) -> None:
         assert self._host is not None
         for _, iteration, kept in ready:
-            for node in self._host.folders(f"{self._run.folder}/{iteration}"):
+            for node in self._host.folders(f"{self._folder}/{iteration}"):
                 if not any(segment.startswith(f"{iteration}/{node}") for segment in kept):
-                    self._host.delete_folder(f"{self._run.folder}/{iteration}/{node}")
+                    self._host.delete_folder(f"{self._folder}/{iteration}/{node}")
 
 
 class Reclaimer:
@@ -59,8 +58,8 @@ class Reclaimer:
     Only those that were made first: what was lost and made again stays, or a run might make it again and again.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, files: RunFiles, graph: Graph, blocks: Blocks) -> None:
+        self._files, self._graph, self._blocks = files, graph, blocks
         self._asked: set[str] = set()
         self._reclaimed: set[str] = set()
 
@@ -68,41 +67,41 @@ class Reclaimer:
         """A block of a segment, called `name` in the loops around it, is committed: is it where it should be?"""
         block = outcome.block
         is_elsewhere = segment.put == "host" and block is not None and block.locations == ("store",)
-        if is_elsewhere and self._run.site.host is not None and name not in self._asked:
+        if is_elsewhere and self._blocks.host is not None and name not in self._asked:
             self._asked.add(name)
-            asyncio.get_running_loop().run_in_executor(None, self.reclaim, self._run.site.host)
+            asyncio.get_running_loop().run_in_executor(None, self.reclaim, self._blocks.host)
 
     def reclaim(self, host: HostFolder) -> None:
         """Blocking. What cannot be removed stays."""
         try:
-            read = [node.id for node in self._run.plan.graph.nodes if self._may_go(node)]
+            read = [node.id for node in self._graph.nodes if self._may_go(node)]
             for segment in read:
-                host.delete(self._run.blocks.on_host(block) for block in self._first_blocks(segment))
+                host.delete(self._blocks.on_host(block) for block in self._first_blocks(segment))
                 self._reclaimed.add(segment)
-            _log.info("run %s found shared memory full, and gave back that of %s", self._run.id, read or "nothing")
+            _log.info("run %s found shared memory full, and gave back that of %s", self._files.run, read or "nothing")
         except (TreadleError, OSError) as error:
             _log.warning("shared memory is full and stays so: %s", error)
 
     def _may_go(self, node: Node) -> bool:
         mine = isinstance(node, Segment) and node.put == "host" and node.id not in self._reclaimed
-        return mine and self._run.files.generation(node.id) == 1 and self._is_read(node)
+        return mine and self._files.generation(node.id) == 1 and self._is_read(node)
 
     def _is_read(self, node: Node) -> bool:
         """Whether something reads it, and all of that is closed; what passes it on must have been read itself."""
-        readers = [one for one in self._run.plan.graph.nodes if node.id in one.data]
+        readers = [one for one in self._graph.nodes if node.id in one.data]
         return bool(readers) and all(map(self._is_over, readers))
 
     def _is_over(self, reader: Node) -> bool:
         if isinstance(reader, Segment):
-            return self._run.files.closing(reader.id) is not None
+            return self._files.closing(reader.id) is not None
         return self._is_read(reader)
 
     def _first_blocks(self, segment: str) -> list[str]:
-        manifest = self._run.files.manifest(segment)
+        manifest = self._files.manifest(segment)
         return [outcome.block.name for outcome in manifest.outcomes if outcome.block] if manifest else []
 
 
-def remove_losers(run: Run, segment: str, won: Mapping[int, Outcome]) -> None:
+def remove_losers(files: RunFiles, host: HostFolder | None, segment: str, won: Mapping[int, Outcome]) -> None:
     """Remove what other attempts at these partitions have put, none of which runs any more. Blocking.
 
     An attempt that was killed has told nobody what it put: it is known by its name, and put where the winner has. What
@@ -115,11 +114,11 @@ def remove_losers(run: Run, segment: str, won: Mapping[int, Outcome]) -> None:
     def lost(name: str) -> bool:
         return name.startswith(marks) and not name.startswith(kept)
 
-    prefix, host = f"runs/{run.folder}/blocks/", run.site.host
+    prefix = f"{files.prefix}/blocks/"
     try:
-        found = run.site.store.list(prefix + segment) if "store" in places else iter(())
-        run.site.store.delete([info.name for info in found if lost(info.name.removeprefix(prefix))])
-        folder = host.path(f"{run.folder}/{segment}") if host and "host" in places else None
+        found = files.store.list(prefix + segment) if "store" in places else iter(())
+        files.store.delete([info.name for info in found if lost(info.name.removeprefix(prefix))])
+        folder = host.path(f"{run_folder(files.run)}/{segment}") if host and "host" in places else None
         for path in folder.iterdir() if folder else ():
             if lost(f"{segment}/{path.name}"):
                 path.unlink(missing_ok=True)

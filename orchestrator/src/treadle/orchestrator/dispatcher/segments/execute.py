@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Literal, TypeVar
-
-from msgspec import Struct
+from typing import TypeVar
 
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
@@ -16,30 +14,19 @@ from treadle.primitives.errors import FailureClass, UsageError
 from ...instructions import Problem, Summary
 from ...plan import Graph, Segment
 from ...runfiles import Manifest
+from ..orders import Orders, Progress
 from ..record.history import SegmentHistory, lost_partitions, replay
 from ..record.ledger import Ledger, Lost
 from ..record.writer import LedgerWriter
 from ..site.run import Run
 from ..tasks.scope import Scope
+from .endings import SegmentFailed
 from .gang import GangRun
 from .group import GroupRun
-from .progress import Progress
-from .segment import SegmentFailed, SegmentRun
+from .segment import SegmentRun
 from .wide import Unclosed, claim, is_wide, publish, put_together
 
 T = TypeVar("T")
-
-
-class Orders(Struct, frozen=True):
-    """What the workflow tells an activity beside the node itself."""
-
-    bindings: dict[str, Any] = {}
-    repair: tuple[str, ...] = ()
-    limit: int = 0
-    resumption: int = 1
-    assume: Literal["", "done", "retry"] = ""
-    since: float = 0.0
-    """Of a task group: when the first one of its node began, in seconds since the epoch."""
 
 
 class Desk:

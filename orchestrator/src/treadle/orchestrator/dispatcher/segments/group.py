@@ -9,12 +9,12 @@ import msgspec
 
 from ...groups import bounds_of
 from ...plan import Segment, Tolerance
+from ..orders import Progress
 from ..record.history import SegmentHistory
 from ..record.writer import LedgerWriter
 from ..site.pool import SlotPool
 from ..site.run import Run
 from ..tasks.scope import Scope
-from .progress import Progress
 from .segment import SegmentRun
 
 

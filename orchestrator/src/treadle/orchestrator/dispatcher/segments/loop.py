@@ -39,14 +39,16 @@ from ...plan import Loop, Node, Segment
 from ...runfiles import LoopResult, Manifest
 from ...scheduler import Scheduler
 from ..blocks.tidy import Tidier
+from ..orders import Orders
 from ..record.history import SegmentHistory, lost_partitions
 from ..record.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
 from ..record.writer import LedgerWriter
 from ..site.run import Run
 from ..tasks.scope import Scope
 from ..tasks.summary import summarise
-from .execute import Desk, Orders, assume, prepare, take_back, writing
-from .segment import BlocksLost, SegmentFailed, SegmentRun
+from .endings import BlocksLost, SegmentFailed
+from .execute import Desk, assume, prepare, take_back, writing
+from .segment import SegmentRun
 
 
 async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
@@ -122,7 +124,7 @@ class _LoopRunner:
         self._run, self._writer, self._watch, self._orders, self._desk = run, writer, watch, orders, desk
         self._histories: dict[str, SegmentHistory] = {}
         self._resumption = 0
-        self._tidier = Tidier(run)
+        self._tidier = Tidier(run.site.host, run.folder)
         self._iterated: dict[tuple[str, int], Iterated] = {}
         self._pace: dict[str, float] = {}
         self._read(writer.ledger.records)

@@ -19,6 +19,7 @@ from ...runfiles import Manifest
 from ..blocks.copies import Copies
 from ..blocks.tidy import remove_losers
 from ..decisions.dispatch import Assignment, Dispatch
+from ..orders import Progress
 from ..record.attempts import AttemptLog
 from ..record.history import SegmentHistory, copied
 from ..record.ledger import Committed, Copied, Expected, Failed, Record, Started
@@ -29,27 +30,7 @@ from ..tasks.arguments import program_of
 from ..tasks.payloads import room
 from ..tasks.scope import Scope, feed_inputs, slices_of
 from ..tasks.summary import size_of, summarise
-from .progress import Progress
-
-
-class SegmentFailed(Exception):
-    """The segment cannot close; committed partitions stay committed."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-
-
-class BlocksLost(Exception):
-    """Input blocks have no readable location; their producers must run again."""
-
-    def __init__(self, blocks: set[str]) -> None:
-        super().__init__(f"{len(blocks)} blocks lost")
-        self.blocks = tuple(sorted(blocks))
-
-
-class Stopped(Exception):
-    """The segment was drained as told; it can be taken up again."""
+from .endings import BlocksLost, SegmentFailed, Stopped
 
 
 class SegmentRun:
@@ -213,7 +194,7 @@ class SegmentRun:
             await self._pool.leave(self)
             won = {partition: self._committed[partition] for partition in self._core.twice & self._committed.keys()}
             if won:
-                await asyncio.to_thread(remove_losers, self._run, self.name, won)
+                await asyncio.to_thread(remove_losers, self._run.files, self._run.site.host, self.name, won)
 
     def _deadline(self) -> float | None:
         if not self._segment.policy.deadline:

@@ -27,7 +27,7 @@ from ..site.run import Run
 from ..tasks import outputs
 from ..tasks.scope import feed_inputs
 from ..tasks.summary import metrics_problem, summarise
-from .segment import SegmentFailed
+from .endings import SegmentFailed
 
 
 class Unclosed(Struct, frozen=True):
@@ -76,7 +76,7 @@ async def publish(run: Run, segment: Segment, manifest: Manifest) -> None:
     if problem is not None:
         raise SegmentFailed(problem)
     try:
-        await asyncio.to_thread(outputs.publish, segment, manifest, run)
+        await asyncio.to_thread(outputs.publish, segment, manifest, run.job, run.blocks)
     except (UsageError, DataError) as error:
         raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
     except (MissingError, StoreError) as error:

@@ -100,7 +100,7 @@ class Run:
         )
         self.blocks = Blocks(site.store, self.id, site.host, self._peers)
         self.scope = Scope(loop_chains(plan.graph))
-        self.reclaimer = Reclaimer(self)
+        self.reclaimer = Reclaimer(files, plan.graph, self.blocks)
         self._manifests: dict[str, Manifest] = {}
         self._generations: dict[str, int] = {}
         """Of manifests that other drivers may have made."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from treadle.executors.program import Job
+from treadle.primitives.blocks import Blocks
 from treadle.primitives.formats import check_output, claim_output, write_manifest, write_part
 from treadle.primitives.run_names import child_run
 
 from ...plan import Child, Graph, Segment
 from ...runfiles import Manifest
-
-if TYPE_CHECKING:
-    from ..site.run import Run
 
 
 def check(graph: Graph, run: str) -> None:
@@ -49,25 +48,25 @@ def _places(segment: Segment) -> Iterator[_Place]:
             yield _Place(tolerance.failed_items, "fail")
 
 
-def publish(segment: Segment, manifest: Manifest, run: Run) -> None:
+def publish(segment: Segment, manifest: Manifest, job: Job, blocks: Blocks) -> None:
     """Write `_manifest.json`, listing exactly the committed parts, and the failed items. Idempotent."""
     if segment.output is not None:
         parts = [msgspec.structs.asdict(outcome.part) for outcome in manifest.outcomes if outcome.part is not None]
-        about: dict[str, Any] = {"run": run.id, "workflow": run.job.workflow, "stage": segment.stages[-1]}
+        about: dict[str, Any] = {"run": job.run, "workflow": job.workflow, "stage": segment.stages[-1]}
         rows = sum(outcome.part.rows for outcome in manifest.outcomes if outcome.part is not None)
         write_manifest(segment.output.part.uri, {**about, "rows": rows, "parts": parts})
     for stage, tolerance in segment.tolerated.items():
         if tolerance.failed_items:
-            _publish_failed(stage, tolerance.failed_items, manifest, run)
+            _publish_failed(stage, tolerance.failed_items, manifest, job, blocks)
 
 
-def _publish_failed(stage: str, uri: str, manifest: Manifest, run: Run) -> None:
+def _publish_failed(stage: str, uri: str, manifest: Manifest, job: Job, blocks: Blocks) -> None:
     """One part for each partition with failures: JSON lines in input order."""
     parts = []
     for outcome in manifest.outcomes:
         if outcome.failed_items is not None and outcome.counts[stage].failed:
-            items = [item for item in run.blocks.get(outcome.failed_items.slice(0)) if item["stage"] == stage]
+            items = [item for item in blocks.get(outcome.failed_items.slice(0)) if item["stage"] == stage]
             lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
             info = write_part(uri, outcome.partition, [lines], "jsonl")
             parts.append({"name": info.name, "size": info.size, "rows": len(items), "digest": info.digest})
-    write_manifest(uri, {"run": run.id, "workflow": run.job.workflow, "stage": stage, "parts": parts})
+    write_manifest(uri, {"run": job.run, "workflow": job.workflow, "stage": stage, "parts": parts})

@@ -15,7 +15,7 @@ from typing import Any
 
 from treadle.primitives.errors import TreadleError
 
-from ...dispatcher.segments.execute import Orders
+from ...dispatcher.orders import Orders
 from ...dispatcher.site.run import Run, Site
 from ...instructions import Problem, Summary
 from ...runfiles import Submission
