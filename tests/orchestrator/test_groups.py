@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import Keep, RangeSplit
-from treadle.orchestrator.dispatcher.tasks.scope import cut_runs, range_inputs
+from treadle.orchestrator.dispatcher.tasks.scope import range_inputs
 from treadle.orchestrator.groups import AT_ONCE, Groups, bounds_of, count_of
 from treadle.orchestrator.instructions import (
     Complete,
@@ -30,6 +30,7 @@ from treadle.orchestrator.instructions import (
     Unpause,
 )
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.planner.sources import cut_runs
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.primitives.errors import InternalError
 from treadle.primitives.partitioning import split_evenly

@@ -18,10 +18,9 @@ from treadle.executors.program import Discard, ToBroadcast
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
-from ..dispatcher.tasks.payloads import SEALED
 from ..plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from . import members
-from .transport import Site, crowding
+from .transport import SEALED, Site, crowding
 
 if TYPE_CHECKING:
     from .graph import GraphPlanner

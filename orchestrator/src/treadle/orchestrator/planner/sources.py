@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from treadle.primitives.files import FileInfo, absolute_uri, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
 from treadle.primitives.partitioning import DEFAULT_PARTITIONS, split_evenly
 
-from ..dispatcher.tasks.scope import cut_runs
 from ..plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
 
 EVENTS_EACH = 5_000
@@ -123,3 +122,14 @@ def batched(feed: Feed, batch: Batch, count: Callable[[int | str], int]) -> tupl
         runs = cut_runs(feed.bounds, longest)
         return ItemsFeed(feed.items, tuple(runs)), len(runs)
     return None
+
+
+def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:
+    """Each run cut into runs of at most `longest`; an empty run stays; 0: as they are."""
+    if not longest:
+        return list(runs)
+    return [
+        (start, min(start + longest, stop))
+        for first, stop in runs
+        for start in (range(first, stop, longest) if stop > first else (first,))
+    ]

@@ -16,6 +16,8 @@ from treadle.primitives.blocks import Durability
 
 INLINE_LIMIT = 8 * 2**10
 """Bytes of a block that travels inside its commit record."""
+SEALED = 4 / 3
+"""A payload carries its task in Base64."""
 UNRELIABLE = 3
 """Hosts lost lately from which on nothing goes between hosts directly."""
 

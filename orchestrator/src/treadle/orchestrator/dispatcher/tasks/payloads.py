@@ -9,8 +9,8 @@ import msgspec
 
 from treadle.executors.program import PartitionInput, Program
 
-SEALED = 4 / 3
-"""A payload carries its task in Base64."""
+from ...planner.transport import SEALED
+
 PARTITION_BYTES = 64
 """Of a payload, for each partition besides its input: its keys, numbers and names."""
 TASK_BYTES = 4096

@@ -192,7 +192,7 @@ def _piece(split: EventSplit, first: int, stop: int) -> EventSplit:
 
 
 def range_inputs(count: int, partitions: int, longest: int) -> Sequence[RangeSplit]:
-    """`cut_runs` of a range that is split evenly, without a look at every run."""
+    """What the planner's `cut_runs` makes of a range that is split evenly, without a look at every run."""
     size, larger = divmod(count, partitions)
     many, few = (max(1, -(-length // longest)) if longest else 1 for length in (size + 1, size))
     """Pieces of a run that is one longer, and of one that is not."""
@@ -205,17 +205,6 @@ def range_inputs(count: int, partitions: int, longest: int) -> Sequence[RangeSpl
         return RangeSplit(start, min(start + longest, stop) if longest else stop)
 
     return Inputs(larger * many + (partitions - larger) * few, make)
-
-
-def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:
-    """Each run cut into runs of at most `longest`; an empty run stays; 0: as they are."""
-    if not longest:
-        return list(runs)
-    return [
-        (start, min(start + longest, stop))
-        for first, stop in runs
-        for start in (range(first, stop, longest) if stop > first else (first,))
-    ]
 
 
 def _slices(inputs: Sequence[BlockInput]) -> list[Slice]:
