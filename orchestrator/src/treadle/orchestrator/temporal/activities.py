@@ -236,7 +236,7 @@ class Activities:
     async def _stop(self, work: asyncio.Future[Summary | Unclosed | None], desk: Desk) -> NodeReport:
         """Pause and new limits let attempts under way end; everything else kills them."""
         if await self._stop_reason() == "drain":
-            await desk.drain()
+            desk.drain()
         else:
             work.cancel()
         try:

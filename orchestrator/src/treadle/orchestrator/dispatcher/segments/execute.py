@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
 
@@ -22,7 +24,6 @@ from ..site.run import Run
 from ..tasks.scope import Scope
 from .endings import SegmentFailed
 from .gang import GangRun
-from .group import GroupRun
 from .segment import SegmentRun
 from .wide import Unclosed, claim, is_wide, publish, put_together
 
@@ -33,24 +34,24 @@ class Desk:
     """What an activity shows and is told while it runs."""
 
     def __init__(self) -> None:
-        self._runs: dict[int, SegmentRun] = {}
+        self._runs: list[SegmentRun] = []
         self.node = self.iteration = ""
 
     def progress(self) -> list[Progress]:
-        return [run.progress() for run in self._runs.values()]
+        return [run.progress() for run in self._runs]
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         """Start nothing more; what runs may end."""
-        for run in list(self._runs.values()):
-            await run.drain()
+        for run in self._runs:
+            run.drain()
 
     @contextlib.contextmanager
     def showing(self, run: SegmentRun) -> Iterator[None]:
-        self._runs[id(run)] = run
+        self._runs.append(run)
         try:
             yield
         finally:
-            del self._runs[id(run)]
+            self._runs.remove(run)
 
 
 async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
@@ -73,7 +74,10 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
 
 
 async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
-    """Close a task group of a wide segment, or find it closed. Raises what `run_segment` raises."""
+    """Close a task group of a wide segment, or find it closed. Raises what `run_segment` raises.
+
+    Its ledger and its manifest hold its own partitions; what they read and make is as in the segment as a whole.
+    """
     name = run.scope.segment(segment.id)
     generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
     closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
@@ -85,7 +89,13 @@ async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk
     async def close(manifest: Manifest) -> None:
         await asyncio.to_thread(run.files.close_group, manifest, group, generation + 1)
 
-    await _run(run, segment, orders, desk, lost, close, group)
+    await _run(run, _alone(segment), orders, desk, lost, close, group)
+
+
+def _alone(segment: Segment) -> Segment:
+    """As one task group judges it: percentages are of all groups, and judged when they are put together."""
+    tolerated = {stage: replace(one, percent=-1.0) for stage, one in segment.tolerated.items()}
+    return replace(segment, tolerated=tolerated)
 
 
 async def _run(
@@ -102,6 +112,7 @@ async def _run(
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
     history = replay(ledger.records, name)
+    history.opened = orders.since or history.opened  # a deadline counts from the first group on
     async with writing(ledger) as (writer, watch):
         take_back(history, writer, name, lost)
         assume(history, orders.assume, segment, run.plan.graph)
@@ -130,11 +141,9 @@ async def prepare(
     where = scope or run.scope
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
-        about = (run, segment, where, orders.bindings, writer, history, pool, orders.limit)
-        if group >= 0:
-            return GroupRun(*about, group=group, since=orders.since)
         kind = GangRun if segment.policy.gang else SegmentRun
-        return kind(*about, durable=scope is None, pace=pace)
+        durable = scope is None
+        return kind(run, segment, where, orders, writer, history, pool, durable=durable, pace=pace, group=group)
     except UsageError as error:
         raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
 

@@ -37,8 +37,8 @@ class GangRun(SegmentRun):
 
     # -- set-up
 
-    def _dispatch(self, limit: int) -> GangDispatch:  # noqa: ARG002  a gang has its size, or does not start
-        """Raises UsageError when the partitions or the slots are not as many as the gang needs."""
+    def _dispatch(self) -> GangDispatch:
+        """Without a limit: a gang has its size. Raises UsageError when there are not as many partitions or slots."""
         self._check()
         if 0 < len(self._committed) < len(self._inputs):
             self._record(Lost(self.name, tuple(self._committed)))

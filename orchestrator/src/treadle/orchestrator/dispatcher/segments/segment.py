@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from treadle.executors.program import Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
 
+from ...groups import bounds_of
 from ...instructions import Problem
 from ...plan import Segment
 from ...runfiles import Manifest
 from ..blocks.copies import Copies
 from ..blocks.tidy import remove_losers
 from ..decisions.dispatch import Assignment, Dispatch
-from ..orders import Progress
+from ..orders import Orders, Progress
 from ..record.attempts import AttemptLog
 from ..record.history import SegmentHistory, copied
 from ..record.ledger import Committed, Copied, Expected, Failed, Record, Started
@@ -41,27 +40,32 @@ class SegmentRun:
         run: Run,
         segment: Segment,
         scope: Scope,
-        bindings: Mapping[str, Any],
+        orders: Orders,
         writer: LedgerWriter,
         history: SegmentHistory,
         pool: SlotPool,
-        limit: int = 0,
         *,
         durable: bool = True,
         pace: float = 0.0,
+        group: int = -1,
     ) -> None:
+        """`durable`: its end waits for the ledger. `pace`: seconds that its partitions took before; 0: not known.
+
+        `group`: the task group of it that is meant; -1: all of it. Raises UsageError when its program cannot be made.
+        """
         self._run, self._segment, self._scope, self._writer, self._history = run, segment, scope, writer, history
-        self._durable, self._pace = durable, pace
+        self._limit, self._durable, self._pace, self._group = orders.limit, durable, pace, group
         self.name = scope.segment(segment.id)
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
-        self._mine = self._own()
-        env = {**run.env, **bindings, "state": {**bindings.get("state", {}), **scope.scalars}}
+        self._mine = bounds_of(group, len(self._inputs), segment.group)
+        """The partitions that are to be run here."""
+        env = {**run.env, **orders.bindings, "state": {**orders.bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool
         self._log = AttemptLog(run.site.store, run.files.prefix, self.name, self._writer_name())
         self._committed: dict[int, Outcome] = dict(history.committed)
-        self._core = self._dispatch(limit)
+        self._core = self._dispatch()
         self._copies = Copies.of(segment, run.blocks, self._committed.values())
         self._size = sum(size_of(outcome) for outcome in self._committed.values())
         self._retried = 0
@@ -72,19 +76,16 @@ class SegmentRun:
 
     # -- set-up
 
-    def _own(self) -> range:
-        """The partitions that are to be run here."""
-        return range(len(self._inputs))
-
     def _writer_name(self) -> str:
         """Like no other that the segment has or had."""
-        return f"{self._writer.ledger.epoch:06d}"
+        epoch = f"{self._writer.ledger.epoch:06d}"
+        return epoch if self._group < 0 else f"{self._group}-{epoch}"
 
     def _sources(self) -> int:
         """Blocks that are read, where one partition reads them all; nobody asks elsewhere."""
         return len(slices_of(self._inputs[0])) if len(self._inputs) == 1 else 0
 
-    def _dispatch(self, limit: int) -> Dispatch:
+    def _dispatch(self) -> Dispatch:
         missing = [index for index in self._mine if index not in self._committed]
         unknown = self._history.cut_off if not self._segment.policy.idempotent else set()
         can = self._pool.executor.capabilities
@@ -109,8 +110,8 @@ class SegmentRun:
             core.committed(outcome)
         for partition in sorted(unknown):
             core.unknown(partition, self._history.starts.get(partition, 1))
-        if limit:
-            core.limit = limit
+        if self._limit:
+            core.limit = self._limit
         return core
 
     def _quorum(self) -> int:
@@ -157,7 +158,7 @@ class SegmentRun:
         await self._copy_rest()
         return self._manifest()
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         """Hand out nothing more; what runs may end and commit."""
         self._core.stop()
         self._settle()
@@ -171,6 +172,8 @@ class SegmentRun:
             self._retried,
             self._core.running,
             self._size,
+            self._group,
+            len(self._inputs) if self._group >= 0 else 0,
         )
 
     def stop_with(self, error: BaseException) -> None:
