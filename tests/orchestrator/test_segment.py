@@ -146,8 +146,7 @@ def test_drained_segment_goes_on_where_it_stopped(breaking: Breaking) -> None:
 
     def drain(_segment: str, outcome: Outcome) -> None:
         seen.append(outcome.partition)
-        for segment_run in list(desk._runs.values()):
-            segment_run._core.stop()
+        desk.drain()
 
     with pytest.raises(Stopped):
         run.go(drain, desk=desk)
@@ -155,3 +154,24 @@ def test_drained_segment_goes_on_where_it_stopped(breaking: Breaking) -> None:
     found, done = run.go()
     assert values(found, "only") == [[number] for number in range(40)]
     assert {partition for _, partition in done} == set(range(40)) - set(seen)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["segment", "loop"])
+def test_what_is_told_to_rest_before_it_begins_starts_nothing(breaking: Breaking, inside: bool) -> None:
+    """Whoever pauses a run may meet it between two segments of a loop, or while one reads its ledger."""
+    turns = {
+        "type": "loop",
+        "state": {"numbers": "only"},
+        "maxIterations": 2,
+        "stages": {"next": mapped("state.numbers")},
+        "next": {"numbers": "next"},
+    }
+    run = breaking(spec(only=mapped(EIGHT), **({"turns": turns} if inside else {})))
+    if inside:
+        run.go()
+        run.store.delete_prefix(f"runs/{run.run}/segments/turns")
+    desk, seen = Desk(), list[str]()
+    desk.drain()
+    with pytest.raises(Stopped):
+        run.go(lambda segment, _outcome: seen.append(segment), desk=desk)
+    assert not seen

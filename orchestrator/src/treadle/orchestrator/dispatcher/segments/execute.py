@@ -35,19 +35,23 @@ class Desk:
 
     def __init__(self) -> None:
         self._runs: list[SegmentRun] = []
+        self._draining = False
         self.node = self.iteration = ""
 
     def progress(self) -> list[Progress]:
         return [run.progress() for run in self._runs]
 
     def drain(self) -> None:
-        """Start nothing more; what runs may end."""
+        """Start nothing more, be it shown already or later; what runs may end."""
+        self._draining = True
         for run in self._runs:
             run.drain()
 
     @contextlib.contextmanager
     def showing(self, run: SegmentRun) -> Iterator[None]:
         self._runs.append(run)
+        if self._draining:
+            run.drain()
         try:
             yield
         finally:
