@@ -123,6 +123,23 @@ async def test_pool_is_made_once_when_the_first_segment_wants_it() -> None:
     assert (used.started, used.stopped, unused.started, unused.stopped) == (1, 1, 0, 0)
 
 
+async def test_executor_that_is_just_starting_is_stopped_too() -> None:
+    begun = asyncio.Event()
+
+    class Slow(Permits):
+        async def start(self) -> None:
+            begun.set()
+            await super().start()
+
+    slow = Slow(1)
+    pools = Pools({"slow": slow})
+    asking = asyncio.create_task(pools.ready("slow"))
+    await begun.wait()
+    asking.cancel()
+    await pools.stop()
+    assert (slow.started, slow.stopped) == (1, 1)
+
+
 async def test_executor_that_does_not_start_is_tried_again_by_the_next_segment() -> None:
     class Ill(Permits):
         async def start(self) -> None:

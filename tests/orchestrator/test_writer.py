@@ -42,3 +42,27 @@ async def test_whoever_waits_while_a_write_is_refused_hears_of_it(
     with pytest.raises(Fenced):
         writer.append(Closed("s"))
     await writer.close()
+
+
+async def test_nothing_goes_on_writing_when_the_end_is_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(Store.open(f"file://{tmp_path}"), "runs/r/segments/s", KEY)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr(ledger, "flush", slow)
+    writer = LedgerWriter(ledger, lambda _: None)
+    writer.append(Closed("s"))
+    closing = asyncio.ensure_future(writer.close())
+    try:
+        await asyncio.to_thread(begun.wait, 60)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert writer._task.done()
+    finally:
+        go_on.set()

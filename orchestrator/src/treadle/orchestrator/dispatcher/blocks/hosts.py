@@ -63,7 +63,7 @@ class Hosts:
 
     def lost_lately(self) -> int:
         since = time.monotonic() - LATELY
-        return sum(when > since for when in self._lost.values())
+        return sum(when > since for when in list(self._lost.values()))  # which another thread may add to
 
     def close(self) -> None:
         self._server.close()

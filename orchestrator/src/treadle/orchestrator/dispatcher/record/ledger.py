@@ -49,7 +49,7 @@ class Expected(Struct, frozen=True, tag="expected"):
 
 
 class Started(Struct, frozen=True, tag="started"):
-    """Attempts began; written before they run only where that matters (see dispatch)."""
+    """Attempts began; on disk before they run only where that matters (see SegmentRun.ready)."""
 
     segment: str
     attempts: dict[int, int]

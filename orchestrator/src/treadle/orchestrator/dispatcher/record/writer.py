@@ -61,11 +61,13 @@ class LedgerWriter:
 
     async def close(self) -> None:
         """Write what is left, as far as that is possible."""
-        with suppress(StoreError, Fenced):
-            await self.synced()
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        try:
+            with suppress(StoreError, Fenced):
+                await self.synced()
+        finally:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
 
     async def _write_behind(self) -> None:
         while True:

@@ -58,6 +58,7 @@ async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
     if known is not None and not orders.repair:
         run.know_loop(name, known)
         return known.summary
+    await asyncio.to_thread(run.catch_up, loop.data)
     ledger = await asyncio.to_thread(Ledger, run.site.store, run.files.segment(name), run.files.key, orders.resumption)
     async with writing(ledger) as (writer, watch):
         runner = _LoopRunner(run, writer, watch, orders, desk)

@@ -183,9 +183,9 @@ class Pools:
         return SlotPool(executor)
 
     async def stop(self) -> None:
-        """End every executor that was started."""
-        started = [task.result() for task in self._pools.values() if task.done() and not task.exception()]
-        await asyncio.gather(*(pool.executor.stop() for pool in started))
+        """End every executor that was started, or is just starting."""
+        started = await asyncio.gather(*self._pools.values(), return_exceptions=True)
+        await asyncio.gather(*(pool.executor.stop() for pool in started if isinstance(pool, SlotPool)))
 
 
 def _reporter(client: Client, slot: str) -> Callable[[Report], None]:

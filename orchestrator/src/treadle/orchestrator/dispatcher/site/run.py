@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from treadle.primitives.references import Slice
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.store import Store
 
-from ...plan import Plan, Segment, Shipped
+from ...plan import Loop, Node, Plan, Segment, Shipped
 from ...runfiles import LoopResult, Manifest, RunFiles, Submission
 from ...telemetry.instruments import Telemetry
 from ..blocks.hosts import Hosts
@@ -27,6 +28,8 @@ from ..tasks.scope import Scope, loop_chains
 from .gang_coordinator import GangCoordinator
 from .pool import Pools
 
+RUNS = 100
+"""Runs that are kept read."""
 AFFINITIES = 100_000
 """Blocks whose last reader is remembered."""
 
@@ -56,6 +59,7 @@ class Site:
         self.one_host, self.hosts = one_host, hosts
         self.gangs = GangCoordinator(partial(trust.run_key, key))
         self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._turn = threading.Lock()
 
     def files(self, run: str) -> RunFiles:
         return RunFiles(self.store, run, trust.run_key(self.key, run))
@@ -66,16 +70,25 @@ class Site:
 
     def open(self, run: str, execution: str | None = None) -> Run:
         """The run, read from the store the first time, and again for another execution of it: somebody may have taken
-        its id for another run. Without one: as it is known. Blocking."""
-        if run not in self._runs or execution not in (None, self._runs[run].execution):
-            files = self.files(run)
-            self._runs[run] = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
-            if self.hosts is not None:
-                self.hosts.announce(run)
-            while len(self._runs) > 100:
+        its id for another run. Without one: as it is known. The same one for every thread. Blocking."""
+        known = self._known(run, execution) or self._read(run, execution)
+        with self._turn:
+            known = self._runs[run] = self._known(run, execution) or known
+            self._runs.move_to_end(run)
+            while len(self._runs) > RUNS:
                 self._runs.popitem(last=False)[1].blocks.close()
-        self._runs.move_to_end(run)
-        return self._runs[run]
+        return known
+
+    def _known(self, run: str, execution: str | None) -> Run | None:
+        found = self._runs.get(run)
+        return found if found is not None and execution in (None, found.execution) else None
+
+    def _read(self, run: str, execution: str | None) -> Run:
+        files = self.files(run)
+        found = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
+        if self.hosts is not None:
+            self.hosts.announce(run)
+        return found
 
 
 class Run:
@@ -134,13 +147,18 @@ class Run:
     def catch_up(self, nodes: Collection[str]) -> None:
         """Read the manifests of these nodes, again where another driver has repaired them since. Blocking."""
         for node in self.plan.graph.nodes:
-            if node.id not in nodes or not isinstance(node, Segment):
-                continue
-            generation = 0 if self.site.one_host else self.files.generation(node.id)
-            if generation != self._generations.get(node.id, 0):
-                self.forget(node.id)
-                self._generations[node.id] = generation
-            self.manifest(node.id)
+            for segment in self._left_by(node) if node.id in nodes else ():
+                generation = 0 if self.site.one_host else self.files.generation(segment)
+                if generation != self._generations.get(segment, 0):
+                    self.forget(segment)
+                    self._generations[segment] = generation
+                self.manifest(segment)
+
+    def _left_by(self, node: Node) -> Iterable[str]:
+        """The segments that hold what others read of the node."""
+        if isinstance(node, Loop):
+            return {segment for data in self.loop(node.id).data.values() for segment in data.segments}
+        return (node.id,) if isinstance(node, Segment) else ()
 
     def loop(self, loop: str) -> LoopResult:
         if loop not in self._loops:
