@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.activities import plan_site
-from treadle.orchestrator.temporal.limits import bounded, check_graph
+from treadle.orchestrator.temporal.limits import after, bounded, check_graph, is_small
 from treadle.orchestrator.temporal.messages import PAYLOAD, NodeReport, pack
 from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import InternalError, UsageError
@@ -97,3 +98,15 @@ def test_a_report_that_temporal_would_not_take_is_a_problem() -> None:
     large = bounded(NodeReport(summary=pack(Summary(state={"text": "x" * PAYLOAD}))), "loop")
     assert not large.summary
     assert "keep large values in data" in large.problem
+
+
+@pytest.mark.parametrize("character", ["a", '"', "\u4e2d", "\U0001f600"], ids=["plain", "quoted", "wide", "wider"])
+def test_what_was_done_before_leaves_room_for_the_last_report(character: str) -> None:
+    """A character of a summary is up to twelve bytes of a payload."""
+    most = (PAYLOAD // 32 - 2) // (len(json.dumps(character)) - 2)
+    small, large = NodeReport(summary=character * most), NodeReport(summary="a" * (PAYLOAD - 1000))
+    assert is_small(small, 16)
+    assert not is_small(NodeReport(summary=character * (most + 1)), 16)
+    before = {f"n{number}": small.summary for number in range(15)}
+    assert after(before, small).summary == small.summary
+    assert after(before, bounded(large, "n")) == NodeReport(stopped=True, before=before)

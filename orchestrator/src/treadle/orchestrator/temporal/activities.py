@@ -39,19 +39,17 @@ from ..planner import Site as PlanSite
 from ..planner import make_plan
 from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
-from ..runfiles import Closing, LoopResult, RunResult, Submission, digest
+from ..runfiles import RunResult, Submission, digest
 from ..triggers.allowed import check_found
 from ..triggers.lifecycle.telling import Telling
 from . import limits, messages, seats
-from .messages import PAYLOAD, Ending, NodeOrder, NodeReport, Opened, RunStart
+from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
 AHEAD = 16
 """Nodes that may follow another in one activity."""
 GOING_ON = 1.0
 """Seconds after which an activity goes on with no other node: whoever pauses a run waits for one node, not for many."""
-_SMALL = PAYLOAD // (2 * AHEAD)
-"""Bytes of a summary after which it may go on: what it did is told in one document."""
 _log = logging.getLogger(__name__)
 
 
@@ -109,14 +107,15 @@ class Activities:
         Committed work is found in its ledger and never done again.
         """
         began, before, desk = time.monotonic(), dict[str, str](), Desk()
+        orders = (order, *order.then)
         with self._busy():
             async with _heartbeats(lambda: (desk.node, msgspec.to_builtins(desk.progress()), desk.iteration)):
-                for one in (order, *order.then):
+                for one in orders:
                     report = await self._run_node(one, desk)
-                    told = limits.after(before, report)
-                    if not 0 < len(report.summary) <= _SMALL or not _goes_on(began):
+                    if one is orders[-1] or not limits.is_small(report, AHEAD) or not _goes_on(began):
                         break
                     before[one.node] = report.summary
+        told = limits.after(before, report)
         if told.closed or told.groups:
             told.seats = await seats.there_are(self._client, self._site)
         return told
@@ -148,9 +147,9 @@ class Activities:
         if plan is None:
             files.create("plan", self._plan(submission, start.run, started, drivers))
         run = self._site.open(start.run, activity.info().workflow_run_id)
-        take_over(run)
         runs = {stage: ids[-1] for stage, ids in files.children(_children(run)).items()}
-        done = {node: messages.pack(summary) for node, summary in _closed(run, runs).items()}
+        closed = take_over(run) | _ended(self._site, runs)
+        done = {node: messages.pack(summary) for node, summary in closed.items()}
         wanted, left = narrowed(run.plan.graph, start.only, done)
         graph = messages.pack(messages.slim(wanted))
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
@@ -267,22 +266,10 @@ def _children(run: Run) -> list[str]:
     return [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
 
 
-def _closed(run: Run, children: Mapping[str, str]) -> dict[str, Summary]:
-    """Top nodes whose manifests exist: an earlier resumption finished them. `children`: the runs that some are."""
-    found: dict[str, Summary] = {}
-    for node in run.plan.graph.nodes:
-        known: Closing | LoopResult | None = None
-        if isinstance(node, Segment):
-            known = run.files.closing(node.id)
-        elif isinstance(node, Loop):
-            known = run.files.find(LoopResult, f"segments/{node.id}/result")
-        elif isinstance(node, Child):
-            ended = run.site.files(children[node.id]).find(RunResult, "result")
-            if ended is not None:
-                found[node.id] = Summary(outputs=ended.outputs)
-        if known is not None:
-            found[node.id] = known.summary
-    return found
+def _ended(site: Site, children: Mapping[str, str]) -> dict[str, Summary]:
+    """Nodes that are child runs, of these ids, which an earlier resumption finished."""
+    found = {node: site.files(run).find(RunResult, "result") for node, run in children.items()}
+    return {node: Summary(outputs=result.outputs) for node, result in found.items() if result is not None}
 
 
 def _unclosed_groups(run: Run, done: Collection[str]) -> dict[str, list[int]]:

@@ -41,6 +41,11 @@ def bounded(report: NodeReport, node: str) -> NodeReport:
     return NodeReport(problem=messages.pack(Problem(str(FailureClass.USER_ERROR), text, node)))
 
 
+def is_small(report: NodeReport, share: int) -> bool:
+    """Whether something was done, and so many summaries like this one leave half of a payload to what is done next."""
+    return bool(report.summary) and len(json.dumps(report.summary)) <= PAYLOAD // (2 * share)  # as a text in a document
+
+
 def after(before: Mapping[str, str], report: NodeReport) -> NodeReport:
     """The report, with what was done before it; if both do not fit, its node is left: it is found done next time."""
     whole = replace(report, before=dict(before))

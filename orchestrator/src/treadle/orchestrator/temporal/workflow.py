@@ -321,7 +321,8 @@ class RunWorkflow:
 
     def _orders(self, run: Run) -> str:
         assert self._start is not None
-        return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, self._assume()))
+        assume: Any = self._start.assume
+        return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, assume))
 
     async def _hear(self, nodes: list[str], group: int, handle: workflow.ActivityHandle[NodeReport]) -> None:
         try:
@@ -336,9 +337,6 @@ class RunWorkflow:
             )
         self._activities.pop((nodes[0], group), None)
         self._inbox += events_of(nodes, group, report)
-
-    def _assume(self) -> Any:
-        return self._start.assume if self._start else ""
 
     async def _stop_all(self) -> None:
         self._stopping = "cancel"
