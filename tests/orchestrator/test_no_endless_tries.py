@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from orchestrator.record_histories import TESTS, mapped, spec
+from orchestrator.test_width_service import until
 
 from treadle.dsl.model import Spec
 from treadle.executors.program import Keep
 from treadle.orchestrator.client.submission import _MANY, prepare
 from treadle.orchestrator.client.views import RunEnd
+from treadle.orchestrator.dispatcher.segments.execute import Desk
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
@@ -22,7 +25,7 @@ from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.activities import plan_site
 from treadle.orchestrator.temporal.limits import after, bounded, check_graph, is_small
-from treadle.orchestrator.temporal.messages import PAYLOAD, NodeReport, pack
+from treadle.orchestrator.temporal.messages import PAUSE, PAYLOAD, NodeReport, pack
 from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import InternalError, UsageError
 
@@ -84,6 +87,29 @@ async def test_whatever_goes_wrong_ends_a_run_with_a_class(
 
 def node(name: str) -> Segment:
     return Segment(name, (name,), ItemsFeed((), ()), (), Keep(), Policy())
+
+
+async def test_a_run_that_rests_can_be_cancelled(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was at before may take for ever."""
+    resting, drain = asyncio.Event(), Desk.drain
+
+    def seen(desk: Desk) -> None:
+        drain(desk)
+        resting.set()
+
+    monkeypatch.setattr(Desk, "drain", seen)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    forever = mapped({"range": 1}, "needs_file_from", **{"with": {"flag": str(marks / "go"), "first": 0}})
+    await here.submit(spec(only=forever), "resting", tmp_path, TESTS)
+    async with asyncio.timeout(120):
+        await until(lambda: asyncio.to_thread(os.listdir, marks))
+        await here.runs.update("resting", PAUSE)
+        await resting.wait()
+        await here.runs.cancel("resting")
+        assert (await here.runs.end("resting")).state == "cancelled"
 
 
 def test_a_graph_that_temporal_would_not_take_is_refused() -> None:

@@ -46,6 +46,8 @@ from . import limits, messages, seats
 from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 
 HEARTBEAT_SECONDS = 0.7
+ASKING_SECONDS = 2.0
+"""Between two questions whether attempts may still end: a run that rests may be cancelled."""
 AHEAD = 16
 """Nodes that may follow another in one activity."""
 GOING_ON = 1.0
@@ -115,9 +117,9 @@ class Activities:
                     if one is orders[-1] or not limits.is_small(report, AHEAD) or not _goes_on(began):
                         break
                     before[one.node] = report.summary
-        told = limits.after(before, report)
-        if told.closed or told.groups:
-            told.seats = await seats.there_are(self._client, self._site)
+                told = limits.after(before, report)
+                if told.closed or told.groups:
+                    told.seats = await seats.there_are(self._client, self._site)
         return told
 
     async def _run_node(self, order: NodeOrder, desk: Desk) -> NodeReport:
@@ -233,23 +235,26 @@ class Activities:
         return result
 
     async def _stop(self, work: asyncio.Future[Summary | Unclosed | None], desk: Desk) -> NodeReport:
-        """Pause and new limits let attempts under way end; everything else kills them."""
-        if await self._stop_reason() == "drain":
-            desk.drain()
-        else:
-            work.cancel()
+        """Pause and new limits let attempts under way end, unless more is wanted later; everything else kills them."""
+        with contextlib.suppress(asyncio.CancelledError):
+            if await self._stop_reason("cancel") == "drain":
+                desk.drain()
+                while not work.done() and await self._stop_reason("drain") == "drain":
+                    await asyncio.wait([work], timeout=ASKING_SECONDS)
+        work.cancel()
         try:
             return _report_of(await work)
         except (asyncio.CancelledError, Exception):  # noqa: BLE001  # stopped as told; what it was is in the ledger
             return NodeReport(stopped=True)
 
-    async def _stop_reason(self) -> str:
+    async def _stop_reason(self, otherwise: str) -> str:
+        """`otherwise`: while there is nobody to ask. At first the safe answer is to stop at once."""
         info = activity.info()
         handle = self._client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
         try:
             return str(await asyncio.wait_for(handle.query(messages.STOPPING, result_type=str), 2))
-        except Exception:  # noqa: BLE001  # nobody to ask: the safe answer is to stop at once
-            return "cancel"
+        except Exception:  # noqa: BLE001
+            return otherwise
 
 
 def plan_site(site: Site) -> PlanSite:
