@@ -149,7 +149,8 @@ class Activities:
         if plan is None:
             files.create("plan", self._plan(submission, start.run, started, drivers))
         run = self._site.open(start.run, activity.info().workflow_run_id)
-        runs = {stage: ids[-1] for stage, ids in files.children(_children(run)).items()}
+        stages = [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
+        runs = {stage: ids[-1] for stage, ids in files.children(stages).items()}
         closed = take_over(run) | _ended(self._site, runs)
         done = {node: messages.pack(summary) for node, summary in closed.items()}
         wanted, left = narrowed(run.plan.graph, start.only, done)
@@ -265,10 +266,6 @@ def plan_site(site: Site) -> PlanSite:
     if site.hosts is None or site.host_root is None:
         return known
     return msgspec.structs.replace(known, peers=True, lost_hosts=site.hosts.lost_lately(), figures=site.hosts.figures)
-
-
-def _children(run: Run) -> list[str]:
-    return [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
 
 
 def _ended(site: Site, children: Mapping[str, str]) -> dict[str, Summary]:
