@@ -53,7 +53,7 @@ class SegmentRun:
 
         `group`: the task group of it that is meant; -1: all of it. Raises UsageError when its program cannot be made.
         """
-        self._run, self._segment, self._scope, self._writer, self._history = run, segment, scope, writer, history
+        self._run, self._segment, self._writer, self._history = run, segment, writer, history
         self._limit, self._durable, self._pace, self._group = orders.limit, durable, pace, group
         self.name = scope.segment(segment.id)
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
