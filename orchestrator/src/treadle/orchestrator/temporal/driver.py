@@ -130,10 +130,6 @@ class Driver:
             **beats,
         )
 
-    def idle_seconds(self) -> float:
-        """Since the last activity ended; 0 while one runs."""
-        return self.activities.idle_seconds()
-
     async def __aenter__(self) -> Self:
         await self._worker.__aenter__()
         await self._groups.__aenter__()
@@ -167,7 +163,7 @@ async def serve_embedded(home: Home) -> None:
         client, site = await asyncio.gather(_succeed(home, profile), open_site(home, profile))
         async with Driver(client, site, profile, announcer=announcer, identity=IDENTITY) as driver:
             lease.ready()
-            await lease.until_end(driver.idle_seconds)
+            await lease.until_end(driver.activities.idle_seconds)
 
 
 async def _succeed(home: Home, profile: Profile) -> Client:
