@@ -155,9 +155,10 @@ class Run:
                 self.manifest(segment)
 
     def _left_by(self, node: Node) -> Iterable[str]:
-        """The segments that hold what others read of the node."""
+        """The segments that the node made of what others read."""
         if isinstance(node, Loop):
-            return {segment for data in self.loop(node.id).data.values() for segment in data.segments}
+            last = {segment for data in self.loop(node.id).data.values() for segment in data.segments}
+            return {segment for segment in last if segment.startswith(f"{node.id}-")}
         return (node.id,) if isinstance(node, Segment) else ()
 
     def loop(self, loop: str) -> LoopResult:
