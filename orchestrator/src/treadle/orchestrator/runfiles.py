@@ -97,6 +97,11 @@ class LoopResult(Struct, frozen=True):
     origin: str = ""
     """As of a manifest."""
 
+    def made_in(self, loop: str) -> list[str]:
+        """The segments inside of the loop that its last datasets are in; others were there before."""
+        last = {segment for data in self.data.values() for segment in data.segments}
+        return sorted(segment for segment in last if segment.startswith(f"{loop}-"))
+
 
 class RunResult(Struct, frozen=True):
     """How a child run succeeded."""

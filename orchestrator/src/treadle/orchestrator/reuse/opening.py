@@ -75,13 +75,7 @@ def _result(run: Run, node: Segment | Loop) -> Result | None:
     if isinstance(node, Segment):
         return result_of(run.folder, [run.manifest(node.id)])
     known = run.loop(node.id)
-    return result_of(run.folder, [_copied(run, one) for one in last_manifests(run, node.id, known)], known)
-
-
-def last_manifests(run: Run, loop: str, result: LoopResult) -> list[Manifest]:
-    """Of the segments inside a loop that its last state is in."""
-    segments = {segment for data in result.data.values() for segment in data.segments}
-    return [run.manifest(segment) for segment in sorted(segments) if segment.startswith(f"{loop}-")]
+    return result_of(run.folder, [_copied(run, run.manifest(one)) for one in known.made_in(node.id)], known)
 
 
 def _copied(run: Run, manifest: Manifest) -> Manifest:

@@ -64,10 +64,8 @@ async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
         runner = _LoopRunner(run, writer, watch, orders, desk)
         result = await runner.finish(loop, orders.repair)
         await writer.synced()
-    for data in result.data.values():
-        for segment in data.segments:
-            if segment.startswith(f"{name}-"):
-                await asyncio.to_thread(_publish, run, segment)
+    for segment in result.made_in(name):
+        await asyncio.to_thread(_publish, run, segment)
     if known is None:
         await asyncio.to_thread(run.files.create, f"segments/{name}/result", result)
     run.know_loop(name, result)

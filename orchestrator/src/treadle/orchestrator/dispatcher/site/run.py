@@ -157,8 +157,7 @@ class Run:
     def _left_by(self, node: Node) -> Iterable[str]:
         """The segments that the node made of what others read."""
         if isinstance(node, Loop):
-            last = {segment for data in self.loop(node.id).data.values() for segment in data.segments}
-            return {segment for segment in last if segment.startswith(f"{node.id}-")}
+            return self.loop(node.id).made_in(node.id)
         return (node.id,) if isinstance(node, Segment) else ()
 
     def loop(self, loop: str) -> LoopResult:
