@@ -18,7 +18,7 @@ from orchestrator.test_loop import loop
 from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute import Desk, run_segment
 from treadle.orchestrator.plan import Segment
-from treadle.orchestrator.runfiles import RunFiles
+from treadle.orchestrator.runfiles import Manifest, RunFiles
 from treadle.primitives.store import Store
 
 
@@ -35,6 +35,18 @@ def test_threads_that_open_a_run_at_once_get_the_same(breaking: Breaking, monkey
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(site.open, [run.run, run.run])
     assert first is second
+
+
+def test_a_manifest_that_another_thread_forgets_meanwhile_is_read_all_the_same(breaking: Breaking) -> None:
+    class Forgetful(dict[str, Manifest]):
+        def __setitem__(self, segment: str, manifest: Manifest) -> None:
+            """Another thread does so, at once."""
+
+    run = breaking(spec(only=mapped({"range": 4})))
+    run.go()
+    here = run.engine(run.executor).site.open(run.run)
+    here._manifests = Forgetful()
+    assert here.manifest("only").segment == "only"
 
 
 def test_what_another_driver_made_again_inside_a_loop_is_read_by_those_after_it(breaking: Breaking) -> None:

@@ -129,12 +129,11 @@ class Run:
 
     def manifest(self, segment: str) -> Manifest:
         """The committed set of a closed segment."""
-        if segment not in self._manifests:
-            found = self.files.manifest(segment)
-            if found is None:
-                raise InternalError(f"{self.id}: segment {segment} is read before it was closed")
-            self._manifests[segment] = found
-        return self._manifests[segment]
+        found = self._manifests.get(segment) or self.files.manifest(segment)
+        if found is None:
+            raise InternalError(f"{self.id}: segment {segment} is read before it was closed")
+        self._manifests[segment] = found
+        return found
 
     def know(self, manifest: Manifest) -> None:
         """A manifest made here, or newer than the one known."""
