@@ -32,7 +32,7 @@ from .sizes import Sizes
 
 
 @dataclass
-class Usage:
+class CallCounts:
     """What an executor's calls came to so far."""
 
     calls: int = 0
@@ -59,7 +59,7 @@ class Means:
     gate: Gate
     sizes: Sizes
     mailbox: Mailbox = field(default_factory=Mailbox)
-    usage: Usage = field(default_factory=Usage)
+    usage: CallCounts = field(default_factory=CallCounts)
 
 
 class FunctionAttempt:
@@ -211,7 +211,7 @@ def _unreachable(task: Task, error: StoreError) -> Failure:
     return failure_of(task, failure, error.message)
 
 
-def count(usage: Usage, answer: Answer, size: int) -> None:
+def count(usage: CallCounts, answer: Answer, size: int) -> None:
     """Of a call that the provider took, in a function of `size` bytes."""
     usage.calls += 1
     usage.cold += answer.cold

@@ -13,7 +13,7 @@ from treadle.primitives.store import Store
 
 from ..interface import Capabilities, Executor
 from ..program import Report, Task
-from .attempt import FunctionAttempt, Means, Usage
+from .attempt import CallCounts, FunctionAttempt, Means
 from .book import CallBook
 from .calls import Names, usable
 from .gate import Gate
@@ -56,7 +56,7 @@ class FunctionExecutor:
         return self._slots
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> CallCounts:
         """What the calls came to so far."""
         return self.means.usage
 

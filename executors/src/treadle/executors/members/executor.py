@@ -9,7 +9,7 @@ from pathlib import Path
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 
-from ..functions.attempt import Means, Usage
+from ..functions.attempt import CallCounts, Means
 from ..interface import Capabilities
 from .hub import Hub, Meeting
 from .life import Span
@@ -50,7 +50,7 @@ class MemberExecutor:
         return self._slots
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> CallCounts:
         """What the calls came to so far; a member is one."""
         return self._means.usage
 
