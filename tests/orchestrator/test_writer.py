@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from treadle.orchestrator.dispatcher.record.ledger import Closed, Fenced, Ledger
 from treadle.orchestrator.dispatcher.record.writer import LedgerWriter
+from treadle.orchestrator.dispatcher.segments.execute import writing
 from treadle.primitives.store import Store
 
 KEY = b"k" * 32
@@ -66,3 +70,18 @@ async def test_nothing_goes_on_writing_when_the_end_is_broken_off(
         assert writer._task.done()
     finally:
         go_on.set()
+
+
+async def test_a_loop_of_many_iterations_keeps_no_segment_that_is_over(tmp_path: Path) -> None:
+    class Segment:
+        def stop_with(self, _: BaseException) -> None:
+            pass
+
+    ledger = Ledger(Store.open(f"file://{tmp_path}"), "runs/r/segments/s", KEY)
+    async with writing(ledger) as (_, watch):
+        segment: Any = Segment()
+        watch(segment)
+        over = weakref.ref(segment)
+        del segment
+        gc.collect()
+        assert over() is None

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -154,16 +155,16 @@ async def prepare(
 
 @contextlib.asynccontextmanager
 async def writing(ledger: Ledger) -> AsyncIterator[tuple[LedgerWriter, Callable[[SegmentRun], None]]]:
-    """A writer whose failure stops every segment run that is watched."""
-    watched: list[SegmentRun] = []
+    """A writer whose failure stops every segment run that is watched, for as long as somebody else holds it."""
+    watched = WeakSet[SegmentRun]()
 
     def failed(error: BaseException) -> None:
-        for segment_run in watched:
+        for segment_run in list(watched):
             segment_run.stop_with(error)
 
     writer = LedgerWriter(ledger, failed)
     try:
-        yield writer, watched.append
+        yield writer, watched.add
     finally:
         await writer.close()
 

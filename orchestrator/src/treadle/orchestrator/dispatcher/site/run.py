@@ -140,7 +140,7 @@ class Run:
         self._manifests[manifest.segment] = manifest
 
     def forget(self, segment: str) -> None:
-        """Iterations long past need no manifest in memory."""
+        """It is read again when somebody wants it."""
         self._manifests.pop(segment, None)
 
     def catch_up(self, nodes: Collection[str]) -> None:
