@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from temporalio import workflow
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
 from treadle.orchestrator.cli.picture import Painter, StageView
+from treadle.orchestrator.client import client
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.planner import groups
@@ -89,6 +91,18 @@ async def test_a_history_that_gets_long_is_cut_between_groups(
     assert manifest is not None
     assert [outcome.partition for outcome in manifest.outcomes] == list(range(700))
     assert {outcome.attempt for outcome in manifest.outcomes} == {1}
+
+
+async def test_limits_that_were_set_before_a_history_was_cut_hold_nothing_up(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes on begins with them, and so does a run that somebody limits before it is planned."""
+    monkeypatch.setattr(client, "RunStart", partial(messages.RunStart, limits={"first": 1, "second": 2}))
+    await here.submit(spec(first=numbers(5), second=mapped("first", timeout="1m")), "limited", tmp_path, TESTS)
+    async with asyncio.timeout(60):
+        assert (await here.runs.end("limited")).failure is None
+    found = await events(here, "limited")
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] <= 2, "none was begun without its limit"
 
 
 async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: Path) -> None:

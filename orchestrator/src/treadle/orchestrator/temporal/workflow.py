@@ -256,7 +256,9 @@ class RunWorkflow:
         return opened
 
     async def _drive(self, scheduler: Scheduler) -> None:
-        todo = [] if self._inbox else scheduler.start()
+        todo = [instruction for event in self._inbox for instruction in scheduler.handle(event)]
+        self._inbox.clear()  # what people asked for before the graph was known
+        todo += scheduler.start()
         try:
             while True:
                 for instruction in todo:
