@@ -105,6 +105,17 @@ async def test_limits_that_were_set_before_a_history_was_cut_hold_nothing_up(
     assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] <= 2, "none was begun without its limit"
 
 
+async def test_a_run_that_is_paused_before_it_begins_can_go_on(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = partial(here.client.start_workflow, start_signal=messages.PAUSE)
+    monkeypatch.setattr(here.client, "start_workflow", begin)
+    await here.submit(spec(only=numbers(5)), "early", tmp_path, TESTS)
+    await here.runs.update("early", messages.UNPAUSE)
+    async with asyncio.timeout(60):
+        assert (await here.runs.end("early")).failure is None
+
+
 async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: Path) -> None:
     """A narrow one gets every other slot at once, a wide one with the next group."""
     await here.submit(spec(only=numbers(3000, "takes", seconds=0.01)), "greedy", tmp_path, TESTS)

@@ -70,21 +70,22 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 class RunWorkflow:
     """One run. Its id is the run's id."""
 
-    def __init__(self) -> None:
+    @workflow.init
+    def __init__(self, start: RunStart) -> None:
+        """Whoever asks for something before the run begins finds it as it will begin."""
+        self._start = start
+        self._paused, self._limits = start.paused, dict(start.limits)
+        self._since = dict(start.since)
+        """When the first group of a node began."""
         self._inbox: list[Event] = []
         self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
         """By the first node and task group."""
         self._first: dict[str, str] = {}
         """node -> the one that it follows in an activity; itself, if it is the first."""
-        self._since: dict[str, float] = {}
-        """When the first group of a node began."""
         self._waiting: set[asyncio.Task[None]] = set()
         self._children = Children({}, {}, self._inbox)
         self._digest = ""
         self._scheduler: Scheduler | None = None
-        self._start: RunStart | None = None
-        self._paused = False
-        self._limits: dict[str, int] = {}
         self._stages: set[str] = set()
         self._stopping = "cancel"
         self._points: set[str] = set()
@@ -97,8 +98,6 @@ class RunWorkflow:
             return await self._run(start)
 
     async def _run(self, start: RunStart) -> dict[str, Any]:
-        self._start, self._paused, self._limits = start, start.paused, dict(start.limits)
-        self._since = dict(start.since)
         opened = await self._open(start)
         graph = messages.unpack(opened.graph, Graph)
         children = {node.id: node.workflow for node in graph.nodes if isinstance(node, Child)}
@@ -110,8 +109,8 @@ class RunWorkflow:
         wide = {} if opened.tells else opened.groups
         groups = {node: NodeGrouped(node, tuple(known), opened.seats) for node, known in wide.items()}
         self._scheduler = Scheduler(graph, opened.env, done, groups=groups, ahead=opened.ahead)
-        self._inbox[:0] = [Limit(stage, count) for stage, count in self._limits.items()]
-        self._inbox[:0] = [Pause()] if self._paused else []
+        self._inbox[:0] = [Limit(stage, count) for stage, count in start.limits.items()]
+        self._inbox[:0] = [Pause()] if start.paused else []
         heard = opened.tells or parent_run(start.run)  # a child's end is kept for its parent's resumptions
         return await (self._told(opened) if heard else self._finish(opened))
 
@@ -161,7 +160,7 @@ class RunWorkflow:
 
     @limit.validator
     def _may_limit(self, stage: str, concurrency: int) -> None:
-        if stage in self._children and self._start is not None:
+        if stage in self._children:
             run = self._children.run_of(self._start.run, stage)
             raise ApplicationError(f"stage {stage} is run {run}; set a limit on a stage of that", type="refused")
         if self._stages and stage not in self._stages:
@@ -206,7 +205,6 @@ class RunWorkflow:
         return result
 
     async def _tell(self, state: Literal["completed", "failed", "cancelled"], **more: Any) -> None:
-        assert self._start is not None
         assert self._scheduler is not None
         ending = Ending(self._start.run, self._start.resumption, state, skipped=list(self._scheduler.skipped), **more)
         ending.passed = self._newly_passed()
@@ -277,7 +275,6 @@ class RunWorkflow:
         """True when the graph is over."""
         match instruction:
             case Run(node) if node in self._children:
-                assert self._start is not None
                 self._children.start(self._start, self._digest, instruction)
             case Run():
                 self._run_node(instruction)
@@ -298,7 +295,6 @@ class RunWorkflow:
         return False
 
     def _run_node(self, run: Run) -> None:
-        assert self._start is not None
         grouped, names = run.group >= 0, [run.node, *(one.node for one in run.then)]
         self._first |= dict.fromkeys(names, run.node)
         order = NodeOrder(self._start.run, run.node, self._orders(run), self._newly_passed(), run.group)
@@ -322,7 +318,6 @@ class RunWorkflow:
         task.add_done_callback(self._waiting.discard)
 
     def _orders(self, run: Run) -> str:
-        assert self._start is not None
         assume: Any = self._start.assume
         return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, assume))
 
@@ -350,11 +345,8 @@ class RunWorkflow:
     def _continue_as_new_when_long(self, scheduler: Scheduler, todo: list[Instruction]) -> None:
         """Between nodes, since an activity under way would be stopped."""
         if is_long() and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
-            assert self._start is not None
-            start = self._start
-            workflow.continue_as_new(
-                dataclasses.replace(start, paused=self._paused, limits=self._limits, since=self._since)
-            )
+            start = dataclasses.replace(self._start, paused=self._paused, limits=self._limits, since=self._since)
+            workflow.continue_as_new(start)
 
     def _outputs(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None
