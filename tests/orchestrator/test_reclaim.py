@@ -9,20 +9,25 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from orchestrator.broken_runs import ROOT, Counted
 from orchestrator.record_histories import mapped, spec
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.blocks.tidy import Reclaimer
+from treadle.orchestrator.dispatcher.blocks.tidy import Reclaimer, Tidier
+from treadle.orchestrator.dispatcher.record.ledger import Iterated
+from treadle.orchestrator.dispatcher.record.writer import LedgerWriter
 from treadle.orchestrator.dispatcher.site.run import Run
 from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.runfiles import Manifest
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
+from treadle.primitives.errors import StoreError
+from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
 M = "orchestrator.memory_functions"
@@ -197,3 +202,18 @@ def test_only_what_was_made_once_and_read_by_all_goes(
             run.files.create_manifest(Manifest(segment, 1, (made,), Summary()), number)
         Reclaimer(run.files, run.plan.graph, run.blocks).reclaim(host)
         assert {path.parent.name for path in host.path(run.folder).glob("*/*")} == left
+
+
+async def test_what_an_iteration_left_may_stay_where_it_cannot_be_removed(tmp_path: Path) -> None:
+    """A driver that wakes up late may remove the same at the same time."""
+
+    class Busy(HostFolder):
+        def delete_folder(self, name: str) -> None:
+            raise StoreError(f"{name}: somebody else removes it")
+
+    host = Busy(tmp_path)
+    host.put("run/turns-1/step/0.1.x", [b"data"])
+    tidier, written = Tidier(host, "run"), SimpleNamespace(wrote=lambda _: True)
+    tidier.after("turns", 2, Iterated("turns", 2, {}, {}, finished=False), 1)
+    await tidier.tidy(cast(LedgerWriter, written))
+    assert host.folders("run/turns-1") == ["step"]

@@ -39,10 +39,14 @@ class Tidier:
             self._due.append((mark, f"{loop}-{iteration - 1}", kept))
 
     async def tidy(self, writer: LedgerWriter) -> None:
+        """Remove what is due; what cannot be removed stays."""
         ready = [due for due in self._due if writer.wrote(due[0])]
         if ready:
             self._due = [due for due in self._due if not writer.wrote(due[0])]
-            await asyncio.to_thread(self._remove, ready)
+            try:
+                await asyncio.to_thread(self._remove, ready)
+            except StoreError as error:
+                _log.warning("blocks of iterations that are over stay: %s", error)
 
     def _remove(self, ready: list[tuple[int, str, frozenset[str]]]) -> None:
         assert self._host is not None
