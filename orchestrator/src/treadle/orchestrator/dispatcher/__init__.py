@@ -6,4 +6,5 @@ blocks      where blocks are: served to other hosts, copied to the store, remove
 tasks       what tasks are told, and what their outcomes come to
 decisions   which partition runs next, and what an ended attempt means: pure state machines
 record      the ledger of a segment, what it adds up to, and the log of its attempts
+orders      what an activity is told, and what it shows
 """
