@@ -15,6 +15,7 @@ import pytest_asyncio
 from orchestrator.record_histories import TESTS, mapped, spec
 from orchestrator.test_history_size import bound, events
 from temporalio import workflow
+from temporalio.common import WorkflowIDConflictPolicy
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
 from treadle.orchestrator.cli.picture import Painter, StageView
@@ -108,8 +109,12 @@ async def test_limits_that_were_set_before_a_history_was_cut_hold_nothing_up(
 async def test_a_run_that_is_paused_before_it_begins_can_go_on(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = partial(here.client.start_workflow, start_signal=messages.PAUSE)
-    monkeypatch.setattr(here.client, "start_workflow", begin)
+    begin, policy = here.client.start_workflow, WorkflowIDConflictPolicy.USE_EXISTING
+
+    async def paused(*what: Any, **how: Any) -> Any:
+        return await begin(*what, **how | {"start_signal": messages.PAUSE, "id_conflict_policy": policy})
+
+    monkeypatch.setattr(here.client, "start_workflow", paused)
     await here.submit(spec(only=numbers(5)), "early", tmp_path, TESTS)
     await here.runs.update("early", messages.UNPAUSE)
     async with asyncio.timeout(60):
