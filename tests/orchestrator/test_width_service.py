@@ -22,6 +22,7 @@ from treadle.orchestrator.cli.picture import Painter, StageView
 from treadle.orchestrator.client import client
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.planner import groups
 from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.testing.service import Service, service
@@ -116,6 +117,7 @@ async def test_a_run_that_is_paused_before_it_begins_can_go_on(
 
     monkeypatch.setattr(here.client, "start_workflow", paused)
     await here.submit(spec(only=numbers(5)), "early", tmp_path, TESTS)
+    await until(lambda: asyncio.to_thread(here.runs.files("early").find, Plan, "plan"))
     await here.runs.update("early", messages.UNPAUSE)
     async with asyncio.timeout(60):
         assert (await here.runs.end("early")).failure is None
