@@ -103,10 +103,10 @@ def test_numbers_are_written_as_they_were(tmp_path: Path) -> None:
     assert "minimum: 1\n" in workflow_of(text).to_yaml()
 
 
-@pytest.mark.parametrize("text", ["1e3", "08", "0o17", "1.5e3", "1e999", ".5"])
-def test_a_text_that_yaml_would_read_as_a_number_is_quoted(text: str) -> None:
+@pytest.mark.parametrize("text", ["1e3", "08", "0o17", "1.5e3", "1e999", ".5", "\x85", "a\u2028b"])
+def test_a_text_that_yaml_would_read_as_something_else_is_quoted(text: str) -> None:
     wf = Workflow("w")
-    wf.map("a", items([text]), uses="m:f")
+    wf.map("a", items([text, {text: 1}]), uses="m:f")
     assert load(wf.to_yaml()).require() == wf.spec()
 
 
@@ -143,6 +143,16 @@ def test_names_that_python_or_the_module_needs_are_left_to_it(tmp_path: Path) ->
         "  same: {type: map, input: lambda, uses: 'm:same'}\n",
     )
     assert normalise(built(to_python(spec))) == normalise(spec)
+
+
+def test_a_list_in_a_state_is_data_or_a_value_as_it_was_written(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path,
+        "inputs: {l: {type: list, default: [1]}}\nstages:\n"
+        "  a: {type: loop, state: {data: inputs.l, value: '${{ inputs.l }}'}, maxIterations: 2, stages: "
+        "{in: {type: map, input: state.data, uses: 'm:f', with: {x: '${{ state.value }}'}}}, next: {data: inputs.l}}\n",
+    )
+    assert exactly(built(to_python(spec))) == exactly(spec)
 
 
 def test_texts_that_only_look_like_templates_of_python_stay_as_they_are(tmp_path: Path) -> None:

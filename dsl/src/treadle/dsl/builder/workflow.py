@@ -267,7 +267,7 @@ class Workflow(Body):
         declared = {"type": kind, **given(default=default, description=description), **bounds}
         validated(InputModel.model_validate, declared, f"input {name!r}")
         self._inputs[name] = declared
-        return DataValue(("inputs", name), f"inputs.{name}", kind == "dataset")
+        return DataValue(("inputs", name), f"inputs.{name}", kind in ("dataset", "list"))
 
     def secret(self, name: str) -> Value:
         """Declare a secret: legal only as a whole value of `with_`."""

@@ -6,10 +6,11 @@ import keyword
 from collections.abc import Mapping
 from typing import Any
 
+from ..expressions import Path
 from ..graph.needs import dependencies, topological
 from ..graph.stages import all_stages
 from ..model import LoopStage, Spec, Stage, WorkflowStage
-from ..templates import is_reference, template_paths
+from ..templates import is_reference, template_paths, whole
 from .naming import Naming
 from .source import Source, literal
 
@@ -190,7 +191,12 @@ class _Module:
             self._call(depth, f"{handle}.until", [("", self._source.condition(declared["until"]))])
 
     def _state(self, value: Any) -> str:
-        return self._source.reference(value) if is_reference(value) else self._source.value(value)
+        if is_reference(value):
+            return self._source.reference(value)
+        match whole(value) if isinstance(value, str) else None:
+            case Path(("inputs", name)) if self._spec.inputs[name].type == "list":  # its handle would be data
+                return literal(value)
+        return self._source.value(value)
 
     # -- parts
 

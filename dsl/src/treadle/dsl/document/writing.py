@@ -15,11 +15,15 @@ def to_yaml(spec: Spec) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML quotes what YAML 1.1 would not read as text; in YAML 1.2 `1e3`, `08` and `0o17` are numbers too."""
+    """PyYAML quotes what YAML 1.1 would not read as text; in YAML 1.2 `1e3`, `08` and `0o17` are numbers too.
+
+    Line breaks of Unicode it folds away, unless they are escaped.
+    """
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if _is_text(text) else "'")
+    style = '"' if _BREAKS.intersection(text) or not _is_text(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
 def _is_text(plain: str) -> bool:
@@ -27,6 +31,9 @@ def _is_text(plain: str) -> bool:
         return isinstance(resolve(plain, None, plain=True), str)
     except ValueError:
         return False
+
+
+_BREAKS = frozenset("\x85\u2028\u2029")
 
 
 _Dumper.add_representer(str, _text)
