@@ -36,7 +36,7 @@ def document(items: int, stages: int) -> dict[str, Any]:
 
 
 async def measure(items: int, stages: int, folder: Path) -> dict[str, float]:
-    from treadle.orchestrator.cli.picture import Painter
+    from treadle.orchestrator.cli.view.picture import Painter
     from treadle.orchestrator.environment.home import Home
     from treadle.orchestrator.testing.service import service
 

@@ -18,8 +18,8 @@ from typing import Any
 from treadle.dsl import Spec, Workflow
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.orchestrator import embedded
-from treadle.orchestrator.cli.datasets import records
-from treadle.orchestrator.cli.environment import Environment, silence_core
+from treadle.orchestrator.cli.common.environment import Environment, silence_core
+from treadle.orchestrator.cli.view.datasets import records
 from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.client.leftovers import remove
 from treadle.orchestrator.client.submission import new_run_id, prepare

@@ -15,10 +15,10 @@ from pathlib import Path
 
 PRELOAD = [
     "treadle.orchestrator.cli",
-    "treadle.orchestrator.cli.picture",
-    "treadle.orchestrator.cli.datasets",
-    "treadle.orchestrator.cli.documents",
-    "treadle.orchestrator.cli.following",
+    "treadle.orchestrator.cli.view.picture",
+    "treadle.orchestrator.cli.view.datasets",
+    "treadle.orchestrator.cli.common.documents",
+    "treadle.orchestrator.cli.view.following",
     "treadle.orchestrator.client.client",
     "treadle.orchestrator.client.submission",
     "treadle.orchestrator.cost.spent",

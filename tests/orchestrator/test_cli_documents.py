@@ -15,7 +15,7 @@ import typer.main
 from orchestrator.commands import Terminal, session
 
 from treadle.orchestrator.cli.commands import SECTIONS, app
-from treadle.orchestrator.cli.exits import Exit
+from treadle.orchestrator.cli.common.exits import Exit
 
 GOLDEN = Path(__file__).parent / "golden"
 HEAD = "apiVersion: treadle/v1\nname: bad\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.orchestrator.cli.following import group_lines, grouped, lines_of
+from treadle.orchestrator.cli.view.following import group_lines, grouped, lines_of
 from treadle.orchestrator.dispatcher.record.attempts import AttemptRecord
 
 MODULES = f"/home/ada/.cache/treadle-0/bundles/{'0' * 64}/modules"

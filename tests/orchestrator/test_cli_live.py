@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console, Group
 from rich.text import Text
 
-from treadle.orchestrator.cli.live import Redrawn
+from treadle.orchestrator.cli.view.live import Redrawn
 
 CODES = re.compile(r"\x1b\[(?P<count>\d*)(?P<code>[A-Za-z])|\x1b\[\?25[lh]|(?P<text>[^\x1b])")
 

@@ -19,8 +19,8 @@ from orchestrator.record_histories import M, mapped, spec
 from treadle.dsl.model import Spec
 from treadle.executors.functions.sizes import OVERHEAD
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.cli.costs import Running, money, read_assumed, supposing
-from treadle.orchestrator.cli.following import LogFollower
+from treadle.orchestrator.cli.view.costs import Running, money, read_assumed, supposing
+from treadle.orchestrator.cli.view.following import LogFollower
 from treadle.orchestrator.cost.bill import Bill, Line, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
 from treadle.orchestrator.cost.idle import Worked, idle_line

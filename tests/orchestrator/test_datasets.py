@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.orchestrator.cli.datasets import _line
+from treadle.orchestrator.cli.view.datasets import _line
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from orchestrator.conftest import Breaking
 from orchestrator.record_histories import spec
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.cli.following import LogFollower, lines_of
+from treadle.orchestrator.cli.view.following import LogFollower, lines_of
 
 M = "orchestrator.memory_functions"
 MIB = 1 << 20

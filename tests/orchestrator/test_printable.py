@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from treadle.orchestrator.cli import words
-from treadle.orchestrator.cli.exits import complain, say
+from treadle.orchestrator.cli.common import words
+from treadle.orchestrator.cli.common.exits import complain, say
 from treadle.orchestrator.telemetry.logs import TextLines, printable
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07\x9b31m"

@@ -15,12 +15,12 @@ import pytest
 from orchestrator.broken_runs import Broken
 
 from treadle.executors.program import Keep, Outcome
-from treadle.orchestrator.cli.following import ErrorGroup, LogFollower, grouped
-from treadle.orchestrator.cli.picture import StageView
-from treadle.orchestrator.cli.report.drawing import HEIGHT, WIDTH, draw
-from treadle.orchestrator.cli.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
-from treadle.orchestrator.cli.report.page import SHOWN_ERRORS, About, render, timeline
-from treadle.orchestrator.cli.screens import exchange
+from treadle.orchestrator.cli.view.following import ErrorGroup, LogFollower, grouped
+from treadle.orchestrator.cli.view.picture import StageView
+from treadle.orchestrator.cli.view.report.drawing import HEIGHT, WIDTH, draw
+from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
+from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, About, render, timeline
+from treadle.orchestrator.cli.view.screens import exchange
 from treadle.orchestrator.dispatcher.tasks.summary import summarise
 from treadle.orchestrator.plan import ItemsFeed, Plan, Policy, Segment
 

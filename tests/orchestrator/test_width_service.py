@@ -18,7 +18,7 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
-from treadle.orchestrator.cli.picture import Painter, StageView
+from treadle.orchestrator.cli.view.picture import Painter, StageView
 from treadle.orchestrator.client import client
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.environment.home import Home

@@ -1,11 +1,7 @@
 """The command line. stdout carries data, stderr everything else; exit codes are in docs/cli.md.
 
-General layout: `commands` (all of them by their names), `options` and `exits` (what they share), `environment` and
-`documents` (what they work with), and a module for each family of commands: `planning`, `starting`, `watching` (with
-`watcher` and `screens`), `showing`, `reading`, `reporting` (with `report`), `resuming`, `rerunning`, `steering`,
-`deploying`, `triggering` (with `trying`), `providers`, `serving`, `cleaning`, `converting`, `making`, `doctor`.
-`picture` and `following` read a run from its store. Modules of commands import nothing heavy at their top, since every
-command pays for all of them.
+General layout: `commands` (all of them by their names), a module for each family of them, `common` (what all share) and
+`view` (what people see of runs). They import nothing heavy at their top, since every command pays for all of them.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ import typer
 
 from treadle.primitives.errors import CorruptError, MissingError
 
-from . import words
-from .environment import Environment
-from .exits import Exit, complain, reported
-from .options import ProfileOption, TextOrJson, duration
+from .common import words
+from .common.environment import Environment
+from .common.exits import Exit, complain, reported
+from .common.options import ProfileOption, TextOrJson, duration
 
 if TYPE_CHECKING:
     from treadle.primitives.store import ObjectInfo

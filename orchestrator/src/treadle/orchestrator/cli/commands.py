@@ -29,7 +29,7 @@ from . import (
     trying,
     watching,
 )
-from .exits import finish
+from .common.exits import finish
 
 SECTIONS = {
     "Write a workflow": ("init", "validate", "plan", "convert", "schema"),

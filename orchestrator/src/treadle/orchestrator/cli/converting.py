@@ -9,8 +9,8 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .exits import complain, reported
-from .options import FileArgument
+from .common.exits import complain, reported
+from .common.options import FileArgument
 
 
 def convert(
@@ -35,7 +35,7 @@ def convert(
 
 
 def _converted(file: Path) -> str:
-    from .documents import read_document, read_workflow
+    from .common.documents import read_document, read_workflow
 
     if file.suffix == ".py":
         return read_workflow(file).to_yaml()

@@ -11,10 +11,10 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from . import words
-from .environment import Environment, need
-from .exits import CommandFailed, Exit, complain, reported, say
-from .options import ProfileOption, TextOrJson, Verbs
+from .common import words
+from .common.environment import Environment, need
+from .common.exits import CommandFailed, Exit, complain, reported, say
+from .common.options import ProfileOption, TextOrJson, Verbs
 from .triggering import found
 
 if TYPE_CHECKING:

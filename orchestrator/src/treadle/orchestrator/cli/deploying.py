@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError, UsageError
 
-from . import words
-from .environment import Environment, need
-from .exits import complain, reported
-from .options import ProfileOption, TextOrJson
+from .common import words
+from .common.environment import Environment, need
+from .common.exits import complain, reported
+from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..triggers.registry.deployment import Deployment, Position
     from ..triggers.registry.registry import Candidate
     from ..triggers.schedules.wanted import Change
-    from .documents import Loaded
+    from .common.documents import Loaded
 
 
 class Outcome(Struct):
@@ -89,7 +89,7 @@ def candidate(env: Environment, file: Path) -> Candidate:
 
     from ..client.submission import package
     from ..triggers.registry.registry import Candidate
-    from .documents import load_checked
+    from .common.documents import load_checked
 
     loaded = load_checked(file)
     if loaded.warnings:

@@ -19,11 +19,11 @@ from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError
 
-from . import words
+from .common import words
+from .common.environment import Environment, silence_core
+from .common.exits import Exit, complain, reported
+from .common.options import ProfileOption, TextOrJson
 from .doctor_events import hooks, kafka, retention, search_attribute, triggers_deployed
-from .environment import Environment, silence_core
-from .exits import Exit, complain, reported
-from .options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from treadle.primitives.errors import TreadleError
 
-from . import words
-from .environment import Environment, need
+from .common import words
+from .common.environment import Environment, need
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -11,7 +11,7 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .exits import complain, reported
+from .common.exits import complain, reported
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from . import words
-from .environment import Environment
-from .exits import Exit, complain, reported
-from .options import (
+from .common import words
+from .common.environment import Environment
+from .common.exits import Exit, complain, reported
+from .common.options import (
     AssumeOption,
     ExecutorOption,
     FileArgument,
@@ -56,7 +56,7 @@ def validate(
 
 
 def _check(file: Path, *, functions: bool) -> tuple[list[Diagnostic], dict[str, str]]:
-    from .documents import findings, read_document
+    from .common.documents import findings, read_document
 
     document, _ = read_document(file)
     return findings(document, file.absolute().parent, functions=functions), document.sources
@@ -90,9 +90,9 @@ def plan(
     """What a run would do and why: segments, partitions, where data goes, what is cached. Starts nothing."""
     with reported():
         from ..planner import explain
-        from .costs import read_assumed, supposing
-        from .reusing import beside, cache_notes, difference_lines, find_kept, find_run, kept_json
         from .starting import prepare_file
+        from .view.costs import read_assumed, supposing
+        from .view.reusing import beside, cache_notes, difference_lines, find_kept, find_run, kept_json
 
         env = Environment(profile)
         assumed = read_assumed(assume or [])
@@ -116,14 +116,14 @@ def plan(
 
 
 def _estimate(env: Environment, plan: Plan, assumed: Assumed) -> dict[str, Any]:
-    from .costs import estimated
+    from .view.costs import estimated
 
     made, seconds = estimated(env, plan, assumed)
     return {"estimate": {**msgspec.to_builtins(made), "elapsed": seconds, "assumed": msgspec.to_builtins(assumed)}}
 
 
 def _show_estimate(env: Environment, plan: Plan, assumed: Assumed) -> None:
-    from .costs import estimate_lines, estimated
+    from .view.costs import estimate_lines, estimated
 
     typer.echo("\n".join(["", *estimate_lines(*estimated(env, plan, assumed), assumed)]))
 

@@ -15,9 +15,9 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .environment import Environment
-from .exits import complain, reported
-from .options import ProfileOption, TextOrJson
+from .common.environment import Environment
+from .common.exits import complain, reported
+from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from ..deployment.request import Provider, Request

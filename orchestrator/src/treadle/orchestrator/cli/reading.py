@@ -9,9 +9,9 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .environment import Environment
-from .exits import CommandFailed, Exit, complain, reported, say
-from .options import ProfileOption, RunArgument, StageOption, TextOrJson
+from .common.environment import Environment
+from .common.exits import CommandFailed, Exit, complain, reported, say
+from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
 from .watcher import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _selection:
         self, env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
     ) -> None:
         from ..plan import Plan
-        from .following import LogFollower, nodes_of
+        from .view.following import LogFollower, nodes_of
 
         files = env.files(run)
         self._follower: LogFollower = LogFollower(files)
@@ -70,13 +70,13 @@ class _selection:
             raise UsageError(f"run {run} has no stage {stage}", f"See: treadle show {run}")
 
     def read(self) -> list[Any]:
-        from .following import chosen
+        from .view.following import chosen
 
         return chosen(self._follower.new(), self._segments, self._stage, self._partition, self._attempt)
 
 
 def _print_logs(records: list[Any], output: str) -> None:
-    from .following import group_lines, grouped, lines_of
+    from .view.following import group_lines, grouped, lines_of
 
     if output == "json":
         for record in records:
@@ -95,7 +95,7 @@ def _print_logs(records: list[Any], output: str) -> None:
 async def _follow(runs: Runs, run: str, select: _selection, output: str) -> None:
     import asyncio
 
-    from .following import lines_of
+    from .view.following import lines_of
 
     while True:
         is_open = (await runs.view(run)).open
@@ -155,7 +155,7 @@ async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
 
 
 def _print_records(env: Environment, run: str, stage: str, limit: int | None, view: RunView) -> None:
-    from .datasets import records
+    from .view.datasets import records
 
     try:
         for count, record in enumerate(records(env, run, stage), 1):

@@ -10,9 +10,9 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .environment import Environment
-from .exits import complain, reported
-from .options import ProfileOption, RunArgument
+from .common.environment import Environment
+from .common.exits import complain, reported
+from .common.options import ProfileOption, RunArgument
 
 if TYPE_CHECKING:
     from ..client.client import Runs
@@ -45,9 +45,9 @@ def report(
 
 async def _page(env: Environment, runs: Runs, run: str) -> str:
     from ..plan import Plan
-    from .following import LogFollower, grouped
-    from .report.facts import gather
-    from .report.page import About, render
+    from .view.following import LogFollower, grouped
+    from .view.report.facts import gather
+    from .view.report.page import About, render
 
     view = await runs.view(run)
     end = None if view.open else await runs.end(run)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .environment import Environment
-from .exits import Exit, reported
-from .options import (
+from .common.environment import Environment
+from .common.exits import Exit, reported
+from .common.options import (
     DryRunOption,
     ExecutorOption,
     IdOption,
@@ -83,7 +83,7 @@ def prepare_again(
     from ..client.submission import new_run_id, on_executor, planned
     from ..reuse.entries import NO_CACHE
     from ..triggers.allowed import check_allowed
-    from .documents import read_inputs
+    from .common.documents import read_inputs
 
     spec = read_normalised(known.spec)
     new = replace(

@@ -11,10 +11,10 @@ import typer
 
 from treadle.primitives.run_names import parent_run, stage_of
 
-from . import words
-from .environment import Environment
-from .exits import CommandFailed, Exit, complain, reported
-from .options import (
+from .common import words
+from .common.environment import Environment
+from .common.exits import CommandFailed, Exit, complain, reported
+from .common.options import (
     CompactOption,
     ExitStatusOption,
     FailFastOption,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..client.client import Runs
     from ..client.submission import Prepared
     from ..client.views import RunView
-    from .picture import StageView
+    from .view.picture import StageView
 
 AssumeOption = Annotated[
     Literal["done", "retry"] | None,
@@ -138,7 +138,7 @@ async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None
 
 async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
     """The nodes that have failed for good. Raises CommandFailed."""
-    from .picture import Painter
+    from .view.picture import Painter
 
     view = await _ended(runs, run, "--only-failed")
     stages = Painter(env.files(run), env.files).stages(view, await runs.end(run))
@@ -198,7 +198,7 @@ async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> 
     """Raises RunConflict, naming what changed."""
     from ..client.client import RunConflict
     from ..client.submission import same_workflow
-    from .reusing import changes
+    from .view.reusing import changes
 
     difference = same_workflow(await runs.submission(run), now.submission)
     if difference:
@@ -217,9 +217,9 @@ def _text(value: object) -> str:
 
 async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None, begin: str) -> Exit:
     """What is kept and what runs, and what changed since: in the files given, or in the input files."""
-    from .picture import Painter
-    from .reusing import changes
-    from .screens import label
+    from .view.picture import Painter
+    from .view.reusing import changes
+    from .view.screens import label
 
     view = await runs.view(run)
     painter = Painter(env.files(run), env.files)
@@ -252,7 +252,7 @@ def _again(env: Environment, run: str, stage: str) -> list[str]:
 
 
 def _fate(stage: StageView, view: RunView) -> str:
-    from .screens import label, volume
+    from .view.screens import label, volume
 
     name = label(stage)
     about = f" ({volume(stage)})" if volume(stage) else ""

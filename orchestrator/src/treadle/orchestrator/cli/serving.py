@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .environment import Environment, need
-from .exits import complain, reported
-from .options import LogLevelOption, LogOption, ProfileOption, TextOrJson
+from .common.environment import Environment, need
+from .common.exits import complain, reported
+from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -13,17 +13,17 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from . import words
-from .environment import Environment
-from .exits import complain, reported, say
-from .options import ProfileOption, RunArgument, TextOrJson, duration
+from .common import words
+from .common.environment import Environment
+from .common.exits import complain, reported, say
+from .common.options import ProfileOption, RunArgument, TextOrJson, duration
 from .watcher import driver_command
 
 if TYPE_CHECKING:
     from ..client.client import Runs
     from ..client.views import RunEnd, RunView
     from ..runfiles import RunFiles
-    from .picture import StageView
+    from .view.picture import StageView
 
 STATUSES = ("running", "succeeded", "failed", "cancelled", "terminated", "timed-out")
 
@@ -57,9 +57,9 @@ def show(
 
 async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False) -> dict[str, Any]:
     """Everything that `show` knows, as JSON. The keys are stable; `cost` is null unless it was asked for."""
-    from .costs import spent_by
-    from .following import LogFollower, grouped
-    from .picture import Painter
+    from .view.costs import spent_by
+    from .view.following import LogFollower, grouped
+    from .view.picture import Painter
 
     view = await runs.view(run)
     end = None if view.open else await runs.end(run)
@@ -106,8 +106,8 @@ def _untold(files: RunFiles) -> list[dict[str, Any]]:
 
 def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
     from ..cost.bill import Bill
-    from .costs import spent_lines
-    from .picture import StageView
+    from .view.costs import spent_lines
+    from .view.picture import StageView
 
     stages = [msgspec.convert(stage, StageView) for stage in about["stages"]]
     lines = [*_head(about, env), *_stage_lines(stages, wide), *_error_lines(about, wide)]
@@ -122,7 +122,7 @@ def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
 
 
 def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
-    from .screens import counts, exchange, label, troubles, volume
+    from .view.screens import counts, exchange, label, troubles, volume
 
     if not stages:
         return []
@@ -134,7 +134,7 @@ def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
 
 
 def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
-    from .following import ErrorGroup, group_lines
+    from .view.following import ErrorGroup, group_lines
 
     errors = [msgspec.convert(group, ErrorGroup) for group in about["errors"]]
     if not errors:

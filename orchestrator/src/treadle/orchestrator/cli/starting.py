@@ -12,9 +12,9 @@ import typer
 
 from treadle.primitives.errors import StoreError, UsageError
 
-from .environment import Environment
-from .exits import Exit, complain, reported
-from .options import (
+from .common.environment import Environment
+from .common.exits import Exit, complain, reported
+from .common.options import (
     CompactOption,
     DelayOption,
     DryRunOption,
@@ -63,7 +63,7 @@ def prepare_file(
 
     from ..client.submission import new_run_id, prepare
     from ..planner.places import Refused
-    from .documents import load_checked, read_inputs
+    from .common.documents import load_checked, read_inputs
 
     loaded = load_checked(file)
     spec = loaded.spec
@@ -99,7 +99,7 @@ def prepare_deployed(
 
     from ..client.submission import new_run_id, on_executor, planned
     from ..triggers.registry.registry import NoSuchDeployment, parse_name
-    from .documents import read_inputs
+    from .common.documents import read_inputs
 
     try:
         deployment = env.registry.deployment(*parse_name(name))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .environment import Environment
-from .exits import CommandFailed, Exit, complain, reported
-from .options import ProfileOption, ReasonOption, RunArgument, YesOption
+from .common.environment import Environment
+from .common.exits import CommandFailed, Exit, complain, reported
+from .common.options import ProfileOption, ReasonOption, RunArgument, YesOption
 
 if TYPE_CHECKING:
     from ..client.client import Runs

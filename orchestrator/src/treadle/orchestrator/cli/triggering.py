@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError, UsageError
 
-from . import words
-from .environment import Environment
-from .exits import complain, reported, say
-from .options import ProfileOption, ReasonOption, TextOrJson, Verbs
+from .common import words
+from .common.environment import Environment
+from .common.exits import complain, reported, say
+from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -15,9 +15,9 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .environment import Environment, need
-from .exits import Exit, complain, reported, say
-from .options import ProfileOption, TextOrJson
+from .common.environment import Environment, need
+from .common.exits import Exit, complain, reported, say
+from .common.options import ProfileOption, TextOrJson
 from .triggering import TargetArgument, found
 from .watcher import Watching, watch_run
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .environment import Environment
-from .exits import Exit, reported
-from .options import (
+from .common.environment import Environment
+from .common.exits import Exit, reported
+from .common.options import (
     CompactOption,
     ExitStatusOption,
     FailFastOption,

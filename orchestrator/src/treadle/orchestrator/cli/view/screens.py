@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from ..telemetry.logs import printable
-from . import words
-from .exits import complain
+from ...telemetry.logs import printable
+from ..common import words
+from ..common.exits import complain
 from .picture import StageView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ..client.views import RunView
-    from ..dispatcher.orders import Progress
+    from ...client.views import RunView
+    from ...dispatcher.orders import Progress
 
 BAR = 16
 """Characters."""

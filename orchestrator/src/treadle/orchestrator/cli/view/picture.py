@@ -14,12 +14,12 @@ from msgspec import Struct
 from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
 
-from ..client.views import NodeView, RunEnd, RunView
-from ..dispatcher.orders import Progress
-from ..dispatcher.record.history import replay
-from ..dispatcher.record.ledger import Iterated, read
-from ..plan import Barrier, Child, Loop, Node, Plan, Segment
-from ..runfiles import Closing, LoopResult, RunFiles, RunResult
+from ...client.views import NodeView, RunEnd, RunView
+from ...dispatcher.orders import Progress
+from ...dispatcher.record.history import replay
+from ...dispatcher.record.ledger import Iterated, read
+from ...plan import Barrier, Child, Loop, Node, Plan, Segment
+from ...runfiles import Closing, LoopResult, RunFiles, RunResult
 from .wide import ClosedGroups, sum_of
 
 NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
@@ -286,7 +286,7 @@ def _group_ledgers(files: RunFiles, node: Node) -> list[str]:
 
 
 def _finally_failed(records: Iterable[object], segment: str, committed: set[int]) -> set[int]:
-    from ..dispatcher.record.ledger import Epoch, Failed
+    from ...dispatcher.record.ledger import Epoch, Failed
 
     failed: set[int] = set()
     resumption = 0

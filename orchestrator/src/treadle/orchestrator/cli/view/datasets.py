@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
 
-from ..plan import DataRef, Plan
-from ..runfiles import LoopResult, Manifest, Submission
+from ...plan import DataRef, Plan
+from ...runfiles import LoopResult, Manifest, Submission
 from .following import nodes_of
 
 if TYPE_CHECKING:
     from treadle.primitives.blocks import Blocks
     from treadle.primitives.references import Slice
 
-    from ..runfiles import RunFiles
-    from .environment import Environment
+    from ...runfiles import RunFiles
+    from ..common.environment import Environment
 
 
 def records(env: Environment, run: str, stage: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _reference(plan: Plan, stage: str) -> DataRef:
 
 
 def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
-    from ..dispatcher.tasks.scope import Scope, loop_chains, partition_inputs
+    from ...dispatcher.tasks.scope import Scope, loop_chains, partition_inputs
 
     @cache
     def manifest(segment: str) -> Manifest:

@@ -6,16 +6,16 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .exits import CommandFailed, Exit, complain
-from .words import span
+from ..common.exits import CommandFailed, Exit, complain
+from ..common.words import span
 
 if TYPE_CHECKING:
-    from ..client.submission import Prepared
-    from ..plan import Graph, Plan
-    from ..reuse.compare import Difference
-    from ..reuse.entries import Entries, Entry
-    from ..runfiles import Submission
-    from .environment import Environment
+    from ...client.submission import Prepared
+    from ...plan import Graph, Plan
+    from ...reuse.compare import Difference
+    from ...reuse.entries import Entries, Entry
+    from ...runfiles import Submission
+    from ..common.environment import Environment
 
 
 def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
@@ -23,7 +23,7 @@ def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
 
     Those of a child, `load/read`, are found where its inputs are known.
     """
-    from ..reuse.entries import Entries
+    from ...reuse.entries import Entries
 
     return dict(_found(Entries(env.store, env.key), prepared.plan, prepared.submission))
 
@@ -33,9 +33,9 @@ def _found(entries: Entries, plan: Plan, submission: Submission, below: str = ""
 
     from treadle.primitives.run_names import child_run
 
-    from ..children import child_submission
-    from ..plan import Child
-    from ..reuse.components import keys_of, rule_of
+    from ...children import child_submission
+    from ...plan import Child
+    from ...reuse.components import keys_of, rule_of
 
     keys = keys_of(plan, submission)
     for node in plan.graph.nodes:
@@ -64,7 +64,7 @@ def cache_notes(plan: Plan, kept: dict[str, Entry | None]) -> dict[str, list[str
 
 
 def _notes(plan: Plan, graph: Graph, kept: dict[str, Entry | None], below: str) -> Iterator[tuple[str, list[str]]]:
-    from ..plan import Child
+    from ...plan import Child
 
     conditional: set[str] = set()
     for node in graph.nodes:
@@ -97,9 +97,9 @@ def beside(env: Environment, plan: Plan, submission: Submission, run: str) -> li
     """Every node beside that of another run. Raises CommandFailed for a run that never got a plan."""
     from treadle.primitives.errors import MissingError
 
-    from ..plan import Plan
-    from ..reuse.compare import compare
-    from ..runfiles import Submission
+    from ...plan import Plan
+    from ...reuse.compare import compare
+    from ...runfiles import Submission
 
     files = env.files(run)
     try:
@@ -116,8 +116,8 @@ def changes(env: Environment, run: str, now: Prepared | None) -> dict[str, str]:
     """
     from treadle.primitives.errors import UsageError
 
-    from ..client.submission import planned
-    from ..runfiles import Submission
+    from ...client.submission import planned
+    from ...runfiles import Submission
 
     if now is None:
         known = env.files(run).load(Submission, "spec")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
 
-from . import words
+from ..common import words
 
 LOOK_SECONDS = 10.0
 """Between two looks at what a watched run has cost: each lists the ledgers, and a list is a request too."""
@@ -17,16 +17,16 @@ LOOK_SECONDS = 10.0
 if TYPE_CHECKING:
     from treadle.executors.interface import Capabilities
 
-    from ..client.client import Runs
-    from ..client.views import RunView
-    from ..cost.bill import Bill, Line
-    from ..cost.estimate import Assumed
-    from ..cost.spent import Spending
-    from ..cost.usage import Usage
-    from ..plan import Plan
-    from ..planner import Site
-    from ..runfiles import RunFiles
-    from .environment import Environment
+    from ...client.client import Runs
+    from ...client.views import RunView
+    from ...cost.bill import Bill, Line
+    from ...cost.estimate import Assumed
+    from ...cost.spent import Spending
+    from ...cost.usage import Usage
+    from ...plan import Plan
+    from ...planner import Site
+    from ...runfiles import RunFiles
+    from ..common.environment import Environment
 
 
 def read_assumed(pairs: list[str]) -> Assumed:
@@ -34,7 +34,7 @@ def read_assumed(pairs: list[str]) -> Assumed:
     `start=500ms` of each attempt, `STAGE=2GB` that a stage makes in all."""
     from treadle.dsl.quantities import parse_duration
 
-    from ..cost.estimate import Assumed
+    from ...cost.estimate import Assumed
 
     readers: dict[str, Callable[[str], Any]] = {"bytes": _size, "slots": int, "rate": _size, "start": parse_duration}
     found: dict[str, Any] = {}
@@ -86,9 +86,9 @@ class Resized(Mapping[str, "Capabilities"]):
 
 def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, float]:
     """The bill of a plan, and the seconds it takes at least."""
-    from ..cost.bill import bill
-    from ..cost.estimate import elapsed, estimate
-    from ..cost.prices import load_prices
+    from ...cost.bill import bill
+    from ...cost.estimate import elapsed, estimate
+    from ...cost.prices import load_prices
 
     lines = estimate(plan, assumed)
     return bill(lines, load_prices(env.home), env.profile.store_url(env.home)), elapsed(plan, lines)
@@ -109,10 +109,10 @@ class Running:
         if plan is None or not (last or time.monotonic() - self._looked >= LOOK_SECONDS):
             return self._text
         self._looked = time.monotonic()
-        from ..children import family
-        from ..cost.bill import bill
-        from ..cost.prices import load_prices
-        from ..cost.spent import Spending
+        from ...children import family
+        from ...cost.bill import bill
+        from ...cost.prices import load_prices
+        from ...cost.spent import Spending
 
         prices, runs = load_prices(self._env.home), list(family(self._env.files(self._run), self._env.files))
         if not any(can.name in prices.executors for _, _, one in runs for can in one.executors.values()):
@@ -127,10 +127,10 @@ class Running:
 
 async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
     """What a run has cost so far, with all runs below it: their lines are `load/read`."""
-    from ..children import family
-    from ..client.client import NoSuchRun
-    from ..cost.bill import bill
-    from ..cost.prices import load_prices
+    from ...children import family
+    from ...client.client import NoSuchRun
+    from ...cost.bill import bill
+    from ...cost.prices import load_prices
 
     lines: list[Line] = []
     for below, files, plan in await asyncio.to_thread(lambda: list(family(env.files(run), env.files))):
@@ -147,7 +147,7 @@ def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> 
 
     from msgspec.structs import replace
 
-    from ..cost.spent import Spending
+    from ...cost.spent import Spending
     from .following import LogFollower
 
     seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds() if view else 0.0

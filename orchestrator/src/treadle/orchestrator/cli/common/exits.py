@@ -13,7 +13,7 @@ import typer
 
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 
-from ..telemetry.logs import printable
+from ...telemetry.logs import printable
 
 
 class Exit(IntEnum):

@@ -9,19 +9,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ..environment.home import Home, room_for_blocks
+from ...environment.home import Home, room_for_blocks
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from treadle.primitives.store import Store
 
-    from ..client.client import Runs
-    from ..environment.profile import Profile
-    from ..planner import Site
-    from ..runfiles import RunFiles
-    from ..triggers.registry.registry import Registry
-    from ..triggers.starter import RunStarter
+    from ...client.client import Runs
+    from ...environment.profile import Profile
+    from ...planner import Site
+    from ...runfiles import RunFiles
+    from ...triggers.registry.registry import Registry
+    from ...triggers.starter import RunStarter
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Environment:
 
     @cached_property
     def profile(self) -> Profile:
-        from ..environment.profile import load_profile
+        from ...environment.profile import load_profile
 
         return load_profile(self.home, self._profile)
 
@@ -53,21 +53,21 @@ class Environment:
 
     @cached_property
     def registry(self) -> Registry:
-        from ..triggers.registry.registry import Registry
+        from ...triggers.registry.registry import Registry
 
         return Registry(self.store, self.key)
 
     def files(self, run: str) -> RunFiles:
         from treadle.primitives.trust import run_key
 
-        from ..runfiles import RunFiles
+        from ...runfiles import RunFiles
 
         return RunFiles(self.store, run, run_key(self.key, run))
 
     def plan_site(self) -> Site:
         """What the embedded driver or a worker with this profile will have."""
-        from ..places.places import Abilities, open_places
-        from ..planner import Site
+        from ...places.places import Abilities, open_places
+        from ...planner import Site
 
         profile = self.profile
         can = Abilities(open_places(self.home, profile))
@@ -82,7 +82,7 @@ class Environment:
         """
         if not self.profile.embedded:
             return
-        from .. import embedded
+        from ... import embedded
 
         try:
             embedded.up(self.home, self.profile)
@@ -94,8 +94,8 @@ class Environment:
 
     def _is_used(self) -> bool:
         """Whether another command lives, or a run is not over."""
-        from .. import embedded
-        from ..embedded.process import try_lock
+        from ... import embedded
+        from ...embedded.process import try_lock
 
         embedded.release(self.home)
         alone = try_lock(self.home.clients)
@@ -105,13 +105,13 @@ class Environment:
         return alone is None or self.with_runs(_any_open)
 
     def runs(self, client: Client) -> Runs:
-        from ..client.client import Runs
+        from ...client.client import Runs
 
         return Runs(client, self.store, self.key, self.profile.queue)
 
     async def starter(self, client: Client) -> RunStarter:
         """What starts runs for events."""
-        from ..triggers.starter import RunStarter, ensure_search_attribute
+        from ...triggers.starter import RunStarter, ensure_search_attribute
 
         await ensure_search_attribute(client)
         return RunStarter(client, self.runs(client), self.registry, self.profile.allow)
@@ -122,7 +122,7 @@ class Environment:
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Connect and do `work`. An embedded server that was started only to look ends again."""
-        from ..environment.profile import connect
+        from ...environment.profile import connect
 
         silence_core()
 
@@ -131,7 +131,7 @@ class Environment:
 
         if not self.profile.embedded:
             return asyncio.run(connected())
-        from .. import embedded
+        from ... import embedded
 
         embedded.attach(self.home)
         started = embedded.running_server(self.home) is None
@@ -143,7 +143,7 @@ class Environment:
 
     def driver_lives(self) -> bool:
         """Whether the embedded default has a driver now; starts nothing."""
-        from ..embedded.driver import driver_alive
+        from ...embedded.driver import driver_alive
 
         return driver_alive(self.home)
 
@@ -151,7 +151,7 @@ class Environment:
         """Drivers that could serve a run now."""
         if not self.profile.embedded:
             return await runs.drivers()
-        from ..temporal.succession import IDENTITY
+        from ...temporal.succession import IDENTITY
 
         return 1 if self.driver_lives() else await runs.drivers(but=IDENTITY)
 
@@ -181,9 +181,9 @@ def silence_core() -> None:
 
 
 def _end_server_unless_used(home: Home) -> None:
-    from .. import embedded
-    from ..embedded.driver import driver_alive
-    from ..embedded.process import try_lock
+    from ... import embedded
+    from ...embedded.driver import driver_alive
+    from ...embedded.process import try_lock
 
     embedded.release(home)
     alone = try_lock(home.clients)

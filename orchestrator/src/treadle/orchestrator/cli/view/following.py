@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from treadle.executors.program import error_text
 
-from ..dispatcher.record.attempts import AttemptRecord
+from ...dispatcher.record.attempts import AttemptRecord
 
 if TYPE_CHECKING:
-    from ..plan import Graph, Plan
-    from ..runfiles import RunFiles
+    from ...plan import Graph, Plan
+    from ...runfiles import RunFiles
 
 SHOWN = 8
 """Partitions named for each group of errors."""
@@ -140,7 +140,7 @@ def nodes_of(plan: Plan, stage: str) -> set[str]:
 
 
 def _nodes(graph: Graph, stage: str) -> Iterator[str]:
-    from ..plan import Loop
+    from ...plan import Loop
 
     for node in graph.nodes:
         if stage in (*node.stages, node.id):

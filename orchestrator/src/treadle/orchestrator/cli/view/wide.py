@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..client.views import NodeView
-from ..dispatcher.orders import Progress
-from ..plan import Segment
-from ..runfiles import GroupClosing, RunFiles
+from ...client.views import NodeView
+from ...dispatcher.orders import Progress
+from ...plan import Segment
+from ...runfiles import GroupClosing, RunFiles
 
 
 class ClosedGroups:

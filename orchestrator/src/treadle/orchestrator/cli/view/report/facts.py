@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...dispatcher.record.attempts import AttemptRecord
-from ...dispatcher.record.ledger import Committed, Failed, Record, read
-from ...dispatcher.tasks.summary import size_of
-from ...plan import Child, Graph, Loop, Node, Plan, Segment
-from ...runfiles import RunFiles
+from ....dispatcher.record.attempts import AttemptRecord
+from ....dispatcher.record.ledger import Committed, Failed, Record, read
+from ....dispatcher.tasks.summary import size_of
+from ....plan import Child, Graph, Loop, Node, Plan, Segment
+from ....runfiles import RunFiles
 
 _ITERATION = re.compile(r"[^/]+-\d+/")
 """What an iteration of a loop puts before the node: `lloyd-3/`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from .. import words
+from ...common import words
 from .drawing import HEIGHT, WIDTH, draw
 from .facts import Attempted, Facts, NodeFacts
 

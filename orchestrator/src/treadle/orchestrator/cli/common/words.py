@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ..telemetry.logs import printable
+from ...telemetry.logs import printable
 
 
 def size(count: float) -> str:
