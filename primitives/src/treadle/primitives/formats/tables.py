@@ -52,8 +52,10 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
         read_range(info, 0, 0)
     except MemoryError:
         raise
-    except (pa.ArrowException, EOFError) as error:
-        first = str(error).splitlines()[0]
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's; pyarrow's own, of damaged pages, have no number
+        first = next(iter(str(error).splitlines()), "")
         raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "Copy or make the file again.") from None
 
 
