@@ -12,7 +12,7 @@ from treadle.primitives.errors import UsageError
 from .common.environment import Environment
 from .common.exits import CommandFailed, Exit, complain, reported, say
 from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
-from .watcher import code_of_state, print_outputs, reason
+from .view.watcher import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:
     from ..client.client import Runs

@@ -19,7 +19,7 @@ from .common.options import (
     RunArgument,
 )
 from .starting import checked_id, show_dry_run, start
-from .watcher import Watching, watch_run
+from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:
     from ..client.client import Runs

@@ -27,7 +27,7 @@ from .common.options import (
     TimeoutOption,
     WatchOutput,
 )
-from .watcher import INTERVAL, Watching, print_outputs, watch_run, watching
+from .view.watcher import INTERVAL, Watching, print_outputs, watch_run, watching
 
 if TYPE_CHECKING:
     from ..client.client import Runs

@@ -17,7 +17,7 @@ from .common import words
 from .common.environment import Environment
 from .common.exits import complain, reported, say
 from .common.options import ProfileOption, RunArgument, TextOrJson, duration
-from .watcher import driver_command
+from .view.watcher import driver_command
 
 if TYPE_CHECKING:
     from ..client.client import Runs

@@ -33,7 +33,7 @@ from .common.options import (
     WatchOutput,
     duration,
 )
-from .watcher import INTERVAL, Watching, watch_run, watching
+from .view.watcher import INTERVAL, Watching, watch_run, watching
 
 if TYPE_CHECKING:
     from treadle.dsl.document.document import Document

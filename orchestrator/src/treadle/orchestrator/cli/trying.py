@@ -19,7 +19,7 @@ from .common.environment import Environment, need
 from .common.exits import Exit, complain, reported, say
 from .common.options import ProfileOption, TextOrJson
 from .triggering import TargetArgument, found
-from .watcher import Watching, watch_run
+from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -19,7 +19,7 @@ from .common.options import (
     TimeoutOption,
     WatchOutput,
 )
-from .watcher import INTERVAL, watch_run, watching
+from .view.watcher import INTERVAL, watch_run, watching
 
 if TYPE_CHECKING:
     from ..client.client import Runs

@@ -17,17 +17,17 @@ import typer
 
 from treadle.primitives.errors import FailureClass
 
-from .common import words
-from .common.environment import Environment
-from .common.exits import Exit, complain
-from .common.options import duration
+from ..common import words
+from ..common.environment import Environment
+from ..common.exits import Exit, complain
+from ..common.options import duration
 
 if TYPE_CHECKING:
-    from ..client.client import Runs
-    from ..client.views import RunEnd, RunView
-    from ..plan import Graph
-    from .view.picture import StageView
-    from .view.screens import Screen
+    from ...client.client import Runs
+    from ...client.views import RunEnd, RunView
+    from ...plan import Graph
+    from .picture import StageView
+    from .screens import Screen
 
 INTERVAL = 0.5
 SECOND_CHANCE = 2.0
@@ -70,7 +70,7 @@ def watching(
 
 async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Exit:
     """Watch to the end, or to what `how` says; the code of the run."""
-    from ..environment.errors import Unreachable
+    from ...environment.errors import Unreachable
 
     watcher = Watcher(env, runs, run, how)
     try:
@@ -107,9 +107,9 @@ class Watcher:
     """One watched run. Use once."""
 
     def __init__(self, env: Environment, runs: Runs, run: str, how: Watching) -> None:
-        from .view.costs import Running
-        from .view.following import LogFollower
-        from .view.picture import Painter
+        from .costs import Running
+        from .following import LogFollower
+        from .picture import Painter
 
         self._env, self._runs, self._run, self._how = env, runs, run, how
         self._painter = Painter(env.files(run), env.files)
@@ -255,7 +255,7 @@ class Watcher:
 
     def _what_next(self, end: RunEnd) -> list[str]:
         """Where to look, and what to do. Blocking."""
-        from .view.following import LogFollower
+        from .following import LogFollower
 
         run = self._run
         if end.state == "succeeded":
@@ -282,7 +282,7 @@ class Watcher:
 
 def _is_end(graph: Graph, stage: str) -> bool:
     """Whether the stage makes data that no other reads."""
-    from ..plan import Barrier
+    from ...plan import Barrier
 
     own = {node.id for node in graph.nodes_of(stage) if not isinstance(node, Barrier)}
     return bool(own) and not any(own & {*node.data} and stage not in node.stages for node in graph.nodes)
@@ -294,7 +294,7 @@ def driver_command(env: Environment, run: str) -> str:
 
 
 def _screen(how: Watching) -> Screen:
-    from .view.screens import JsonScreen, LiveScreen, PlainScreen
+    from .screens import JsonScreen, LiveScreen, PlainScreen
 
     if how.output == "jsonl":
         return JsonScreen()
@@ -312,7 +312,7 @@ def code_of_state(state: str) -> Exit:
 def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Exit:
     """Outputs on stdout, how it went on stderr."""
     if jsonl:
-        from .view.screens import emit
+        from .screens import emit
 
         emit({"type": "end", "run": run, **msgspec.to_builtins(end)})
     took = f" after {words.span((view.closed - view.started).total_seconds())}" if view.closed else ""
