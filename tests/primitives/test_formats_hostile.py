@@ -1,4 +1,4 @@
-"""Headers of files that somebody made to do harm are refused like any other that cannot be read."""
+"""Files that are damaged, or made to do harm, are refused like any other that cannot be read."""
 
 from __future__ import annotations
 
