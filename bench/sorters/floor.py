@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import shutil
@@ -58,4 +59,6 @@ class Sorter:
     def stop(self) -> None:
         self._pool.terminate()
         self._pool.join()
+        del self._pool
+        gc.collect()  # its semaphores, which stay in shared memory when this process ends without finalizers
         shutil.rmtree(self._segments, ignore_errors=True)
