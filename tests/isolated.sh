@@ -12,7 +12,7 @@ check() { # member, modules that must be absent, those that a part may want whic
     "$uv" venv --quiet --python "$PWD/.venv/bin/python" "$venv"
     "$uv" export --quiet --frozen --no-dev --no-hashes --package "treadle-$1" --no-editable -o "$folder/$1.txt"
     "$uv" pip install --quiet --python "$venv/bin/python" "${fresh[@]}" -r "$folder/$1.txt"
-    "$venv/bin/python" - "$1" "$2" "${3:-}" <<'PY'
+    TMPDIR="$folder" "$venv/bin/python" - "$1" "$2" "${3:-}" <<'PY'  # entries of functions make folders for sandboxes
 import importlib
 import importlib.util
 import pkgutil
