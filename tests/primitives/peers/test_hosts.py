@@ -151,6 +151,16 @@ def test_what_a_host_sends_is_checked(two: Two) -> None:
         two.reader.get(ref.slice(0))
 
 
+def test_what_cannot_be_read_is_not_copied(two: Two) -> None:
+    gone, out_of_reach = (two.put(LARGE, LARGE[:10], durability="segment") for _ in range(2))
+    two.there.path(f"{RUN}/{gone.name}").unlink()
+    for reader, ref in ((two.reader, gone), (Blocks(two.store, RUN, two.here), out_of_reach)):
+        with pytest.raises(MissingError) as caught:
+            reader.copy_to_store(ref)
+        assert caught.value.block == ref.name
+    assert list(two.store.list(f"runs/{RUN}/blocks")) == []
+
+
 @pytest.mark.parametrize("durability", ["task", "segment"])
 def test_a_durable_block_outlives_its_host(two: Two, durability: Any) -> None:
     ref = two.put(LARGE, LARGE[:10], durability=durability)
