@@ -6,12 +6,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from dsl.documents import Json, documents
-from hypothesis import HealthCheck, given, settings
 
 from treadle.dsl.document.loader import load_yaml
 from treadle.dsl.document.reading import load
-from treadle.dsl.model import Spec
 from treadle.dsl.schema import published, schema, schema_text
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,13 +42,6 @@ def test_good_document_passes(path: Path) -> None:
 def test_mistake_of_shape_fails(path: Path) -> None:
     data = load_yaml(path.read_text(encoding="utf-8")).data
     assert VALIDATOR.is_valid(data) == (path.stem in BY_VALIDATION_ONLY)
-
-
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(documents())
-def test_what_the_model_takes_passes(document: Json) -> None:
-    Spec.model_validate(document, by_alias=True, by_name=False)
-    VALIDATOR.validate(document)
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
