@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka import deadletters
 from treadle.orchestrator.triggers.kafka.deadletters import (
     Cause,
     DeadLetter,
+    Graveyard,
     headers,
     letter_of,
     place_of,
     read_letters,
 )
-from treadle.orchestrator.triggers.kafka.happenings import Partition
+from treadle.orchestrator.triggers.kafka.happenings import Buried, BuryFailed, Partition
 from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
 
 CAUSE = Cause("orders.live", 3, "group", "it does not fit")
@@ -71,6 +73,9 @@ def test_a_letter_holds_the_record_and_why_it_is_one() -> None:
     said = dict(headers(RECORD, CAUSE))
     assert said["kafka_dlt-original-timestamp"] == (1001).to_bytes(8, "big")
     assert said["kafka_dlt-original-consumer-group"] == b"group"
+    assert said["kafka_dlt-original-partition"] == (2).to_bytes(4, "big")
+    assert said["kafka_dlt-original-offset"] == (17).to_bytes(8, "big")
+    assert dict(headers(RECORD, Cause("o.l", 1, "g", "\ud800" * 3000)))["kafka_dlt-exception-message"] == b"?" * 2000
     assert len(letter(RECORD, Cause("o.l", 1, "g", "ä" * 3000)).reason) == 2000
 
 
@@ -97,6 +102,77 @@ def test_a_foreign_letter_is_one_of_nobody() -> None:
 def test_where_a_value_was_stands_in_its_place() -> None:
     about = {"topic": "orders", "topicId": "u", "partition": 2, "offset": 17, "bytes": 5}
     assert json.loads(place_of(RECORD)) == about
+    assert json.loads(place_of(Record("orders", "u", 2, 17)))["bytes"] == 0
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+class Producer:
+    """Answers each letter with the next of `errors`, at once; None: it is there."""
+
+    def __init__(self, settings: dict[str, Any], **_: Any) -> None:
+        self.settings = settings
+        self.errors: list[int | Exception | None] = []
+        self.values: list[bytes | None] = []
+
+    def produce(self, topic: str, value: bytes | None, key: bytes | None, *, headers: Any, on_delivery: Any) -> None:
+        assert (topic, key) == ("orders.dlt", b"key")
+        assert (("treadle-value", b"omitted") in headers) is (value != b"value")
+        self.values.append(value)
+        error = self.errors.pop(0)
+        if isinstance(error, Exception):
+            raise error
+        on_delivery(None if error is None else KafkaError(error), None)
+
+
+class Yard:
+    """A graveyard, its producer, the topics it made and what it answered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[str] = []
+        self.answers: list[Buried | BuryFailed] = []
+        monkeypatch.setattr(deadletters, "Producer", Producer)
+        monkeypatch.setattr(deadletters, "Topics", lambda _: SimpleNamespace(create=self.made.append))
+        self.graveyard = Graveyard({"bootstrap.servers": "x:1"}, "orders.dlt", self.answers.append)
+        self.producer = cast(Producer, self.graveyard._producer)
+
+    def bury(self, *errors: int | Exception | None) -> list[Any]:
+        """The answers, as (type, ticket)."""
+        self.producer.errors = list(errors)
+        self.graveyard.bury(7, RECORD, CAUSE)
+        assert self.producer.errors == []
+        assert all(one.ticket == 7 for one in self.answers)
+        return [type(one) for one in self.answers]
+
+
+def test_a_letter_is_buried_when_it_is_there_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(monkeypatch)
+    assert yard.bury(None) == [Buried]
+    assert yard.producer.values == [b"value"]
+    assert yard.producer.settings["enable.idempotence"] is True
+    assert yard.producer.settings["bootstrap.servers"] == "x:1"
+    assert yard.bury(KafkaError._MSG_TIMED_OUT) == [Buried, BuryFailed]
+    assert yard.made == []
+
+
+def test_a_letter_too_large_for_its_topic_is_written_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(monkeypatch)
+    assert yard.bury(KafkaError.MSG_SIZE_TOO_LARGE, None) == [Buried]
+    assert yard.producer.values == [b"value", place_of(RECORD)]
+    refused = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    assert yard.bury(refused, KafkaError.MSG_SIZE_TOO_LARGE) == [Buried, BuryFailed], "and only once"
+
+
+def test_a_topic_of_letters_that_is_missing_is_made_and_the_letter_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(monkeypatch)
+    assert yard.bury(KafkaError.UNKNOWN_TOPIC_OR_PART) == [BuryFailed]
+    assert yard.made == ["orders.dlt"]
+    assert "orders.dlt" in cast(BuryFailed, yard.answers[0]).reason
+
+
+def test_more_letters_than_the_producer_holds_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Yard(monkeypatch).bury(BufferError("full")) == [BuryFailed]
 
 
 # -- reading -------------------------------------------------------------------------------------------------------

@@ -84,12 +84,24 @@ def test_a_lineage_ends_where_the_trigger_was_not_the_same() -> None:
     assert numbers(known(first, version(2, {}, removed=True), version(3, {}))) == [3]
     assert numbers(known(version(1, {}, connection="other"), second)) == [2]
     assert numbers(known(version(1, {}, **OBJECTS), second)) == [2], "objects that are told of in a topic"
-    assert known(first, second).born == 1
+    third = version(3, {}, batch={"maxEvents": 2, "maxWait": "1s"})
+    assert known(first, second, third).born == 1
+    batches = [known(first, second, third).batching(number) for number in (1, 2, 3)]
+    assert [one.max_events if one else None for one in batches] == [None, None, 2]
     assert known(first, second).newest.number == 2
     assert known(first, second).version(1).number == 1
     assert lineage([first, version(2, {}, removed=True)], "live") is None
     assert lineage([first], "another") is None
     assert lineage([version(1, {}, **TICKS)], "live") is None
+    looked_for = {**OBJECTS, "kafka": None, "poll": {"uri": "s3://b/in"}}
+    assert lineage([version(1, {}, **looked_for)], "live") is None
+    assert numbers(known(version(1, {}, **looked_for), version(2, {}, **OBJECTS))) == [2]
+
+
+def test_letters_go_where_the_trigger_says_or_beside_its_first_topic() -> None:
+    for about in ({}, OBJECTS):
+        mine = known(version(1, {}, **about, deadLetter={"topic": "mine"}))
+        assert (mine.newest.reading.letters, known(version(1, {}, **about)).newest.reading.letters) == ("mine", "a.dlt")
 
 
 def test_nobody_judges_while_it_is_not_known_where_a_version_begins() -> None:

@@ -21,6 +21,7 @@ from treadle.orchestrator.triggers.kafka.happenings import Partition
 from treadle.orchestrator.triggers.kafka.judge import Lineage, lineage
 from treadle.orchestrator.triggers.kafka.positions import SAVE_EVERY, KafkaPositions, StoredMarks, group_of
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
+from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.store import Store
 
@@ -236,6 +237,13 @@ def test_marks_are_of_one_group_one_life_of_a_topic_and_one_partition() -> None:
     assert marks(store).load(Partition("renamed", "ua", 0)) == 5, "a topic is its UUID"
     with pytest.raises(CorruptError):
         marks(store, key=b"x" * 32).load(A0)
+
+
+def test_marks_that_were_saved_before_are_read_for_ever() -> None:
+    store = Store.open(f"memory://marks-{next(_STORES)}")
+    sealed = trust.SealedStore(store, trust.purpose_key(KEY, b"treadle trigger marks"))
+    sealed.put("deployments/marks/g/ua/1", b"\x07")
+    assert marks(store).load(A1) == 7
 
 
 def test_a_group_is_of_one_installation_one_trigger_and_one_life_for_ever() -> None:

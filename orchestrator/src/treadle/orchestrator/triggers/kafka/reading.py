@@ -14,10 +14,10 @@ class Reading(Struct, frozen=True):
     topics: tuple[str, ...]
     letters: str
     """The topic of its dead letters."""
-    earliest: bool = False
+    earliest: bool
     """A trigger that is deployed for the first time begins with the first record there is, else with the next one."""
-    batch: EventBatch | None = None
-    max_active: int | None = None
+    batch: EventBatch | None
+    max_active: int | None
 
 
 def reading_of(trigger: TriggerBase | None) -> Reading | None:
