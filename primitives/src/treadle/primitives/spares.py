@@ -34,7 +34,8 @@ class Spares:
         make_folders(self._folder)
         room, places = self._room()
         for path, size in large:
-            if size <= room and places and self._take_in(path, size):
+            if size <= room and places:
+                self._take_in(path, size)
                 room, places = room - size, places - 1
 
     def _room(self) -> tuple[int, int]:
@@ -42,13 +43,11 @@ class Spares:
         system, names = os.statvfs(self._folder), self._names()
         return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, names)), max(0, _MOST - len(names))
 
-    def _take_in(self, path: Path, size: int) -> bool:
+    def _take_in(self, path: Path, size: int) -> None:
         spare = self._folder / f"{size:016x}-{os.urandom(8).hex()}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, spare)
             os.chmod(spare, 0o600)
-            return True
-        return False
 
     def open(self, path: Path, size: int) -> int | None:
         """A descriptor of a file at `path` to write `size` bytes to, its content undefined; None: there is no spare.
