@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import note, settings
@@ -270,3 +270,9 @@ def test_what_is_buffered_is_known_until_it_is_written(monkeypatch: pytest.Monke
     assert [*dirty, ledger.dirty] == [False, True, True, False]
     records, number = read_from(store, "p", KEY, 1)
     assert (partitions(records), number) == ([0, 1, 2], 2), "in one object, in their order"
+
+
+def test_records_keep_the_names_under_which_earlier_versions_wrote_them() -> None:
+    names = [kind.__struct_config__.tag for kind in get_args(ledger_module.Record)]
+    wanted = ["epoch", "expected", "started", "committed", "copied", "failed", "lost", "closed", "iterated"]
+    assert names == wanted
