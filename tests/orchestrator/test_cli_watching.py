@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from orchestrator.commands import Done, Terminal
@@ -94,12 +95,15 @@ def test_run_that_takes_an_id_over_is_the_new_one_to_a_driver_that_knows_the_old
     terminal: Terminal, held: tuple[str, Callable[[], None]]
 ) -> None:
     name, _ = held
-    wait_for(lambda: '"running": 1' in terminal.run("show", name, "-o", "json").out)
+
+    def stages() -> list[dict[str, Any]]:
+        return list(json.loads(ok(terminal.run("show", name, "-o", "json")).out)["stages"])
+
+    wait_for(lambda: any(stage["running"] for stage in stages()))
     assert terminal.run("submit", "fails.yaml", "--id", name).code == 7
     ok(terminal.run("run", "fails.yaml", "--id", name, "--if-exists", "terminate"))
     assert ok(terminal.run("result", name, "--stage", "bad")).out == "0\n1\n2\n3\n"
-    shown = json.loads(ok(terminal.run("show", name, "-o", "json")).out)
-    assert [stage["node"] for stage in shown["stages"]] == ["bad"]
+    assert [stage["node"] for stage in stages()] == ["bad"]
 
 
 @pytest.mark.parametrize(("run", "code"), [("good", 0), ("bad", 1), ("gone", 6), ("never-was", 4)])
