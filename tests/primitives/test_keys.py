@@ -395,6 +395,9 @@ _MANY: list[list[Any]] = [
     [(1, 0.5), (2, 2**70), (None, NAN)],
     [((1, 2), b"x"), ((3, 4), b"y")],
     [(1,), (1, 2)],
+    [(1, "a")],
+    [tuple(range(15)), tuple(range(1, 16))],
+    [tuple(range(255))],
 ]
 
 
