@@ -46,9 +46,9 @@ bench: .venv/ready
 	$(BIN)/python bench/run.py $(if $(FULL),,--quick --minutes 9)
 	$(BIN)/python bench/report.py
 
-## workloads: eight workloads beside Ray, Dask, Spark and others, below twelve minutes: writes bench/WORKLOADS.md
+## workloads: eight workloads beside Ray, Dask, Spark and others, below twenty minutes: writes bench/WORKLOADS.md
 workloads: .venv/ready
-	cd bench && ../$(BIN)/python -m workloads --minutes 10
+	cd bench && ../$(BIN)/python -m workloads --minutes 17 --seconds 16
 
 ## isolated: each member tested in an environment that holds it and what it depends on, no more
 isolated: .venv/ready
