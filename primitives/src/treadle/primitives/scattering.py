@@ -46,10 +46,11 @@ def _scatter_array(array: Any, targets: NDArray[Any], partitions: int) -> tuple[
     step = max(_CHUNK_BYTES // max(1, array[:1].nbytes), _LEAST * partitions)
     chunks = [slice(start, start + step) for start in range(0, max(1, len(array)), step)]
     counts = np.stack([np.bincount(targets[chunk], minlength=partitions) for chunk in chunks])
-    ends = counts.sum(axis=0).cumsum()
+    totals = counts.sum(axis=0)
+    ends = totals.cumsum()
     if len(chunks) == 1:
         return array.take(np.argsort(targets, kind="stable"), axis=0), ends.tolist()
-    stops = ends - counts.sum(axis=0) + counts.cumsum(axis=0)
+    stops = ends - totals + counts.cumsum(axis=0)
     gathered = np.empty_like(array)
     for index, chunk in enumerate(chunks):
         ordered, taken = array[chunk].take(np.argsort(targets[chunk], kind="stable"), axis=0), 0

@@ -82,7 +82,7 @@ class Activities:
         with self._busy():
             try:
                 async with _heartbeats(tuple):
-                    drivers = 1 if self._site.one_host else await seats.drivers_there(self._client)
+                    drivers = await seats.drivers_there(self._client, self._site)
                     opened = limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
             except StoreError as error:
                 kind = str(FailureClass.UNREACHABLE)
@@ -99,7 +99,7 @@ class Activities:
                 raise ApplicationError(problem.message, type=problem.failure, non_retryable=True) from None
             await self._telling.run_started(start)
             if opened.groups:
-                opened.seats = await seats.there_are(self._client, self._site)
+                opened.seats = seats.there_are(self._site, drivers)
             return opened
 
     @activity.defn(name=messages.RUN_NODE)
@@ -119,7 +119,7 @@ class Activities:
                     before[one.node] = report.summary
                 told = limits.after(before, report)
                 if told.closed or told.groups:
-                    told.seats = await seats.there_are(self._client, self._site)
+                    told.seats = seats.there_are(self._site, await seats.drivers_there(self._client, self._site))
         return told
 
     async def _run_node(self, order: NodeOrder, desk: Desk) -> NodeReport:

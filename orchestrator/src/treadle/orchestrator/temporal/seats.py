@@ -32,13 +32,15 @@ def of_driver(site: Site) -> int:
     return max(LEAST, count_of(2 * slots, GROUP_TASKS))
 
 
-async def there_are(client: Client, site: Site) -> int:
-    """Groups that a run of the activity's queue should offer at once; other drivers are taken to be as this one is."""
-    return of_driver(site) * await drivers_there(client) + SPARE
+def there_are(site: Site, drivers: int) -> int:
+    """Groups that a run should offer at once; other drivers are taken to be as this one is."""
+    return of_driver(site) * drivers + SPARE
 
 
-async def drivers_there(client: Client) -> int:
+async def drivers_there(client: Client, site: Site) -> int:
     """Drivers that take groups of the activity's queue."""
+    if site.one_host:
+        return 1
     queue = activity.info().task_queue.removesuffix(GROUPS)
     try:
         return max(1, await drivers(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER))
