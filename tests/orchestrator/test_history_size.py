@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -79,12 +78,11 @@ async def test_updates_cost_six_events_each(here: Service, tmp_path: Path) -> No
     document = spec(first=mapped(ITEMS, "slowly", **{"with": {"flag": str(flag)}}), then=mapped(ITEMS, needs=["first"]))
     await here.submit(document, "updated", tmp_path, TESTS)
     handle = here.client.get_workflow_handle("updated")
-    await asyncio.sleep(0.5)
-    flag.touch()
     updates = 0
     for name, arguments in [(messages.LIMIT, ["then", 1]), (messages.PAUSE, []), (messages.UNPAUSE, [])]:
         await handle.execute_update(name, args=arguments)
         updates += 1
+    flag.touch()
     assert (await here.runs.end("updated")).failure is None
     found = await events(here, "updated")
     assert found["EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED"] == updates

@@ -50,8 +50,6 @@ ASKING_SECONDS = 2.0
 """Between two questions whether attempts may still end: a run that rests may be cancelled."""
 AHEAD = 16
 """Nodes that may follow another in one activity."""
-GOING_ON = 1.0
-"""Seconds after which an activity goes on with no other node: whoever pauses a run waits for one node, not for many."""
 _log = logging.getLogger(__name__)
 
 
@@ -104,17 +102,17 @@ class Activities:
 
     @activity.defn(name=messages.RUN_NODE)
     async def run_node(self, order: NodeOrder) -> NodeReport:
-        """Run a segment, a task group of one, or a loop to its end; then those that follow, as long as that is quick.
+        """Run a segment, a task group of one, or a loop to its end; then those that follow.
 
         Committed work is found in its ledger and never done again.
         """
-        began, before, desk = time.monotonic(), dict[str, str](), Desk()
+        before, desk = dict[str, str](), Desk()
         orders = (order, *order.then)
         with self._busy():
             async with _heartbeats(lambda: (desk.node, msgspec.to_builtins(desk.progress()), desk.iteration)):
                 for one in orders:
                     report = await self._run_node(one, desk)
-                    if one is orders[-1] or not limits.is_small(report, AHEAD) or not _goes_on(began):
+                    if one is orders[-1] or not limits.is_small(report, AHEAD) or activity.is_cancelled():
                         break
                     before[one.node] = report.summary
                 told = limits.after(before, report)
@@ -282,10 +280,6 @@ def _unclosed_groups(run: Run, done: Collection[str]) -> dict[str, list[int]]:
             closed = run.files.closed_groups(node.id)
             found[node.id] = [group for group in range(count_of(node.partitions, node.group)) if group not in closed]
     return found
-
-
-def _goes_on(began: float) -> bool:
-    return time.monotonic() - began < GOING_ON and not activity.is_cancelled()
 
 
 def _report_of(result: Summary | Unclosed | None) -> NodeReport:
