@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,13 @@ def _state(pid: int) -> str:
     return "X"
 
 
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize(("script", "states"), [(_LAMBDA, "T"), (_OPENWHISK, "RS")], ids=["frozen", "busy"])
 def test_sandboxes_end_with_an_emulator_that_is_killed(tmp_path: Path, script: str, states: str) -> None:
     emulator = subprocess.Popen(
@@ -83,12 +91,9 @@ def test_sandboxes_end_with_an_emulator_that_is_killed(tmp_path: Path, script: s
         try:
             assert emulator.stdout is not None
             pids = json.loads(emulator.stdout.readline())["pids"]
-            assert all(_state(pid) in states for pid in pids)
+            _wait_until(lambda: all(_state(pid) in states for pid in pids))  # a signal takes its time to arrive
             folders = list(tmp_path.glob("emulator/**/tmp"))
             assert folders
         finally:
             emulator.kill()
-    deadline = time.monotonic() + 60
-    while any(_state(pid) not in "ZX" for pid in pids) or any(map(Path.exists, folders)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    _wait_until(lambda: all(_state(pid) in "ZX" for pid in pids) and not any(map(Path.exists, folders)))
