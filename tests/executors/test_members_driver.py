@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from emulators.lambda_place import LambdaPlace, lambda_place
 from orchestrator.commands import Terminal
-from orchestrator.test_executors_adopted import FUNCTIONS, PATIENCE, kill_driver, write_workflow
+from orchestrator.dispatcher.test_executors_adopted import FUNCTIONS, PATIENCE, kill_driver, write_workflow
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from orchestrator.test_planner import plan
+from orchestrator.planner.test_planner import plan
 
 from treadle.orchestrator.children import child_submission, keep_child
 from treadle.orchestrator.instructions import (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
-from orchestrator.test_planner import plan
+from orchestrator.planner.test_planner import plan
 
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.runfiles import Submission

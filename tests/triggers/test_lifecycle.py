@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from orchestrator.commands import Terminal
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
-from orchestrator.test_history_size import bound, events
+from orchestrator.temporal.test_history_size import bound, events
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.client.client import Runs

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from e2e.hosts import Hosts, hosts
 from e2e.project import TREADLE, project, wait_until
-from orchestrator.test_history_size import bound
+from orchestrator.temporal.test_history_size import bound
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
@@ -86,14 +86,14 @@ def share(tmp_path: Path, items: int, group: int, command: list[str], seconds: f
 
 
 def test_two_hosts_share_a_stage_and_one_dies(tmp_path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("small_groups.py")), "250"]
+    command = [sys.executable, str(Path(__file__).parents[1] / "small_groups.py"), "250"]
     share(tmp_path, 2_000, 250, command, 0.001, 100)
 
 
 @pytest.mark.chaos
 def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_path: Path) -> None:
     """Groups of a reader lose what they read; its producer's groups lose what they read, too."""
-    command = [sys.executable, str(Path(__file__).with_name("small_groups.py")), "8"]
+    command = [sys.executable, str(Path(__file__).parents[1] / "small_groups.py"), "8"]
     gate, log = tmp_path / "gate", {"log": str(tmp_path / "log")}
     each: dict[str, Any] = {"type": "map", "per": "partition"}
     patient = {"maximumAttempts": 1000, "initialInterval": "100ms", "maximumInterval": "100ms"}

@@ -11,7 +11,7 @@ from orchestrator.commands import Terminal
 from treadle.dsl.document.reading import load
 from treadle.dsl.normalise import normalise
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.temporal.messages import RunStart
 from treadle.orchestrator.temporal.workflow import RunWorkflow
 
-HISTORIES = sorted(Path(__file__).with_name("histories").glob("*.json"))
+HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.json"))
 NAMES = {"map_reduce", "loop", "paused_and_unpaused", "failed", "resumed", "skipped_stage", "parent", "child"}
 
 

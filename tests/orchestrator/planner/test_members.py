@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from orchestrator.test_places import FUNCTIONS, GIB, LOCAL, mapped, plan, refusal, segments
+from orchestrator.places.test_places import FUNCTIONS, GIB, LOCAL, mapped, plan, refusal, segments
 
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import EventSplit

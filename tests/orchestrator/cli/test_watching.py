@@ -42,7 +42,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     root = tmp_path_factory.mktemp("watching")
     work = root / "work"
     work.mkdir()
-    shutil.copy(Path(__file__).with_name("cli_functions.py"), work / "functions.py")
+    shutil.copy(Path(__file__).parents[1] / "cli_functions.py", work / "functions.py")
     for name, text in {"waits": WAITS, "fails": FAILS, "slow": SLOW}.items():
         (work / f"{name}.yaml").write_text(text)
     terminal = Terminal(work, root / "home")

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from orchestrator.cli.test_runs import code, wait_for
 from orchestrator.commands import Terminal
-from orchestrator.test_cli_runs import code, wait_for
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
-FUNCTIONS = Path(__file__).with_name("cli_functions.py")
+FUNCTIONS = Path(__file__).parents[1] / "cli_functions.py"
 BUSY = 150
 """Seconds that a new driver may take on a machine that has no time for it."""
 HEAD = "apiVersion: treadle/v1\nname: {name}\ndefaults: {{retry: {{maximumAttempts: 1}}}}\n"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import Broken, values
 from orchestrator.conftest import Breaking
+from orchestrator.planner.test_planner import plan, segments
 from orchestrator.record_histories import M, mapped, spec
-from orchestrator.test_planner import plan, segments
 
 from treadle.executors.program import BlockInput, Merge, Outcome, Scatter
 from treadle.orchestrator.dispatcher.tasks.scope import Gathered

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orchestrator.test_reuse import HELPERS, SUMS, Project
-from orchestrator.test_reuse import projects as projects
+from orchestrator.reuse.test_reuse import HELPERS, SUMS, Project
+from orchestrator.reuse.test_reuse import projects as projects
 
 from treadle.orchestrator.plan import Loop
 from treadle.orchestrator.reuse.again import take_back

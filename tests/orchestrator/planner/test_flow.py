@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from orchestrator.test_planner import GROUPS, PAIRS, SITE, mapped, plan, segments
+from orchestrator.planner.test_planner import GROUPS, PAIRS, SITE, mapped, plan, segments
 
 from treadle.executors.program import Keep
 from treadle.orchestrator.planner.transport import Figures

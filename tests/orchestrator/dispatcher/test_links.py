@@ -12,7 +12,7 @@ from typing import Any
 import namespaces
 import pytest
 from orchestrator.broken_runs import ROOT, Counted, values
-from orchestrator.test_hosts import direct, wanted
+from orchestrator.dispatcher.test_hosts import direct, wanted
 
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.blocks.hosts import Hosts

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 from orchestrator.broken_runs import values
 from orchestrator.conftest import Breaking
+from orchestrator.dispatcher.test_loop import loop
 from orchestrator.record_histories import mapped, spec
-from orchestrator.test_loop import loop
 
 from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute import Desk, run_segment

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from orchestrator.test_planner import SITE, SOURCE, mapped, plan, segments
+from orchestrator.planner.test_planner import SITE, SOURCE, mapped, plan, segments
 
 from treadle.executors.program import Call, Cut, MapPartition, MapRecords, Value
 from treadle.orchestrator.plan import Tolerance

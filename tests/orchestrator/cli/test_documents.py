@@ -17,7 +17,7 @@ from orchestrator.commands import Terminal, session
 from treadle.orchestrator.cli.commands import SECTIONS, app
 from treadle.orchestrator.cli.common.exits import Exit
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 HEAD = "apiVersion: treadle/v1\nname: bad\n"
 STAGE = 'a: {type: map, input: {items: ["x"]}, uses: "functions:upper"}'
 
@@ -206,7 +206,7 @@ def test_schema_is_the_one_that_editors_read(terminal: Terminal) -> None:
 
 
 def test_page_of_the_command_line_names_every_command_and_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
     assert [name for names in SECTIONS.values() for name in names if f"`{name}" not in page] == []
     assert [code for code in Exit if f"| {int(code)} |" not in page] == []
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from orchestrator.test_backups import late
-from orchestrator.test_dispatch import fail_once, failure, one, outcome, sizes, take
+from orchestrator.dispatcher.test_backups import late
+from orchestrator.dispatcher.test_dispatch import fail_once, failure, one, outcome, sizes, take
 
 from treadle.orchestrator.dispatcher.decisions.backups import TIMES_MEDIAN
 from treadle.orchestrator.dispatcher.decisions.dispatch import TASK_PARTITIONS, Attempt, Dispatch

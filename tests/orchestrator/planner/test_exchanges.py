@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from orchestrator.test_planner import GROUPS, PAIRS, SOURCE, mapped, plan, segments
+from orchestrator.planner.test_planner import GROUPS, PAIRS, SOURCE, mapped, plan, segments
 
 from treadle.executors.program import Arg, By, Call, Cuts, Op, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.orchestrator.plan import AllFeed, GroupFeed, NodeData, Segment, Shipped

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from orchestrator.cli.test_documents import check_golden
 from orchestrator.commands import Done, Terminal, session
-from orchestrator.test_cli_documents import check_golden
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.primitives.testing.s3 import seaweedfs
 
-FUNCTIONS = Path(__file__).with_name("cli_functions.py")
+FUNCTIONS = Path(__file__).parents[1] / "cli_functions.py"
 HEAD = """
 apiVersion: treadle/v1
 name: {name}

@@ -22,7 +22,7 @@ WAITS = (
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     work, home = tmp_path / "work", Home(tmp_path / "home")
     work.mkdir()
-    shutil.copy(Path(__file__).with_name("cli_functions.py"), work / "functions.py")
+    shutil.copy(Path(__file__).parents[1] / "cli_functions.py", work / "functions.py")
     (work / "waits.yaml").write_text(WAITS)
     home.profiles.write_text("[one]\nslots = 1\n\n[two]\nslots = 2\n")
     try:

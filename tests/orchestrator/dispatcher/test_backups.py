@@ -185,7 +185,7 @@ def test_a_stalled_partition_does_not_hold_up_its_segment(
         "type": "map",
         "input": {"range": PARTITIONS, "partitions": PARTITIONS},
         "batch": {"maxItems": 1},
-        "uses": "orchestrator.test_backups:stalls_once",
+        "uses": "orchestrator.dispatcher.test_backups:stalls_once",
         "with": {"folder": str(tmp_path)},
     }
     run = breaking({"apiVersion": "treadle/v1", "name": "stalls", "stages": {"work": stage}})
@@ -198,7 +198,7 @@ def test_a_stalled_partition_does_not_hold_up_its_segment(
 def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path) -> None:
     """It was killed after its put and before its report, so nobody was told of the block."""
     stage = mapped({"range": PARTITIONS}, batch={"maxItems": 1})
-    stage |= {"uses": "orchestrator.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
+    stage |= {"uses": "orchestrator.dispatcher.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
     run = breaking(spec(work=stage))
     blocks = f"runs/{run.run}/blocks/work"
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from orchestrator.record_histories import TESTS, mapped, spec
-from orchestrator.test_history_size import bound, events
+from orchestrator.temporal.test_history_size import bound, events
 from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
