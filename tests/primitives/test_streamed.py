@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from treadle.primitives.store import ObjectStore, Store
 from treadle.primitives.streamed import create_in_parts
 from treadle.primitives.testing.s3 import S3Endpoint
+from treadle.primitives.whole_files import Buffer
 
 T = TypeVar("T")
 NAME = "out/part-00000.csv"
@@ -90,7 +91,7 @@ class Creator:
     def _run(self) -> None:
         try:
             small = self.data[:1] == b"s"
-            self.created = self.create() if small else create_in_parts(self, NAME, iter([self.data]))  # type: ignore[arg-type]
+            self.created = self.create() if small else create_in_parts(self, NAME, iter([self.data]))
         except Died:
             pass
         finally:
@@ -115,13 +116,13 @@ class Creator:
         """In one request."""
         return self._turn(lambda: self._objects.setdefault(NAME, self.data) is self.data)
 
-    def put(self, name: str, data: Iterator[bytes]) -> None:
+    def put(self, name: str, data: Iterator[Buffer]) -> None:
         self._turn(lambda: self._objects.update({name: b"".join(data)}))
 
     def copy(self, source: str, name: str) -> bool:
         return self._turn(lambda: self._objects.setdefault(name, self._objects[source]) is self._objects[source])
 
-    def delete(self, names: list[str]) -> None:
+    def delete(self, names: Sequence[str]) -> None:
         for name in names:
             self._turn(lambda name=name: self._objects.pop(name, None))  # type: ignore[misc]
 

@@ -361,14 +361,14 @@ def leaves_things_open() -> tuple[int, int]:
     """Descriptors and threads before and after."""
     import os
 
-    from treadle.primitives.channels import gang
+    from treadle.primitives.channels import current
 
     def now() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
     before = now()
     broadcasts_in_turn()
-    place = gang._place
+    place = current._place
     assert place is not None
     place.close()
     place._member = None
@@ -379,9 +379,9 @@ def leaves_things_open() -> tuple[int, int]:
 def uses_nothing() -> bool:
     import sys
 
-    from treadle.primitives.channels import gang
+    from treadle.primitives.channels import current
 
-    return gang._place is not None and gang._place._member is None and "asyncio" in sys.modules
+    return current._place is not None and current._place._member is None and "asyncio" in sys.modules
 
 
 def looks_at_a_segment(host: Path, size: int, pipe: Connection) -> None:

@@ -7,16 +7,26 @@ and Azure copy so by themselves, S3 by an upload that copies and is completed wi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from .whole_files import Buffer
 
-if TYPE_CHECKING:
-    from .store import ObjectStore
+
+class Copying(Protocol):
+    """What a store must be able to do."""
+
+    def put(self, name: str, data: Iterator[Buffer], /) -> None:
+        """Write an object, in parts as they come."""
+
+    def copy(self, source: str, name: str, /) -> bool:
+        """Give `name` the bytes of `source`, unless there is one; False: there was one already."""
+
+    def delete(self, names: Sequence[str], /) -> None:
+        """Remove what there is of them."""
 
 
-def create_in_parts(store: ObjectStore, name: str, data: Iterator[Buffer]) -> bool:
+def create_in_parts(store: Copying, name: str, data: Iterator[Buffer]) -> bool:
     """As `Store.create`. A creator that died leaves its bytes beside the object, as `.<name>.<nonce>`.
 
     Raises StoreError.

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.channels.current import standing_in
 from treadle.primitives.channels.errors import DeadlinePassed, MemberLost
-from treadle.primitives.channels.gang import Gang, standing_in
+from treadle.primitives.channels.gang import Gang
 from treadle.primitives.store import Store
 
 T = TypeVar("T")

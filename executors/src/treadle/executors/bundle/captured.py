@@ -12,12 +12,10 @@ import inspect
 import pickle
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .reach import Reach
 from .reads import ASKED
-
-if TYPE_CHECKING:
-    from .digests import Reach
 
 _TAKEN = "function taken by value"
 """Name of its unit."""

@@ -5,9 +5,8 @@ it reads lead on, through the imports of the project, to helpers, classes and co
 a module's top level; importing a module also does what stands between its definitions, and that counts for whoever
 imports it. Of third-party distributions the version counts, and that of what they require.
 
-Where a text cannot say what is reached (`eval`, `globals`, `from x import *` of something unknown, a module used as a
-value), the whole module counts; where any module may be meant, the whole project does. An error in this direction costs
-time; one in the other would cost the result. The digests of functions taken by value are in `captured`.
+What cannot be told counts as reached: an error in this direction costs time; one in the other would cost the result.
+How things are reached is in `reach`, for functions taken by value in `captured`.
 
 The idea is Nextflow's and Bazel's, to name a result by what made it; to look into the source, and not at the file, is
 that of joblib and of Unison.
@@ -15,30 +14,17 @@ that of joblib and of Unison.
 
 from __future__ import annotations
 
-import ast
-import builtins
-import hashlib
-import io
-import sys
-import zipfile
-from collections.abc import Iterable, Mapping
-from functools import cached_property
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from treadle.primitives.functions import CAPTURED
 
-from .build import CAPTURED_FOLDER, MODULES, python_version
-from .definitions import Imported, Module, decorators_and_bases, parse_module
+from .build import python_version
+from .captured import trace
 from .distributions import versions_of
-from .reads import Chain, chain_of, reads_of
-
-_BUILTINS = frozenset(dir(builtins))
-_DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "compile"})
-_WITH_DOCSTRINGS = (b"__doc__", b"getdoc", b"getsource")
-_WITH_REGISTERS = (b"__init_subclass__", b"__subclasses__", b"metaclass")
-_WITH_FILES = (b"__file__", b"__path__", b"importlib.resources", b"pkgutil", b"importlib import resources")
-_ENGINE = "treadle"
+from .project import Project
+from .reach import Reach
 
 
 class Code(Struct, frozen=True):
@@ -58,276 +44,17 @@ def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:
 
     Captured functions of the bundle are unpickled, so only one's own may be given.
     """
-    project = Project(_entries(bundle) if bundle else {})
-    return {reference: project.code(reference) for reference in references}
+    project = Project(bundle)
+    return {reference: _code(reference, project) for reference in references}
 
 
-def _entries(bundle: bytes) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-        return {info.filename: archive.read(info) for info in archive.infolist()}
-
-
-class Project:
-    """The files of a bundle. Modules are taken apart when they are first reached."""
-
-    def __init__(self, entries: Mapping[str, bytes]) -> None:
-        self.files = {name.removeprefix(f"{MODULES}/"): data for name, data in entries.items() if "/" in name}
-        self.captured = {
-            CAPTURED + name.partition("/")[2]: data
-            for name, data in entries.items()
-            if name.startswith(f"{CAPTURED_FOLDER}/")
-        }
-        self._parsed: dict[str, Module | None] = {}
-
-    def code(self, reference: str) -> Code:
-        reach = Reach(self)
-        if reference.startswith(CAPTURED):
-            from .captured import trace
-
-            trace(self.captured[reference], reach)
-        else:
-            module, _, name = reference.partition(":")
-            reach.name(module, name.partition(".")[0])
-        reach.finish()
-        versions = {"python": python_version(), **versions_of(reach.foreign)}
-        return Code(dict(sorted(reach.units.items())), versions, tuple(sorted(reach.asks)))
-
-    # -- modules
-
-    def path(self, module: str) -> str:
-        """The file of a module; empty when it is not the project's."""
-        stem = module.replace(".", "/")
-        return next((path for path in (f"{stem}/__init__.py", f"{stem}.py") if path in self.files), "")
-
-    def owns(self, module: str) -> bool:
-        return module.partition(".")[0] in self.tops
-
-    @cached_property
-    def tops(self) -> frozenset[str]:
-        return frozenset(name.partition("/")[0].partition(".")[0] for name in self.files)
-
-    def module(self, name: str) -> Module | None:
-        """None: there is no source of it, such as a folder without `__init__.py` or a compiled module."""
-        if name not in self._parsed:
-            path = self.path(name)
-            source = self.files.get(path, b"")
-            self._parsed[name] = parse_module(name, path, source, docstrings=self.docstrings) if path else None
-        return self._parsed[name]
-
-    @cached_property
-    def modules(self) -> list[str]:
-        """Every module that has a source."""
-        names = (path.removesuffix(".py").removesuffix("/__init__") for path in self.files if path.endswith(".py"))
-        return sorted(name.replace("/", ".") for name in names)
-
-    @cached_property
-    def docstrings(self) -> bool:
-        """Whether something in the project looks at docstrings or sources, so that they count too."""
-        return self._mentions(_WITH_DOCSTRINGS)
-
-    @cached_property
-    def registers(self) -> bool:
-        """Whether the project has classes that know who derives from them."""
-        return self._mentions(_WITH_REGISTERS)
-
-    def _mentions(self, words: Iterable[bytes]) -> bool:
-        sources = [data for name, data in self.files.items() if name.endswith(".py")]
-        return any(word in source for source in sources for word in words)
-
-    def data_files(self, module: Module) -> list[str]:
-        """Files that a module which looks for its folder may read."""
-        if not any(word in self.files[module.path] for word in _WITH_FILES):
-            return []
-        top = module.name.partition(".")[0]
-        return [name for name in self.files if name.startswith(f"{top}/") and not name.endswith(".py")]
-
-
-class Reach:
-    """What is reached from one function: names of modules first found, then gone through until nothing new comes."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self.units: dict[str, str] = {}
-        self.foreign: set[str] = set()
-        """Top-level modules that are neither the project's nor the standard library's."""
-        self.asks: set[str] = set()
-        self._imported: set[str] = set()
-        self._whole: set[str] = set()
-        self._pending: list[tuple[Module, list[ast.stmt]]] = []
-
-    def finish(self) -> None:
-        while self._pending:
-            module, statements = self._pending.pop()
-            for statement in statements:
-                self._statement(module, statement)
-
-    # -- ways to reach
-
-    def name(self, module: str, name: str) -> None:
-        """A name of a module's top level."""
-        if not self._project.owns(module):
-            self.outside(module)
-            return
-        self.imports(module)
-        known = self._project.module(module)
-        if known is None:
-            self._file_of(module)
-        elif not self._defined(known, name) and not self._submodule(module, name):
-            self.whole(module)
-
-    def whole(self, module: str) -> None:
-        """Everything in a module."""
-        if not self._project.owns(module):
-            self.outside(module)
-            return
-        if module in self._whole:
-            return
-        self._whole.add(module)
-        self.imports(module)
-        known = self._project.module(module)
-        if known is None:
-            self._file_of(module)
-            return
-        for name in (*known.bindings, *known.imports):
-            self._defined(known, name)
-
-    def imports(self, module: str) -> None:
-        """A module is imported, and so are the packages around it: what that does counts, however it came about."""
-        pending = [module]
-        while pending:
-            name = pending.pop()
-            if name in self._imported or not name:
-                continue
-            self._imported.add(name)
-            if not self._project.owns(name):
-                self.outside(name)
-                continue
-            pending.append(name.rpartition(".")[0])
-            known = self._project.module(name)
-            if known is None:
-                self._file_of(name)
-                continue
-            pending += [one for one in known.runs if self._project.owns(one)]
-            self._effects(known)
-
-    def outside(self, module: str) -> None:
-        top = module.partition(".")[0]
-        if top and top not in sys.stdlib_module_names and top != _ENGINE:
-            self.foreign.add(top)
-
-    # -- units
-
-    def _effects(self, module: Module) -> None:
-        acting = [*module.effects, *(one for one in _definitions(module) if self._registers(module, one))]
-        if acting:
-            self._unit(module, "", acting)
-        for name in self._project.data_files(module):
-            self._file(name)
-
-    def _registers(self, module: Module, statement: ast.stmt) -> bool:
-        """Whether making the definition may tell others of it: a decorator of the project, or a base that looks."""
-        decorators, bases = decorators_and_bases(statement)
-        if bases and self._project.registers:
-            return True
-        chains = [chain_of(one.func if isinstance(one, ast.Call) else one) for one in decorators]
-        return any(chain is None or self._is_ours(module, chain) for chain in chains)
-
-    def _is_ours(self, module: Module, chain: Chain) -> bool:
-        if chain[0] in module.bindings:
-            return True
-        return any(self._project.owns(one.module) for one in module.imports.get(chain[0], ()))
-
-    def _defined(self, module: Module, name: str) -> bool:
-        """Reach what defines a name of the module; False when nothing that can be read does."""
-        statements = module.bindings.get(name)
-        if statements:
-            self._unit(module, name, statements)
-        for one in module.imports.get(name, ()):
-            self._imported_name(one, ())
-        if statements or name in module.imports:
-            return True
-        found = [self._star(star, name) for star in module.stars]  # all of them: the last one that has it counts
-        return any(found)
-
-    def _star(self, star: str, name: str) -> bool:
-        """Look for a name in what the module takes everything of."""
-        known = self._project.module(star) if self._project.owns(star) else None
-        if known is None:
-            self.outside(star)
-            return False
-        return self._defined(known, name)
-
-    def _submodule(self, module: str, name: str) -> bool:
-        """A module taken out of its package and used as a value."""
-        if not self._project.path(f"{module}.{name}"):
-            return False
-        self.whole(f"{module}.{name}")
-        return True
-
-    def _unit(self, module: Module, name: str, statements: list[ast.stmt]) -> None:
-        key = f"{module.path}:{name}"
-        if key not in self.units:
-            text = "\n".join(ast.dump(statement) for statement in statements)
-            self.units[key] = _digest(text.encode())
-            self._pending.append((module, statements))
-
-    def _file_of(self, module: str) -> None:
-        """A module without a source: compiled, or a folder, of which its files say nothing by themselves."""
-        stem = module.replace(".", "/")
-        for name in self._project.files:
-            if name.startswith(f"{stem}.") and not name.endswith(".py"):
-                self._file(name)
-
-    def _file(self, name: str) -> None:
-        self.units[name] = _digest(self._project.files[name])
-
-    # -- what a statement reads
-
-    def _statement(self, module: Module, statement: ast.stmt) -> None:
-        reads = reads_of(statement)
-        self.asks |= reads.asks
-        for chain in reads.chains:
-            self._chain(module, chain)
-        for name in reads.modules:
-            self.whole(name)
-        for name in self._project.modules if reads.any_module else ():
-            self.whole(name)
-
-    def _chain(self, module: Module, chain: Chain) -> None:
-        root = chain[0]
-        if root in module.bindings:
-            self._unit(module, root, module.bindings[root])
-        if root in module.imports:
-            for one in module.imports[root]:
-                self._imported_name(one, chain[1:])
-        elif root not in module.bindings:
-            self._neither(module, root)
-
-    def _neither(self, module: Module, name: str) -> None:
-        """A name that the module neither defines nor imports by name."""
-        if name in _DYNAMIC:
-            self.whole(module.name)
-        elif name not in _BUILTINS:
-            self._defined(module, name)
-
-    def _imported_name(self, one: Imported, rest: Chain) -> None:
-        """`rest` is what follows the imported name: the way through modules, then a name."""
-        module, names = one.module, [*([one.name] if one.name else []), *rest]
-        if one.runs:
-            self.imports(one.runs)
-        while names and self._project.path(f"{module}.{names[0]}"):
-            module = f"{module}.{names.pop(0)}"
-        if names:
-            self.name(module, names[0])
-        else:
-            self.whole(module)
-
-
-def _definitions(module: Module) -> list[ast.stmt]:
-    found = {id(one): one for statements in module.bindings.values() for one in statements}
-    return list(found.values())
-
-
-def _digest(data: bytes) -> str:
-    """128 bits are enough where nobody gains by a collision: the code is its owner's."""
-    return hashlib.sha256(data).hexdigest()[:32]
+def _code(reference: str, project: Project) -> Code:
+    reach = Reach(project)
+    if reference.startswith(CAPTURED):
+        trace(project.captured[reference], reach)
+    else:
+        module, _, name = reference.partition(":")
+        reach.name(module, name.partition(".")[0])
+    reach.finish()
+    versions = {"python": python_version(), **versions_of(reach.foreign)}
+    return Code(dict(sorted(reach.units.items())), versions, tuple(sorted(reach.asks)))

@@ -21,7 +21,8 @@ import msgspec
 
 from treadle.primitives import formats, functions
 from treadle.primitives.blocks import Blocks, Peers
-from treadle.primitives.channels.gang import Gang, taking_part
+from treadle.primitives.channels.current import taking_part
+from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.references import BlockRef, Kind

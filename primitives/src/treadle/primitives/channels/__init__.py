@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..late import late
+from .current import current_gang, current_member, taking_part
 from .errors import DeadlinePassed, MemberLost, ReduceFailed
-from .gang import Gang, current_gang, current_member, taking_part
+from .gang import Gang
 
 if TYPE_CHECKING:
     from .collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel

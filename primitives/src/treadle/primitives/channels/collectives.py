@@ -11,8 +11,8 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from ..coordinator.messages import Join
 from ..errors import TreadleError, UsageError
+from .current import current_member
 from .errors import DeadlinePassed, short
-from .gang import current_member
 from .io.values import Room
 from .member import Member
 from .messages import Cast, Payload, Plan

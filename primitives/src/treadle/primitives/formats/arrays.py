@@ -17,8 +17,8 @@ from ..errors import DataError
 from ..files import FileInfo, is_local, read_range
 from ..references import Kind
 from .content import Content, info_of, whole_content
+from .fixed import fixed_rows, row_ranges
 from .options import FileSplit
-from .splits import fixed_rows, row_ranges
 
 if TYPE_CHECKING:
     import numpy as np

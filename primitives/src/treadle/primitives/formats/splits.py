@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
-from ..errors import DataError, UsageError
+from ..errors import UsageError
 from ..files import FileInfo, read_range
+from .fixed import fixed_rows, row_ranges
 from .options import FileSplit, ReadOptions
 
 _SCAN = 8 << 20
@@ -51,13 +51,6 @@ def _ranges(info: FileInfo, options: ReadOptions, split: int) -> list[tuple[int,
             return row_ranges(0, info.size, 1, split)
 
 
-def row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
-    """Where balanced runs of the rows, of about `split` bytes, start and stop; at least one."""
-    count = max(1, min(rows, -(-rows * row_bytes // split)))
-    cuts = [offset + rows * index // count * row_bytes for index in range(count + 1)]
-    return list(pairwise(cuts))
-
-
 def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
     """Consecutive groups [start, stop) of the sizes, about `split` each: a size goes where its middle falls."""
     total = sum(sizes)
@@ -70,18 +63,6 @@ def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
             last = bucket
         before += size
     return list(zip(starts, [*starts[1:], len(sizes)], strict=True)) or [(0, 0)]
-
-
-def fixed_rows(uri: str, size: int, record_bytes: int) -> int:
-    """Rows of a `fixed` file of `size` bytes; raises DataError when there is a rest."""
-    if record_bytes < 1:
-        raise UsageError("format fixed needs recordBytes", "Write the length of one record in bytes.")
-    if size % record_bytes:
-        raise DataError(
-            f"{uri} has {size} bytes, which is no multiple of recordBytes {record_bytes}",
-            "Correct recordBytes, or make the file again if it is cut off.",
-        )
-    return size // record_bytes
 
 
 def has_quote(info: FileInfo) -> bool:
