@@ -1,15 +1,17 @@
-"""What a segment waits for: back-off, a free place under its limit, its own slots; and what is said too late."""
+"""What a segment waits for: back-off, a free place under its limit, its own slots; what is said too late; what ends it,
+and what may share a task."""
 
 from __future__ import annotations
 
 import pytest
 from orchestrator.dispatcher.test_backups import late
-from orchestrator.dispatcher.test_dispatch import fail_once, failure, one, outcome, sizes, take
+from orchestrator.dispatcher.test_dispatch import GI, fail_once, failure, one, outcome, sizes, take
 
+from treadle.executors.program import StageCount
 from treadle.orchestrator.dispatcher.decisions.backups import TIMES_MEDIAN
 from treadle.orchestrator.dispatcher.decisions.dispatch import TASK_PARTITIONS, Attempt, Dispatch
 from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
-from treadle.orchestrator.plan import Policy
+from treadle.orchestrator.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 
 # -- when to wake --------------------------------------------------------------------------------------------------
@@ -218,3 +220,100 @@ def test_a_failure_without_a_partition_is_of_the_one_under_way() -> None:
     named = core.failed_attempt("s", failure(third + 1), 0.0)
     assert named is not None
     assert named.failure.partition == third + 1
+
+
+# -- memory --------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_ran_out_of_memory_gets_more_of_it_and_no_company() -> None:
+    policy = Policy(memory_start=GI, memory_max=4 * GI, maximum_attempts=9)
+    core = Dispatch(policy, range(64), slots=1, pace=1e-4)
+    first, *rest = (attempt.partition for attempt in take(core).attempts)
+    core.failed_attempt("s", failure(first, Class.OUT_OF_MEMORY), 0.0)
+    assert core.ended("s") == rest
+    seen: list[int] = []
+    while not core.over:
+        task = take(core, now=99.0)
+        partitions = [attempt.partition for attempt in task.attempts]
+        assert (task.memory, partitions) == (2 * GI, [first]) if first in partitions else task.memory == GI
+        seen += partitions
+        for partition in partitions:
+            assert core.done("s", outcome(partition, seconds=1e-4), 99.0)
+        core.ended("s")
+    assert sorted(seen) == list(range(64))
+
+
+def test_the_last_attempt_that_runs_out_of_memory_promises_no_other() -> None:
+    core = Dispatch(Policy(memory_start=GI, memory_max=2 * GI, maximum_attempts=1), [0], slots=1)
+    verdict = fail_once(core, Class.OUT_OF_MEMORY, 0.0, message="too much")
+    assert (verdict.final, verdict.spent, verdict.failure.message) == (True, True, "too much")
+
+
+# -- tasks ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_must_not_be_repeated_has_a_task_of_its_own() -> None:
+    assert len(take(Dispatch(Policy(idempotent=False), range(64), slots=1)).attempts) == 1
+
+
+def test_a_payload_may_be_filled_to_the_last_byte() -> None:
+    core = Dispatch(Policy(), range(3), slots=1, pace=1e-6, room=100, weights={0: 60, 1: 40, 2: 1})
+    assert [attempt.partition for attempt in take(core).attempts] == [0, 1]
+
+
+def test_a_timeout_alone_keeps_no_partitions_apart() -> None:
+    assert len(take(Dispatch(Policy(timeout=300), range(1000), slots=2, pace=0.001)).attempts) == 200
+
+
+def test_what_comes_back_comes_first_and_in_its_order() -> None:
+    core = Dispatch(Policy(), range(64), slots=1)
+    first = [attempt.partition for attempt in take(core).attempts]
+    assert core.ended("s") == first
+    assert [attempt.partition for attempt in take(core).attempts] == first
+
+
+def test_what_is_said_again_of_a_partition_that_is_over_is_not_of_the_one_under_way() -> None:
+    core = Dispatch(Policy(), range(64), slots=1)
+    first, second, *_ = (attempt.partition for attempt in take(core).attempts)
+    assert core.done("s", outcome(first), 0.0)
+    assert core.failed_attempt("s", failure(first), 0.0) is None
+    assert core.done("s", outcome(second), 0.0)
+
+
+# -- failures ------------------------------------------------------------------------------------------------------
+
+
+def test_an_internal_error_spends_its_attempt_and_is_final() -> None:
+    verdict = fail_once(Dispatch(Policy(), [0], slots=1), Class.INTERNAL, 0.0)
+    assert (verdict.final, verdict.spent) == (True, True)
+
+
+@pytest.mark.parametrize(("partitions", "said"), [([5], "1 partition failed"), ([5, 2], "2 partitions failed")])
+def test_a_segment_that_failed_says_how_many_did_and_of_the_first_why(partitions: list[int], said: str) -> None:
+    core = Dispatch(Policy(maximum_attempts=1), partitions, slots=2)
+    for partition in partitions:
+        assert fail_once(core, Class.TIMED_OUT, 0.0, message=f"of {partition}").final
+    assert core.problem() == (Class.TIMED_OUT, f"{said}; the first: of {min(partitions)}")
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "failed", "at_once", "said"),
+    [
+        (Tolerance(), 20, False, ""),
+        (Tolerance(count=0), 0, False, ""),
+        (Tolerance(count=0), 1, True, "m: 1 failed records are more than toleratedFailures: 0"),
+        (Tolerance(count=2), 2, False, ""),
+        (Tolerance(percent=0), 0, False, ""),
+        (Tolerance(percent=0), 1, False, "m: 1 of 20 records failed, more than toleratedFailures: 0%"),
+        (Tolerance(percent=12.5), 2, False, ""),
+        (Tolerance(percent=12.5), 3, False, "m: 3 of 20 records failed, more than toleratedFailures: 12.5%"),
+    ],
+)
+def test_as_many_failed_records_as_are_tolerated_are_well(
+    tolerance: Tolerance, failed: int, at_once: bool, said: str
+) -> None:
+    core = Dispatch(Policy(), range(2), slots=2, tolerated={"m": tolerance})
+    core.committed(outcome(0, counts={"m": StageCount(12, failed), "other": StageCount(30, 30)}))
+    assert core.stopped == at_once
+    core.committed(outcome(1, counts={"m": StageCount(8, 0)}))
+    assert core.problem() == ((Class.USER_ERROR, said) if said else None)

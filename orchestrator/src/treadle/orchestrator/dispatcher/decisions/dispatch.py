@@ -310,7 +310,7 @@ class Dispatch:
             if partition is None:
                 break
             room -= self._weights.get(partition, 0)
-            if room < 0:
+            if room < 0 or self._budgets.memory(partition) != memory:
                 self._pending.appendleft(partition)
                 break
             chosen.append(partition)
