@@ -97,13 +97,6 @@ def test_a_tree_folds_on_every_level_and_begins_and_ends_at_its_root() -> None:
     assert last(found["out"]) == whole
 
 
-@pytest.mark.parametrize(("partitions", "levels"), [(256, 0), (257, 1)])
-def test_a_root_folds_what_the_square_of_its_fan_in_holds(partitions: int, levels: int) -> None:
-    given = {"type": "reduce", "input": "pairs", "per": "all", "combine": "m:add"}
-    found = planned(pairs=mapped({"range": 1000, "partitions": partitions}), out=given)
-    assert len([name for name in found if ".level" in name]) == levels
-
-
 # -- shuffle -------------------------------------------------------------------------------------------------------
 
 

@@ -8,31 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from orchestrator.planner.test_planner import LOCAL, SITE, SOURCE, mapped, plan, segments
 
-from treadle.dsl.model import Spec
-from treadle.executors.interface import Capabilities
-from treadle.orchestrator.plan import Segment
-from treadle.orchestrator.planner import Site, make_plan
+from treadle.orchestrator.planner import Site
 from treadle.primitives.errors import UsageError
-
-LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
-SITE = Site({"local": LOCAL}, 2**30, "file:///store")
-SOURCE = {"range": 8, "partitions": 4}
-
-
-def segments(stages: Mapping[str, Any], base: Path = Path("/nowhere"), site: Site = SITE) -> dict[str, Segment]:
-    spec = Spec.model_validate({"apiVersion": "treadle/v1", "name": "w", "stages": stages})
-    plan = make_plan(spec, {}, {"id": "r", "startTime": "2026-01-01T00:00:00Z"}, {}, base, site)
-    return {node.id: node for node in plan.graph.nodes if isinstance(node, Segment)}
-
-
-def mapped(given: Any, **more: Any) -> dict[str, Any]:
-    return {"type": "map", "input": given, "uses": "m:f", **more}
 
 
 def test_gang_has_tasks_of_its_own_and_says_so() -> None:
     stages = {"a": mapped(SOURCE), "b": mapped("a", gang=4), "c": mapped("b")}
-    found = segments(stages)
+    found = segments(plan(stages))
     assert {name: segment.stages for name, segment in found.items()} == {"a": ("a",), "b": ("b",), "c": ("c",)}
     assert [found[name].policy.gang for name in "abc"] == [0, 4, 0]
     assert "b is apart from a: a gang has tasks of its own" in found["b"].reasons
@@ -41,19 +25,19 @@ def test_gang_has_tasks_of_its_own_and_says_so() -> None:
 
 
 def test_two_gangs_are_not_one() -> None:
-    found = segments({"a": mapped(SOURCE, gang=4), "b": mapped("a", gang=4)})
+    found = segments(plan({"a": mapped(SOURCE, gang=4), "b": mapped("a", gang=4)}))
     assert [segment.stages for segment in found.values()] == [("a",), ("b",)]
 
 
 def test_cutting_for_a_gang_is_no_gang() -> None:
-    found = segments({"a": mapped({"range": 8}, batch={"maxBytes": "1KiB"}, gang=4)})
+    found = segments(plan({"a": mapped({"range": 8}, batch={"maxBytes": "1KiB"}, gang=4)}))
     assert {name: segment.policy.gang for name, segment in found.items()} == {"a.cut": 0, "a": 4}
 
 
 def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
     def refusal(stage: Mapping[str, Any], site: Site = SITE) -> str:
         with pytest.raises(UsageError) as refused:
-            segments({"a": stage}, tmp_path, site)
+            plan({"a": stage}, site=site, base=tmp_path)
         return str(refused.value)
 
     (tmp_path / "one.txt").write_text("a\n")

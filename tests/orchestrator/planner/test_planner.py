@@ -354,19 +354,21 @@ def test_shuffle_that_is_written_out_is_gathered_once(tmp_path: Path) -> None:
         (8, 2, [4]),
         (9, 2, [5, 3]),
         (64, 2, [32, 16, 8, 4]),
-        (256, 16, []),
-        (257, 16, [17]),
+        (256, None, []),
+        (257, None, [17]),
     ],
 )
-def test_levels_of_a_tree(partitions: int, fan_in: int, levels: list[int]) -> None:
-    total = {"type": "reduce", "input": "a", "per": "all", "combine": "m:add", "fanIn": fan_in}
+def test_levels_of_a_tree(partitions: int, fan_in: int | None, levels: list[int]) -> None:
+    total: dict[str, Any] = {"type": "reduce", "input": "a", "per": "all", "combine": "m:add"}
+    if fan_in is not None:
+        total["fanIn"] = fan_in
     found = segments(plan({"a": mapped({"range": 1000, "partitions": partitions}), "total": total}))
     inner = [segment for name, segment in found.items() if name.startswith("total.level")]
     assert [segment.partitions for segment in inner] == levels
     assert all(isinstance(segment.feed, GroupFeed) for segment in inner)
     root = found["total"].ops[-1]
     assert isinstance(root, Reduce)
-    assert root.fan_in == fan_in
+    assert root.fan_in == (fan_in or 16)
 
 
 # -- loops, conditions, order --------------------------------------------------------------------------------------
