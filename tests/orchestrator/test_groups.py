@@ -107,6 +107,17 @@ def test_repair_of_a_wide_producer_reaches_its_groups_and_its_closing() -> None:
     assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
 
 
+def test_a_wide_node_that_loses_its_input_while_it_makes_blocks_again_makes_them_afterwards() -> None:
+    done = {"p": Summary(), "a": Summary()}
+    graph = Scheduler(Graph((segment("p"), segment("a", ("p",)), segment("b", ("a",)))), {}, done)
+    graph.start()
+    blocks = ("a/0.1.x", "a/10.1.x")
+    assert graph.handle(NodeLost("b", blocks)) == [Run("a", {}, blocks)]
+    assert graph.handle(NodeGrouped("a", (0, 1), 1, size=10)) == [Run("a", {}, blocks[:1], group=0)]
+    assert graph.handle(NodeLost("a", ("p/0.1.x",), 0)) == [Run("p", {}, ("p/0.1.x",))]
+    assert graph.handle(NodeDone("p", Summary())) == [Run("a", {}, blocks)]
+
+
 def test_pause_stops_every_group_and_unpause_asks_which_are_left() -> None:
     graph = wide(0, 1, 2)
     assert graph.handle(Pause()) == [Stop("a")]

@@ -18,12 +18,13 @@ from treadle.orchestrator.instructions import (
     NodeStopped,
     Pause,
     Problem,
+    Rest,
     Run,
     Stop,
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Loop, Policy, Segment
 from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS, Scheduler
 from treadle.primitives.errors import InternalError
 
@@ -207,3 +208,68 @@ def test_an_event_for_a_node_that_does_not_run_is_a_defect_and_changes_nothing()
         with pytest.raises(InternalError):
             graph.handle(event)
     assert graph.running == ("a",)
+
+
+def test_of_several_limits_on_the_stages_of_a_node_the_lowest_holds() -> None:
+    graph = scheduler(Segment("b", ("a", "b"), ItemsFeed((), ()), (), Keep(), Policy()), segment("c"))
+    for stage, limit in (("a", 5), ("b", 3), ("c", 1)):
+        graph.handle(Limit(stage, limit))
+    assert (graph.limit_of("b"), graph.limit_of("c")) == (3, 1)
+
+
+def test_of_several_failures_the_first_is_told() -> None:
+    graph, first = scheduler(segment("a"), segment("b")), Problem("user error", "first")
+    graph.start()
+    graph.handle(NodeFailed("a", first))
+    assert graph.handle(NodeFailed("b", Problem("user error", "second"))) == [Fail(first)]
+
+
+def test_what_is_known_of_a_stage_comes_from_all_its_nodes() -> None:
+    nodes = [Segment(name, ("a",), ItemsFeed((), ()), (), Keep(), Policy()) for name in ("a.1", "a.2")]
+    loop = Loop("l", ("l",), {}, {}, Graph(()), {}, {}, 3)
+    graph = Scheduler(Graph((*nodes, loop), {"a": "file:///a"}), {})
+    graph.start()
+    assert graph.env["stages"] == {}
+    for name, metric in (("a.1", "m"), ("a.2", "n")):
+        graph.handle(NodeDone(name, Summary(metrics={"a": {metric: 1}}, state={"k": 2}, outputs={"o": 3})))
+    graph.handle(NodeDone("l", Summary(state={"k": 2}, outputs={"o": 3})))
+    assert graph.env["stages"] == {
+        "a": {"metrics": {"m": 1, "n": 1}, "output": {"uri": "file:///a"}, "state": {}},
+        "l": {"metrics": {}, "output": None, "state": {"k": 2}},
+    }
+
+
+def test_a_run_that_rests_starts_nothing_more() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)))
+    graph.start()
+    assert graph.handle(Rest()) == []
+    assert graph.handle(NodeDone("a", Summary())) == graph.handle(Unpause()) == []
+
+
+def test_a_chain_of_lost_blocks_is_made_again_from_its_beginning_in_one_go() -> None:
+    nodes = (segment("a"), segment("b", ("a",)), segment("c", ("b",)))
+    graph = Scheduler(Graph(nodes), {}, {"a": Summary(), "b": Summary()})
+    assert graph.start() == [Run("c", {})]
+    again = Run("b", {}, repair=("b/0.1.x",))
+    assert graph.handle(NodeLost("c", again.repair)) == [again]
+    assert graph.handle(NodeLost("b", ("a/0.1.x",))) == [Run("a", {}, repair=("a/0.1.x",))]
+    assert graph.handle(NodeDone("a", Summary())) == [again]
+    assert graph.handle(NodeDone("b", Summary())) == [Run("c", {})]
+
+
+def test_what_is_stopped_while_it_makes_blocks_again_makes_them_afterwards() -> None:
+    graph = Scheduler(Graph((segment("a"), segment("b", ("a",)))), {}, {"a": Summary()})
+    graph.start()
+    [again] = graph.handle(NodeLost("b", ("a/0.1.x",)))
+    assert graph.handle(Pause()) == [Stop("a")]
+    assert graph.handle(NodeStopped("a")) == []
+    assert graph.handle(Unpause()) == [again]
+
+
+def test_blocks_of_an_iteration_are_made_again_in_it() -> None:
+    graph = scheduler(segment("a"), segment("b", ("a",)), prefix="lloyd-3/")
+    graph.start()
+    graph.handle(NodeDone("a", Summary()))
+    assert graph.handle(NodeLost("b", ("lloyd-3/a/0.1.x",))) == [Run("a", {}, repair=("lloyd-3/a/0.1.x",))]
+    graph.handle(NodeDone("a", Summary()))
+    assert graph.handle(NodeLost("b", ("lloyd-3/other/0.1.x",))) == [Escalate(("lloyd-3/other/0.1.x",))]

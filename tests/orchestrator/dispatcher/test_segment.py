@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from orchestrator.record_histories import M, mapped, spec
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.segments.endings import Stopped
 from treadle.orchestrator.dispatcher.segments.execute import Desk
+from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives.errors import StoreError
@@ -74,6 +76,22 @@ def test_partition_lost_again_and_again_fails_the_run_in_the_end(breaking: Break
     found, done = run.go(see)
     assert failure(found) in ("unreachable", "data corrupt")
     assert done["groups", 5] < 20
+
+
+def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking, tmp_path: Path) -> None:
+    """As when the host that had them is gone; each stage may be made again only so often."""
+    names = [f"a{number}" for number in range(MAXIMUM_REPAIRS + 2)]
+    stages = {"a0": mapped({"range": 2, "partitions": 1})}
+    stages |= {name: mapped(before, needs=[before]) for before, name in pairwise(names)}
+    last = mapped(names[-1], "needs_flag", needs=[names[-1]], **{"with": {"flag": str(tmp_path / "flag")}})
+    run = breaking(spec(**stages, only=last))
+    assert failure(run.go()[0]) == "user error"
+    (tmp_path / "flag").touch()
+    breaking(spec(other=mapped(EIGHT))).go()  # workers keep what they read of one run only
+    run.store.delete_prefix(f"runs/{run.run}/blocks/")
+    found, done = run.go(resumption=2)
+    assert values(found, "only") == [[0, 1]]
+    assert done == dict.fromkeys([(name, 0) for name in (*names, "only")], 1)
 
 
 # -- what must not be repeated -------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ A node is `waiting` until its needs are over, then `running`, and ends `done` or
     waiting --needs over--> running --NodeDone--> done
     waiting --when false, or data skipped--> skipped
     running --NodeStopped (pause, new limits)--> waiting; a child run is held instead, and released later
-    running --NodeLost (input blocks gone)--> waiting, and the producers done --> waiting with `repair`
+    running --NodeLost (input blocks gone)--> waiting, and the producers done --> waiting with `repair`, which
+                                              stays until they are done again
     running --NodeFailed--> failed; nothing new starts, what runs is stopped, then the graph has failed
 
 A wide node says which of its task groups are not closed (NodeGrouped). It is `running` while they run, each by a Run of
@@ -160,7 +161,7 @@ class Scheduler:
                 return self._begin_groups(event, self._repairing.get(node, ()))
             case NodeStopped(node):
                 self._expect_running(node)
-                self._status[node] = "waiting"
+                self._wait_again(node)
             case NodeFailed(node, problem):
                 self._expect_running(node)
                 return self._fail(node, problem)
@@ -215,8 +216,14 @@ class Scheduler:
         self._problem = self._problem or problem
         return self._stop_all() + self._advance()
 
-    def _lost(self, node_id: str, blocks: Iterable[str]) -> list[Instruction]:
+    def _wait_again(self, node_id: str) -> None:
+        """It was not done, and so what it was told to make again may still be lost."""
         self._status[node_id] = "waiting"
+        if repair := self._repairing.pop(node_id, ()):
+            self._repair.setdefault(node_id, set()).update(repair)
+
+    def _lost(self, node_id: str, blocks: Iterable[str]) -> list[Instruction]:
+        self._wait_again(node_id)
         for block in blocks:
             producer = self._producer(block)
             if producer is None:
@@ -266,8 +273,7 @@ class Scheduler:
         if groups.lost:
             return self._lost(node.id, groups.lost)
         if groups.unfinished or held:
-            self._status[node.id] = "waiting"
-            self._repair.setdefault(node.id, set()).update(groups.repair)
+            self._wait_again(node.id)
             return self._advance()
         return [Run(node.id, self._bindings(node), groups.repair, self.limit_of(node.id))]
 
