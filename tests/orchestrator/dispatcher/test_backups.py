@@ -15,6 +15,7 @@ from treadle.dsl.builder.decorator import task
 from treadle.executors.program import Failure, Outcome
 from treadle.orchestrator.dispatcher.decisions.backups import LEAST_PARTITIONS, LEAST_SECONDS, TIMES_MEDIAN, Backups
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
+from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
 
@@ -30,7 +31,7 @@ def late(policy: Policy = Policy(), partitions: int = PARTITIONS, missing: int =
 
     `missing`: of the others, how many still run, each in the slot `s` and its number.
     """
-    core = Dispatch(policy, range(partitions), slots=partitions)
+    core = Dispatch(policy, range(partitions), TaskSizes(partitions))
     for index in range(partitions):
         assignment = core.next_task("slow" if index == 0 else f"s{index}", 0.0)
         assert assignment is not None
@@ -98,7 +99,7 @@ def test_when_both_fail_the_partition_has_failed_once() -> None:
 
 
 def test_what_waits_behind_a_straggler_is_free_again_once_it_is_killed() -> None:
-    core = Dispatch(Policy(), range(40), slots=1)
+    core = Dispatch(Policy(), range(40), TaskSizes(1))
     first = core.next_task("slow", 0.0)
     assert first is not None
     waiting = [one.partition for one in first.attempts]
@@ -152,7 +153,7 @@ def test_patience_is_a_multiple_of_the_median_time_of_those_that_are_done() -> N
 
 
 def test_no_backup_while_anything_waits() -> None:
-    core = Dispatch(Policy(), range(PARTITIONS + 1), slots=100)
+    core = Dispatch(Policy(), range(PARTITIONS + 1), TaskSizes(100))
     for index in range(PARTITIONS):
         assert core.next_task(f"s{index}", 0.0) is not None
     for index in range(1, PARTITIONS):

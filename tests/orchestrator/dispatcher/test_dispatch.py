@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from treadle.executors.program import Failure, Outcome
 from treadle.orchestrator.dispatcher.decisions.dispatch import SAME_ERRORS, Assignment, Dispatch
-from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
+from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
 
@@ -46,7 +47,7 @@ def fail_once(core: Dispatch, kind: Class, now: float, **known: Any) -> Any:
 
 
 def test_everything_is_handed_out_once_and_then_it_is_over() -> None:
-    core = Dispatch(Policy(), range(100), slots=2)
+    core = Dispatch(Policy(), range(100), TaskSizes(2))
     seen: list[int] = []
     while not core.over:
         task = take(core)
@@ -59,7 +60,7 @@ def test_everything_is_handed_out_once_and_then_it_is_over() -> None:
 
 
 def test_a_user_error_is_tried_exactly_maximum_attempts_times() -> None:
-    core = Dispatch(Policy(maximum_attempts=3), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=3), [0], TaskSizes(1))
     verdicts = [fail_once(core, Class.USER_ERROR, now) for now in (0.0, 10.0, 20.0)]
     assert [(v.final, v.spent) for v in verdicts] == [(False, True), (False, True), (True, True)]
     assert core.over
@@ -69,7 +70,7 @@ def test_a_user_error_is_tried_exactly_maximum_attempts_times() -> None:
 
 
 def test_the_last_attempt_knows_that_it_is_the_last() -> None:
-    core = Dispatch(Policy(maximum_attempts=2), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=2), [0], TaskSizes(1))
     assert not take(core).attempts[0].final
     core.failed_attempt("s", failure(0), 0.0)
     core.ended("s")
@@ -77,14 +78,14 @@ def test_the_last_attempt_knows_that_it_is_the_last() -> None:
 
 
 def test_an_error_that_is_not_retryable_fails_at_once() -> None:
-    core = Dispatch(Policy(maximum_attempts=9), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=9), [0], TaskSizes(1))
     assert fail_once(core, Class.USER_ERROR, 0.0, retryable=False).final
 
 
 @pytest.mark.parametrize("kind", [Class.USER_ERROR, Class.OUT_OF_MEMORY, Class.THROTTLED, Class.UNREACHABLE])
 def test_back_off_grows_and_is_bounded(kind: Class) -> None:
     policy = Policy(maximum_attempts=9, initial_interval=1, backoff_coefficient=2, maximum_interval=3)
-    core = Dispatch(policy, [0], slots=1)
+    core = Dispatch(policy, [0], TaskSizes(1))
     waits, now = [], 0.0
     for _ in range(4):
         fail_once(core, kind, now)
@@ -98,32 +99,32 @@ def test_back_off_grows_and_is_bounded(kind: Class) -> None:
 
 @pytest.mark.parametrize("kind", [Class.THROTTLED, Class.WORKER_LOST])
 def test_throttling_and_lost_workers_spend_no_attempt(kind: Class) -> None:
-    core = Dispatch(Policy(maximum_attempts=1), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=1), [0], TaskSizes(1))
     for now in range(MAXIMUM_LOSSES - 1):
         assert not fail_once(core, kind, now * 1000.0).spent
     assert not core.over
 
 
 def test_a_partition_that_loses_its_worker_ten_times_is_poison() -> None:
-    core = Dispatch(Policy(), [0], slots=1)
+    core = Dispatch(Policy(), [0], TaskSizes(1))
     verdicts = [fail_once(core, Class.WORKER_LOST, now * 100.0) for now in range(MAXIMUM_LOSSES)]
     assert [v.final for v in verdicts] == [False] * (MAXIMUM_LOSSES - 1) + [True]
     assert verdicts[-1].failure.failure is Class.POISON
 
 
 def test_losses_under_earlier_drivers_count_towards_poison() -> None:
-    core = Dispatch(Policy(), [0], slots=1, losses={0: MAXIMUM_LOSSES - 1})
+    core = Dispatch(Policy(), [0], TaskSizes(1), Past(losses={0: MAXIMUM_LOSSES - 1}))
     assert fail_once(core, Class.WORKER_LOST, 0.0).failure.failure is Class.POISON
 
 
 def test_a_partition_that_drivers_keep_dying_of_is_not_handed_out_again() -> None:
-    core = Dispatch(Policy(), [0, 1], slots=1, crashes={0: MAXIMUM_CRASHES, 1: MAXIMUM_CRASHES - 1})
+    core = Dispatch(Policy(), [0, 1], TaskSizes(1), Past(crashes={0: MAXIMUM_CRASHES, 1: MAXIMUM_CRASHES - 1}))
     assert core.failed[0].failure is Class.POISON
     assert one(core) == 1
 
 
 def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
-    core = Dispatch(Policy(memory_start=GI, memory_max=3 * GI, maximum_attempts=9), [0, 1], slots=1)
+    core = Dispatch(Policy(memory_start=GI, memory_max=3 * GI, maximum_attempts=9), [0, 1], TaskSizes(1))
     sizes, messages = [], []
     for now in range(3):
         task = take(core, now=now * 100.0)
@@ -143,7 +144,7 @@ def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
 
 
 def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_never_run_again() -> None:
-    core = Dispatch(Policy(idempotent=False), [0], slots=1)
+    core = Dispatch(Policy(idempotent=False), [0], TaskSizes(1))
     verdict = fail_once(core, Class.WORKER_LOST, 0.0)
     assert verdict.final
     assert verdict.failure.failure is Class.UNKNOWN_OUTCOME
@@ -151,12 +152,12 @@ def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_nev
 
 
 def test_a_non_idempotent_stage_has_one_attempt_whatever_retry_says() -> None:
-    core = Dispatch(Policy(idempotent=False, maximum_attempts=5), [0], slots=1)
+    core = Dispatch(Policy(idempotent=False, maximum_attempts=5), [0], TaskSizes(1))
     assert fail_once(core, Class.USER_ERROR, 0.0).final
 
 
 def test_lost_blocks_stop_nothing_else_and_are_remembered() -> None:
-    core = Dispatch(Policy(), [0], slots=1)
+    core = Dispatch(Policy(), [0], TaskSizes(1))
     verdict = fail_once(core, Class.CORRUPT, 0.0, lost=("a/0.1.x",))
     assert (verdict.final, verdict.spent, core.lost) == (False, False, {"a/0.1.x"})
 
@@ -172,46 +173,46 @@ def test_lost_blocks_stop_nothing_else_and_are_remembered() -> None:
     ],
 )
 def test_what_no_other_attempt_can_mend_is_final_at_once(kind: Class, retryable: bool, final: bool) -> None:
-    core = Dispatch(Policy(), [0], slots=1)
+    core = Dispatch(Policy(), [0], TaskSizes(1))
     verdict = fail_once(core, kind, 0.0, retryable=retryable)
     assert (verdict.final, verdict.spent) == (final, False)
 
 
 def test_a_failed_partition_does_not_stop_the_others() -> None:
-    core = Dispatch(Policy(maximum_attempts=1), range(3), slots=1)
+    core = Dispatch(Policy(maximum_attempts=1), range(3), TaskSizes(1))
     fail_once(core, Class.USER_ERROR, 0.0)
     assert not core.over
 
 
 def test_ten_equal_final_failures_stop_the_segment() -> None:
-    core = Dispatch(Policy(maximum_attempts=1), range(50), slots=50)
+    core = Dispatch(Policy(maximum_attempts=1), range(50), TaskSizes(50))
     for _ in range(SAME_ERRORS):
         fail_once(core, Class.USER_ERROR, 0.0, error="ValueError", message="same")
     assert core.over
 
 
 def test_different_errors_do_not_stop_the_segment() -> None:
-    core = Dispatch(Policy(maximum_attempts=1), range(50), slots=50)
+    core = Dispatch(Policy(maximum_attempts=1), range(50), TaskSizes(50))
     for number in range(SAME_ERRORS):
         fail_once(core, Class.USER_ERROR, 0.0, error="ValueError", message=f"{number % 2}")
     assert not core.over
 
 
 def test_no_more_tasks_than_the_limit_run_at_once() -> None:
-    core = Dispatch(Policy(max_concurrency=2), range(100), slots=8)
+    core = Dispatch(Policy(max_concurrency=2), range(100), TaskSizes(8))
     assert core.next_task("a", 0.0)
     assert core.next_task("b", 0.0)
     assert core.next_task("c", 0.0) is None
 
 
 def test_a_slot_gets_the_partitions_it_has_decoded() -> None:
-    core = Dispatch(Policy(), range(4), slots=2, preferred={0: "a", 1: "b", 2: "a", 3: "b"})
+    core = Dispatch(Policy(), range(4), TaskSizes(2), preferred={0: "a", 1: "b", 2: "a", 3: "b"})
     assert one(core, "b") == 1
     assert one(core, "a") == 0
 
 
 def test_a_slot_without_work_of_its_own_helps_the_longest_queue() -> None:
-    core = Dispatch(Policy(), range(3), slots=3, preferred={0: "a", 1: "a", 2: "b"})
+    core = Dispatch(Policy(), range(3), TaskSizes(3), preferred={0: "a", 1: "a", 2: "b"})
     assert one(core, "c") in (0, 1)
 
 
@@ -230,22 +231,22 @@ def sizes(core: Dispatch, slots: int, seconds: float) -> list[int]:
 
 
 def test_partitions_known_to_be_short_share_one_task() -> None:
-    assert sizes(Dispatch(Policy(), range(8), slots=2, pace=0.0001), 2, 0.0001) == [8]
-    assert sizes(Dispatch(Policy(), range(8), slots=2), 2, 0.0001) == [1, 7]
+    assert sizes(Dispatch(Policy(), range(8), TaskSizes(2, pace=0.0001)), 2, 0.0001) == [8]
+    assert sizes(Dispatch(Policy(), range(8), TaskSizes(2)), 2, 0.0001) == [1, 7]
 
 
 def test_tasks_shrink_towards_the_end_where_times_are_known() -> None:
-    assert sizes(Dispatch(Policy(), range(8), slots=2, pace=0.01), 2, 0.01) == [2, 2, 1, 1, 1, 1]
-    assert sizes(Dispatch(Policy(), range(9), slots=2, pace=0.01), 2, 0.01) == [3, 2, 1, 1, 1, 1]
-    assert sizes(Dispatch(Policy(), range(8), slots=2), 2, 0.01) == [1] * 8
+    assert sizes(Dispatch(Policy(), range(8), TaskSizes(2, pace=0.01)), 2, 0.01) == [2, 2, 1, 1, 1, 1]
+    assert sizes(Dispatch(Policy(), range(9), TaskSizes(2, pace=0.01)), 2, 0.01) == [3, 2, 1, 1, 1, 1]
+    assert sizes(Dispatch(Policy(), range(8), TaskSizes(2)), 2, 0.01) == [1] * 8
 
 
 def test_long_partitions_are_apart_however_many_there_are() -> None:
-    assert sizes(Dispatch(Policy(), range(100), slots=2, pace=0.3), 2, 0.3) == [1] * 100
+    assert sizes(Dispatch(Policy(), range(100), TaskSizes(2, pace=0.3)), 2, 0.3) == [1] * 100
 
 
 def test_what_a_task_never_reported_is_handed_out_again() -> None:
-    core = Dispatch(Policy(), range(64), slots=1)
+    core = Dispatch(Policy(), range(64), TaskSizes(1))
     task = take(core)
     partitions = [attempt.partition for attempt in task.attempts]
     assert len(partitions) > 2
@@ -255,7 +256,7 @@ def test_what_a_task_never_reported_is_handed_out_again() -> None:
 
 
 def test_a_quorum_freezes_the_set() -> None:
-    core = Dispatch(Policy(), range(4), slots=4, quorum=2)
+    core = Dispatch(Policy(), range(4), TaskSizes(4), quorum=2)
     first, second, third = (one(core, slot) for slot in "abc")
     assert core.done("a", outcome(first), 0.0)
     assert core.done("b", outcome(second), 0.0)
@@ -269,7 +270,7 @@ def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
     partitions: int, slots: int, attempts: int, seed: int, idempotent: bool
 ) -> None:
     chance = random.Random(seed)
-    core = Dispatch(Policy(maximum_attempts=attempts, idempotent=idempotent), range(partitions), slots=slots)
+    core = Dispatch(Policy(maximum_attempts=attempts, idempotent=idempotent), range(partitions), TaskSizes(slots))
     committed: Counter[int] = Counter()
     errors: Counter[int] = Counter()
     under_way: dict[str, list[int]] = {}
@@ -311,7 +312,7 @@ def test_any_schedule_ends_with_each_partition_committed_once_or_failed(
 
 
 def test_under_a_quorum_no_partition_waits_behind_a_straggler() -> None:
-    core = Dispatch(Policy(), range(100), slots=1, quorum=50)
+    core = Dispatch(Policy(), range(100), TaskSizes(1), quorum=50)
     assert len(take(core).attempts) == 1
 
 
@@ -319,7 +320,7 @@ def test_under_a_quorum_no_partition_waits_behind_a_straggler() -> None:
 
 
 def test_refusals_of_a_provider_never_make_a_partition_poison() -> None:
-    core = Dispatch(Policy(), [0], slots=1)
+    core = Dispatch(Policy(), [0], TaskSizes(1))
     for count in range(3 * MAXIMUM_LOSSES):
         assert not fail_once(core, Class.THROTTLED, 100.0 * count).final
     assert not fail_once(core, Class.WORKER_LOST, 9000.0).final
@@ -327,7 +328,7 @@ def test_refusals_of_a_provider_never_make_a_partition_poison() -> None:
 
 
 def test_partitions_share_a_call_only_once_their_time_is_known() -> None:
-    core = Dispatch(Policy(), range(1000), slots=2, time_limit=900)
+    core = Dispatch(Policy(), range(1000), TaskSizes(2, time_limit=900))
     assert len(take(core).attempts) == 1
     core.done("s", outcome(0, seconds=0.01), 0.0)
     core.ended("s")
@@ -335,13 +336,13 @@ def test_partitions_share_a_call_only_once_their_time_is_known() -> None:
 
 
 def test_a_call_holds_no_more_partitions_than_may_time_out_in_it() -> None:
-    core = Dispatch(Policy(timeout=300), range(1000), slots=2, time_limit=900, pace=0.001)
+    core = Dispatch(Policy(timeout=300), range(1000), TaskSizes(2, pace=0.001, time_limit=900, timeout=300))
     assert len(take(core).attempts) == 3
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=50), st.integers(100, 300))
 def test_a_task_fits_into_its_payload(sizes: list[int], room: int) -> None:
-    core = Dispatch(Policy(), range(len(sizes)), slots=1, pace=1e-6, room=room, weights=dict(enumerate(sizes)))
+    core = Dispatch(Policy(), range(len(sizes)), TaskSizes(1, pace=1e-6, room=room, weights=dict(enumerate(sizes))))
     seen: list[int] = []
     while not core.over:
         partitions = [attempt.partition for attempt in take(core).attempts]

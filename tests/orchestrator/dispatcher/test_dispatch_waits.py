@@ -9,8 +9,9 @@ from orchestrator.dispatcher.test_dispatch import GI, fail_once, failure, one, o
 
 from treadle.executors.program import StageCount
 from treadle.orchestrator.dispatcher.decisions.backups import TIMES_MEDIAN
-from treadle.orchestrator.dispatcher.decisions.dispatch import TASK_PARTITIONS, Attempt, Dispatch
-from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt, Dispatch
+from treadle.orchestrator.dispatcher.decisions.sizes import TASK_PARTITIONS, TaskSizes
+from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 
@@ -26,7 +27,7 @@ def test_it_wakes_for_what_comes_first_a_retry_or_a_straggler(pause: float) -> N
 
 
 def test_a_retry_that_is_due_wakes_nobody_while_the_limit_is_reached() -> None:
-    core = Dispatch(Policy(max_concurrency=1, initial_interval=1), [0, 1], slots=4)
+    core = Dispatch(Policy(max_concurrency=1, initial_interval=1), [0, 1], TaskSizes(4))
     fail_once(core, Class.USER_ERROR, 0.0)
     assert core.wakes_at() == 1.0
     assert one(core) == 1
@@ -70,7 +71,7 @@ def test_an_attempt_that_ended_unheard_is_no_straggler_any_more() -> None:
 
 
 def test_what_cannot_be_reached_is_tried_later_and_later_and_ends_as_what_it_is() -> None:
-    core = Dispatch(Policy(initial_interval=1, maximum_interval=100), [0], slots=1)
+    core = Dispatch(Policy(initial_interval=1, maximum_interval=100), [0], TaskSizes(1))
     waits, now = [], 0.0
     for _ in range(MAXIMUM_LOSSES - 1):
         verdict = fail_once(core, Class.UNREACHABLE, now)
@@ -85,7 +86,7 @@ def test_what_cannot_be_reached_is_tried_later_and_later_and_ends_as_what_it_is(
 
 
 def test_a_lost_worker_is_replaced_at_once_and_lets_later_pauses_grow() -> None:
-    core = Dispatch(Policy(maximum_attempts=9, initial_interval=1), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=9, initial_interval=1), [0], TaskSizes(1))
     fail_once(core, Class.WORKER_LOST, 5.0)
     assert core.wakes_at() == 5.0
     fail_once(core, Class.USER_ERROR, 5.0)
@@ -94,14 +95,14 @@ def test_a_lost_worker_is_replaced_at_once_and_lets_later_pauses_grow() -> None:
 
 @pytest.mark.parametrize("most", [0, 2**30])
 def test_memory_that_nobody_set_does_not_grow(most: int) -> None:
-    core = Dispatch(Policy(maximum_attempts=9, memory_max=most), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=9, memory_max=most), [0], TaskSizes(1))
     verdict = fail_once(core, Class.OUT_OF_MEMORY, 0.0, message="too much")
     assert (verdict.failure.message, verdict.final) == ("too much", False)
     assert take(core, now=99.0).memory == 0
 
 
 def test_memory_does_not_grow_for_other_failures() -> None:
-    core = Dispatch(Policy(maximum_attempts=9, memory_start=2**30, memory_max=2**31), [0], slots=1)
+    core = Dispatch(Policy(maximum_attempts=9, memory_start=2**30, memory_max=2**31), [0], TaskSizes(1))
     assert fail_once(core, Class.USER_ERROR, 0.0, message="no").failure.message == "no"
     assert take(core, now=99.0).memory == 2**30
 
@@ -125,7 +126,7 @@ def test_one_of_two_that_ends_unheard_leaves_it_to_the_other() -> None:
 
 
 def test_attempts_spent_under_earlier_drivers_count() -> None:
-    core = Dispatch(Policy(maximum_attempts=3), [0, 1], slots=1, spent={0: 2}, starts={0: 5})
+    core = Dispatch(Policy(maximum_attempts=3), [0, 1], TaskSizes(1), Past(starts={0: 5}, spent={0: 2}))
     assert take(core).attempts == (Attempt(0, 6, final=True),)
     verdict = core.failed_attempt("s", failure(0), 0.0)
     core.ended("s")
@@ -139,7 +140,7 @@ def test_attempts_spent_under_earlier_drivers_count() -> None:
 
 def test_preferred_partitions_are_all_handed_out_once_by_whoever_is_there() -> None:
     preferred = dict.fromkeys(range(12), "gone") | dict.fromkeys(range(12, 18), "a")
-    core = Dispatch(Policy(), range(20), slots=3, preferred=preferred)
+    core = Dispatch(Policy(), range(20), TaskSizes(3), preferred=preferred)
     seen: list[int] = []
     for turn in range(100):
         if core.over:
@@ -154,18 +155,20 @@ def test_preferred_partitions_are_all_handed_out_once_by_whoever_is_there() -> N
 
 
 def test_a_segment_whose_slots_are_not_there_yet_is_cut_as_for_one() -> None:
-    assert len(take(Dispatch(Policy(), range(64), slots=0)).attempts) == 16
+    assert len(take(Dispatch(Policy(), range(64), TaskSizes(0))).attempts) == 16
 
 
 def test_a_task_holds_a_bounded_number_of_partitions_however_short_they_are() -> None:
-    assert max(sizes(Dispatch(Policy(), range(3 * TASK_PARTITIONS), slots=1, pace=1e-9), 1, 1e-9)) == TASK_PARTITIONS
+    assert (
+        max(sizes(Dispatch(Policy(), range(3 * TASK_PARTITIONS), TaskSizes(1, pace=1e-9)), 1, 1e-9)) == TASK_PARTITIONS
+    )
 
 
 # -- what ends it --------------------------------------------------------------------------------------------------
 
 
 def test_a_quorum_is_over_while_others_run_and_whatever_failed() -> None:
-    core = Dispatch(Policy(maximum_attempts=1), range(3), slots=3, quorum=1)
+    core = Dispatch(Policy(maximum_attempts=1), range(3), TaskSizes(3), quorum=1)
     for slot in "abc":
         take(core, slot)
     core.failed_attempt("a", failure(0), 0.0)
@@ -177,7 +180,7 @@ def test_a_quorum_is_over_while_others_run_and_whatever_failed() -> None:
 
 
 def test_what_a_dead_driver_left_unknown_is_not_run_and_fails_the_segment() -> None:
-    core = Dispatch(Policy(idempotent=False), [1], slots=1)
+    core = Dispatch(Policy(idempotent=False), [1], TaskSizes(1))
     core.unknown(0, 3)
     assert one(core) == 1
     assert core.done("s", outcome(1), 0.0)
@@ -191,14 +194,14 @@ def test_what_a_dead_driver_left_unknown_is_not_run_and_fails_the_segment() -> N
 
 
 def test_a_partition_that_drivers_died_with_says_what_to_do() -> None:
-    known = Dispatch(Policy(), [0], slots=1, starts={0: 44}, crashes={0: MAXIMUM_CRASHES}).failed[0]
+    known = Dispatch(Policy(), [0], TaskSizes(1), Past(starts={0: 44}, crashes={0: MAXIMUM_CRASHES})).failed[0]
     assert (known.attempt, known.retryable) == (44, False)
     assert "treadle resume" in known.message
 
 
 @pytest.mark.parametrize("partition", [0, 7, -1])
 def test_what_is_said_of_a_partition_that_the_slot_is_not_at_changes_nothing(partition: int) -> None:
-    core = Dispatch(Policy(maximum_attempts=1), [0, 1], slots=2)
+    core = Dispatch(Policy(maximum_attempts=1), [0, 1], TaskSizes(2))
     assert one(core, "a") == 0
     core.ended("a")
     assert one(core, "b") == 0
@@ -211,7 +214,7 @@ def test_what_is_said_of_a_partition_that_the_slot_is_not_at_changes_nothing(par
 
 
 def test_a_failure_without_a_partition_is_of_the_one_under_way() -> None:
-    core = Dispatch(Policy(), range(64), slots=1)
+    core = Dispatch(Policy(), range(64), TaskSizes(1))
     first, second, third, *_ = (attempt.partition for attempt in take(core).attempts)
     assert core.done("s", outcome(first), 0.0)
     verdict = core.failed_attempt("s", failure(-1), 0.0)
@@ -227,7 +230,7 @@ def test_a_failure_without_a_partition_is_of_the_one_under_way() -> None:
 
 def test_a_partition_that_ran_out_of_memory_gets_more_of_it_and_no_company() -> None:
     policy = Policy(memory_start=GI, memory_max=4 * GI, maximum_attempts=9)
-    core = Dispatch(policy, range(64), slots=1, pace=1e-4)
+    core = Dispatch(policy, range(64), TaskSizes(1, pace=1e-4))
     first, *rest = (attempt.partition for attempt in take(core).attempts)
     core.failed_attempt("s", failure(first, Class.OUT_OF_MEMORY), 0.0)
     assert core.ended("s") == rest
@@ -244,7 +247,7 @@ def test_a_partition_that_ran_out_of_memory_gets_more_of_it_and_no_company() -> 
 
 
 def test_the_last_attempt_that_runs_out_of_memory_promises_no_other() -> None:
-    core = Dispatch(Policy(memory_start=GI, memory_max=2 * GI, maximum_attempts=1), [0], slots=1)
+    core = Dispatch(Policy(memory_start=GI, memory_max=2 * GI, maximum_attempts=1), [0], TaskSizes(1))
     verdict = fail_once(core, Class.OUT_OF_MEMORY, 0.0, message="too much")
     assert (verdict.final, verdict.spent, verdict.failure.message) == (True, True, "too much")
 
@@ -253,27 +256,27 @@ def test_the_last_attempt_that_runs_out_of_memory_promises_no_other() -> None:
 
 
 def test_what_must_not_be_repeated_has_a_task_of_its_own() -> None:
-    assert len(take(Dispatch(Policy(idempotent=False), range(64), slots=1)).attempts) == 1
+    assert len(take(Dispatch(Policy(idempotent=False), range(64), TaskSizes(1))).attempts) == 1
 
 
 def test_a_payload_may_be_filled_to_the_last_byte() -> None:
-    core = Dispatch(Policy(), range(3), slots=1, pace=1e-6, room=100, weights={0: 60, 1: 40, 2: 1})
+    core = Dispatch(Policy(), range(3), TaskSizes(1, pace=1e-6, room=100, weights={0: 60, 1: 40, 2: 1}))
     assert [attempt.partition for attempt in take(core).attempts] == [0, 1]
 
 
 def test_a_timeout_alone_keeps_no_partitions_apart() -> None:
-    assert len(take(Dispatch(Policy(timeout=300), range(1000), slots=2, pace=0.001)).attempts) == 200
+    assert len(take(Dispatch(Policy(timeout=300), range(1000), TaskSizes(2, pace=0.001, timeout=300))).attempts) == 200
 
 
 def test_what_comes_back_comes_first_and_in_its_order() -> None:
-    core = Dispatch(Policy(), range(64), slots=1)
+    core = Dispatch(Policy(), range(64), TaskSizes(1))
     first = [attempt.partition for attempt in take(core).attempts]
     assert core.ended("s") == first
     assert [attempt.partition for attempt in take(core).attempts] == first
 
 
 def test_what_is_said_again_of_a_partition_that_is_over_is_not_of_the_one_under_way() -> None:
-    core = Dispatch(Policy(), range(64), slots=1)
+    core = Dispatch(Policy(), range(64), TaskSizes(1))
     first, second, *_ = (attempt.partition for attempt in take(core).attempts)
     assert core.done("s", outcome(first), 0.0)
     assert core.failed_attempt("s", failure(first), 0.0) is None
@@ -284,13 +287,13 @@ def test_what_is_said_again_of_a_partition_that_is_over_is_not_of_the_one_under_
 
 
 def test_an_internal_error_spends_its_attempt_and_is_final() -> None:
-    verdict = fail_once(Dispatch(Policy(), [0], slots=1), Class.INTERNAL, 0.0)
+    verdict = fail_once(Dispatch(Policy(), [0], TaskSizes(1)), Class.INTERNAL, 0.0)
     assert (verdict.final, verdict.spent) == (True, True)
 
 
 @pytest.mark.parametrize(("partitions", "said"), [([5], "1 partition failed"), ([5, 2], "2 partitions failed")])
 def test_a_segment_that_failed_says_how_many_did_and_of_the_first_why(partitions: list[int], said: str) -> None:
-    core = Dispatch(Policy(maximum_attempts=1), partitions, slots=2)
+    core = Dispatch(Policy(maximum_attempts=1), partitions, TaskSizes(2))
     for partition in partitions:
         assert fail_once(core, Class.TIMED_OUT, 0.0, message=f"of {partition}").final
     assert core.problem() == (Class.TIMED_OUT, f"{said}; the first: of {min(partitions)}")
@@ -312,7 +315,7 @@ def test_a_segment_that_failed_says_how_many_did_and_of_the_first_why(partitions
 def test_as_many_failed_records_as_are_tolerated_are_well(
     tolerance: Tolerance, failed: int, at_once: bool, said: str
 ) -> None:
-    core = Dispatch(Policy(), range(2), slots=2, tolerated={"m": tolerance})
+    core = Dispatch(Policy(), range(2), TaskSizes(2), tolerated={"m": tolerance})
     core.committed(outcome(0, counts={"m": StageCount(12, failed), "other": StageCount(30, 30)}))
     assert core.stopped == at_once
     core.committed(outcome(1, counts={"m": StageCount(8, 0)}))

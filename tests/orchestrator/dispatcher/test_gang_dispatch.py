@@ -14,7 +14,7 @@ from treadle.executors.program import Failure, Job, Outcome, Program, Report, Ta
 from treadle.executors.program import Keep as KeepTail
 from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt
 from treadle.orchestrator.dispatcher.decisions.gang import GangDispatch
-from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES
+from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.dispatcher.site.pool import SlotPool
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import FailureClass
@@ -99,7 +99,7 @@ def test_gang_cut_off_without_a_failure_starts_again() -> None:
 
 
 def test_losses_are_the_gangs() -> None:
-    core = GangDispatch(TRIO, losses={0: MAXIMUM_LOSSES - 1, 1: MAXIMUM_LOSSES - 1, 2: MAXIMUM_LOSSES - 1})
+    core = GangDispatch(TRIO, Past(losses={0: MAXIMUM_LOSSES - 1, 1: MAXIMUM_LOSSES - 1, 2: MAXIMUM_LOSSES - 1}))
     start(core)
     core.broke("a", failure(-1, FailureClass.WORKER_LOST))
     for slot in SLOTS:
@@ -111,14 +111,14 @@ def test_losses_are_the_gangs() -> None:
 
 
 def test_a_gang_goes_on_from_the_counts_of_its_ledger() -> None:
-    core = GangDispatch(TRIO, starts={0: 4, 1: 4, 2: 3}, spent={0: 1, 1: 1, 2: 0})
+    core = GangDispatch(TRIO, Past(starts={0: 4, 1: 4, 2: 3}, spent={0: 1, 1: 1, 2: 0}))
     assert core.wanted(0) == 3
     for partition, slot in enumerate(SLOTS):
         found = core.next_task(slot, 0)
         assert found is not None
         assert found.attempts == (Attempt(partition, 5, final=True),)
     assert core.next_task("d", 0) is None, "it has its slots"
-    dead = GangDispatch(TRIO, crashes={0: MAXIMUM_CRASHES - 1, 1: MAXIMUM_CRASHES})
+    dead = GangDispatch(TRIO, Past(crashes={0: MAXIMUM_CRASHES - 1, 1: MAXIMUM_CRASHES}))
     assert dead.over
     assert dead.failed[0].failure is FailureClass.POISON
 

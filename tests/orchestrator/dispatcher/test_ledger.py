@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
@@ -15,7 +16,7 @@ from treadle.orchestrator.dispatcher.record import ledger as ledger_module
 from treadle.orchestrator.dispatcher.record.history import replay
 from treadle.orchestrator.dispatcher.record.ledger import Committed, Epoch, Fenced, Ledger, Started, read, read_from
 from treadle.primitives.errors import CorruptError, StoreError
-from treadle.primitives.store import Store
+from treadle.primitives.store import ObjectInfo, Store
 
 KEY = b"k" * 32
 _numbers = itertools.count()
@@ -246,6 +247,26 @@ def test_of_two_who_take_over_at_once_the_later_one_knows_what_the_other_wrote(
     records = read(store, "p", KEY)
     assert partitions(records) == [0, 1]
     assert [one.resumption for one in records if isinstance(one, Epoch)] == [1, 1]
+
+
+def test_a_listing_with_a_gap_hides_nothing_from_whoever_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is listed while others write may show a file, and not one that was made before it."""
+    store = new_store()
+    earlier = Ledger(store, "p", KEY)
+    for partition in range(3):
+        earlier.append(commit(partition))
+        earlier.flush()
+    found = store.list
+
+    def with_a_gap(prefix: str) -> Iterator[ObjectInfo]:
+        monkeypatch.undo()
+        return (info for info in found(prefix) if not info.name.endswith("2"))
+
+    monkeypatch.setattr(store, "list", with_a_gap)
+    assert partitions(Ledger(store, "p", KEY).records) == [0, 1, 2]
+    monkeypatch.setattr(store, "list", with_a_gap)
+    records, number = read_from(store, "p", KEY, 1)
+    assert partitions(records + read_from(store, "p", KEY, number)[0]) == [0, 1, 2]
 
 
 def test_what_is_buffered_is_known_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ from orchestrator.broken_runs import Done, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.executors.program import Outcome
+from treadle.orchestrator.cli.view.following import LogFollower
 from treadle.orchestrator.dispatcher.record.ledger import Iterated, Ledger, read
 from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
@@ -101,6 +103,28 @@ def test_block_of_an_earlier_iteration_is_made_again_alone(breaking: Breaking) -
     found, done = run.go(run.losing(("turns-2/step", 1)))
     assert values(found, "end") == [[3], [4], [5], [6]]
     assert repeated(done) == at(2, 1)
+
+
+def test_what_attempts_printed_is_kept_when_a_loop_goes_back(breaking: Breaking) -> None:
+    run = breaking(loop(inner={"step": mapped("state.data", "chatty")}))
+    run.go(run.losing(("turns-2/step", 1)))
+    records = LogFollower(run.engine(run.executor).site.files(run.run)).new()
+    printed = Counter((record.segment, record.partition) for record in records if record.log)
+    assert set(printed) == {one for iteration in (1, 2, 3) for one in at(iteration, 0, 1, 2, 3)}
+    assert repeated(printed) >= at(2, 1)
+
+
+def test_block_lost_again_and_again_fails_the_loop_in_the_end(breaking: Breaking) -> None:
+    run = breaking(loop())
+
+    def see(segment: str, outcome: Outcome) -> None:
+        if (segment, outcome.partition) == ("turns-2/step", 1) and outcome.block is not None:
+            run.damage(outcome.block, "delete")
+
+    found, done = run.go(see)
+    assert failure(found) == "unreachable"
+    assert "blocks of turns-2/step were lost 10 times" in str(found)
+    assert done["turns-2/step", 1] == 11
 
 
 def test_block_of_the_last_iteration_is_made_again_for_who_comes_after_the_loop(breaking: Breaking) -> None:

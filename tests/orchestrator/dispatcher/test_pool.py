@@ -12,6 +12,7 @@ import pytest
 from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.program import Job, Keep, Program, Report, Task
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
+from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
 from treadle.orchestrator.dispatcher.site.pool import Pools, SlotPool
 from treadle.orchestrator.plan import Policy
 from treadle.primitives.errors import UsageError
@@ -47,7 +48,7 @@ class Segment:
     """A client that has so many tasks, and counts how often it is asked."""
 
     def __init__(self, tasks: int, together: int = 1) -> None:
-        self.core = Dispatch(Policy(max_concurrency=0), range(tasks), slots=tasks)
+        self.core = Dispatch(Policy(max_concurrency=0), range(tasks), TaskSizes(tasks))
         self.asked, self.finished, self.over = 0, 0, asyncio.Event()
         self.most, self._together = 0, together
 

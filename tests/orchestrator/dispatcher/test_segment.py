@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,18 @@ from orchestrator.broken_runs import failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
-from treadle.executors.program import Outcome
+from treadle.executors.interface import Executor
+from treadle.executors.program import Outcome, Report, Task
+from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.record.history import SegmentHistory
+from treadle.orchestrator.dispatcher.record.ledger import Expected, Ledger
 from treadle.orchestrator.dispatcher.segments.endings import Stopped
-from treadle.orchestrator.dispatcher.segments.execute import Desk
+from treadle.orchestrator.dispatcher.segments.execute import Desk, prepare, writing
+from treadle.orchestrator.plan import Segment
 from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
-from treadle.primitives.errors import StoreError
+from treadle.primitives.errors import CorruptError, InternalError, MissingError, StoreError, UsageError
 
 EIGHT = {"range": 8, "partitions": 8}
 WORDS = spec(
@@ -193,3 +199,64 @@ def test_what_is_told_to_rest_before_it_begins_starts_nothing(breaking: Breaking
     with pytest.raises(Stopped):
         run.go(lambda segment, _outcome: seen.append(segment), desk=desk)
     assert not seen
+
+
+def test_a_segment_that_cannot_begin_keeps_no_slot_from_others(breaking: Breaking) -> None:
+    """Its ledger broke before it began: it must not be offered slots any more."""
+    run = breaking(spec(only=mapped(EIGHT)))
+    engine = run.engine(run.executor)
+    known = engine.site.open(run.run)
+    segment = known.plan.graph.node("only")
+    assert isinstance(segment, Segment)
+
+    async def begin() -> None:
+        ledger = Ledger(CrashingStore(run.store, 2, after=False), known.files.segment("only"), known.files.key)
+        async with writing(ledger) as (writer, _):
+            begun = await prepare(known, segment, known.scope, Orders(), writer, SegmentHistory(expected=8))
+            writer.append(Expected("only", 8, 0.0))
+            with pytest.raises(StoreError):
+                await writer.synced()
+            with pytest.raises(StoreError, match="the driver is dead"):
+                await begun.run()
+
+    run.harness.wait(begin())
+    assert values(run.harness.result(engine, run.run), "only") == [[number] for number in range(8)]
+
+
+class Refusing:
+    """An executor with one slot, which raises."""
+
+    name = "only"
+
+    def __init__(self, inner: Executor, error: Exception) -> None:
+        self.capabilities, self._error = inner.capabilities, error
+
+    @property
+    def slots(self) -> list[Refusing]:
+        return [self]
+
+    async def start(self) -> None:
+        pass
+
+    stop = start
+
+    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (UsageError("it does not fit"), "user error"),
+        (CorruptError("this deployment did not write it"), "data corrupt"),
+        (MissingError("the bundle is gone"), "unreachable"),
+        (InternalError("a task runs already"), "internal"),
+        (ValueError("a defect"), "internal"),
+    ],
+)
+def test_what_a_slot_raises_fails_the_segment_with_its_class(breaking: Breaking, error: Exception, kind: str) -> None:
+    run = breaking(spec(only=mapped(EIGHT)))
+    refusing = Refusing(run.executor, error)
+    found = run.harness.result(run.engine(refusing), run.run)
+    assert failure(found) == kind
+    assert str(error) in str(found)

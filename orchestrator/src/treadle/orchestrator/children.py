@@ -21,10 +21,9 @@ from treadle.executors.program import SharedCode
 from treadle.primitives.errors import UsageError
 from treadle.primitives.run_names import child_run, stage_of
 
-from .client.submission import same_workflow
 from .plan import Child, Plan
 from .reuse.entries import NO_CACHE
-from .runfiles import RunFiles, Submission
+from .runfiles import RunFiles, Submission, same_workflow
 from .triggers.allowed import check_allowed
 from .triggers.payloads import hand_over
 

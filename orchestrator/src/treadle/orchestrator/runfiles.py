@@ -48,6 +48,13 @@ def digest(submission: Submission) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(submission, order="sorted")).hexdigest()
 
 
+def same_workflow(known: Submission, new: Submission) -> str:
+    """What differs between two submissions under one id; empty: nothing that matters."""
+    names = {"spec": "the workflow", "inputs": "the inputs", "bundle": "the code", "executor": "the executor"}
+    differing = [words for field, words in names.items() if getattr(known, field) != getattr(new, field)]
+    return " and ".join(differing)
+
+
 OPEN = -1
 """Partitions that a manifest expects which only says that the ones before it count no more."""
 

@@ -197,7 +197,7 @@ async def _given(
 async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> None:
     """Raises RunConflict, naming what changed."""
     from ..client.client import RunConflict
-    from ..client.submission import same_workflow
+    from ..runfiles import same_workflow
     from .view.reusing import changes
 
     difference = same_workflow(await runs.submission(run), now.submission)

@@ -33,7 +33,7 @@ from treadle.primitives.run_names import parent_run
 from treadle.primitives.store import Store
 
 from ..environment.errors import Unreachable
-from ..runfiles import RunFiles, Submission, digest
+from ..runfiles import RunFiles, Submission, digest, same_workflow
 from ..temporal import messages
 from ..temporal.drivers import drivers
 from ..temporal.messages import TRIGGER, RunStart
@@ -113,8 +113,6 @@ class Runs:
 
     async def _claim_id(self, prepared: Prepared, if_exists: str) -> bool:
         """Write what the run is made of. False: it is there, running or over, and shall be used."""
-        from .submission import same_workflow
-
         run = prepared.submission.run
         files = self.files(run)
         known = await asyncio.to_thread(files.find, Submission, "spec")

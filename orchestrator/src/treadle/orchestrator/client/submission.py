@@ -121,10 +121,3 @@ def on_executor(submission: Submission, executor: str | None) -> Submission:
         return submission
     defaults = {**submission.spec.get("defaults", {}), "executor": executor}
     return replace(submission, spec={**submission.spec, "defaults": defaults})
-
-
-def same_workflow(known: Submission, new: Submission) -> str:
-    """What differs between two submissions under one id; empty: nothing that matters."""
-    names = {"spec": "the workflow", "inputs": "the inputs", "bundle": "the code", "executor": "the executor"}
-    differing = [words for field, words in names.items() if getattr(known, field) != getattr(new, field)]
-    return " and ".join(differing)

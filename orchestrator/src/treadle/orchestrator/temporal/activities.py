@@ -18,16 +18,16 @@ from temporalio.exceptions import ApplicationError
 from treadle.dsl import expressions
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import template_paths
-from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
+from treadle.primitives.errors import CorruptError, FailureClass, StoreError, TreadleError
 from treadle.primitives.run_names import parent_run
 
 from ..children import child_submission, keep_child
 from ..dispatcher.blocks.lost_lists import condense, expand
 from ..dispatcher.orders import Orders
 from ..dispatcher.record.ledger import Fenced
-from ..dispatcher.segments.endings import BlocksLost, SegmentFailed
-from ..dispatcher.segments.execute import Desk, run_group, run_segment
-from ..dispatcher.segments.loop import run_loop
+from ..dispatcher.segments.endings import BlocksLost, SegmentFailed, kind_of
+from ..dispatcher.segments.execute import Desk
+from ..dispatcher.segments.node import run_node
 from ..dispatcher.segments.wide import Unclosed
 from ..dispatcher.site.run import Run, Site
 from ..environment.home import room_for_blocks
@@ -82,14 +82,11 @@ class Activities:
                 async with _heartbeats(tuple):
                     drivers = await seats.drivers_there(self._client, self._site)
                     opened = limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
-            except StoreError as error:
-                kind = str(FailureClass.UNREACHABLE)
-                if not error.retryable:
-                    await self._telling.run_refused(start, started, Problem(kind, str(error)))
-                raise ApplicationError(str(error), type=kind, non_retryable=not error.retryable) from error
             except TreadleError as error:
-                await self._telling.run_refused(start, started, Problem(_kind(error), str(error)))
-                raise ApplicationError(str(error), type=_kind(error), non_retryable=True) from error
+                kind, passes = str(kind_of(error)), isinstance(error, StoreError) and error.retryable
+                if not passes:
+                    await self._telling.run_refused(start, started, Problem(kind, str(error)))
+                raise ApplicationError(str(error), type=kind, non_retryable=not passes) from error
             except Exception as defect:  # noqa: BLE001  # as of a node: it must end the run, not retry for ever
                 _log.exception("opening run %s", start.run)
                 problem = _defect(defect)
@@ -194,11 +191,9 @@ class Activities:
             return NodeReport(lost=list(lost.blocks))
         except asyncio.CancelledError:
             return await self._stop(work, desk)
-        except CorruptError as error:
-            return NodeReport(problem=messages.pack(Problem(str(FailureClass.CORRUPT), str(error), order.node)))
-        except StoreError as error:
-            kind = str(FailureClass.UNREACHABLE)
-            if error.retryable:  # without its causes, whose tracebacks are more than the server keeps
+        except (CorruptError, StoreError) as error:
+            kind = str(kind_of(error))
+            if isinstance(error, StoreError) and error.retryable:  # without causes: the server would not keep them all
                 raise ApplicationError(str(error), type=kind) from None
             return NodeReport(problem=messages.pack(Problem(kind, str(error), order.node)))
         except Fenced:
@@ -211,7 +206,8 @@ class Activities:
         """None: the task group is closed."""
         run = await asyncio.to_thread(self._site.open, order.run, activity.info().workflow_run_id)
         orders = messages.unpack(order.orders, Orders)
-        orders = msgspec.structs.replace(orders, repair=await asyncio.to_thread(expand, run.files, orders.repair))
+        repair = await asyncio.to_thread(expand, run.files, orders.repair)
+        orders = msgspec.structs.replace(orders, repair=repair, since=order.since)
         try:
             return await self._node(run, order, orders, desk)
         except BlocksLost as lost:
@@ -219,16 +215,8 @@ class Activities:
 
     async def _node(self, run: Run, order: NodeOrder, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
         node = run.plan.graph.node(order.node)
-        if isinstance(node, Loop):
-            summary = await run_loop(run, node, orders, desk)
-            await asyncio.to_thread(keep, run, node)
-            return summary
-        assert isinstance(node, Segment)
-        if order.group >= 0:
-            orders = msgspec.structs.replace(orders, since=order.since)
-            await run_group(run, node, order.group, orders, desk)
-            return None
-        result = await run_segment(run, node, orders, desk)
+        assert isinstance(node, Segment | Loop), "nothing else has an activity"
+        result = await run_node(run, node, order.group, orders, desk)
         if isinstance(result, Summary):
             await asyncio.to_thread(keep, run, node)
         return result
@@ -300,12 +288,6 @@ def _needed_env(run: Run) -> dict[str, Any]:
 def _defect(error: Exception, node: str = "") -> Problem:
     text = f"{type(error).__name__}: {error}"[:2000]
     return Problem(str(FailureClass.INTERNAL), f"{text}; the driver's log has the traceback. Please report it.", node)
-
-
-def _kind(error: TreadleError) -> str:
-    if isinstance(error, CorruptError):
-        return str(FailureClass.CORRUPT)
-    return str(FailureClass.UNREACHABLE if isinstance(error, MissingError) else FailureClass.USER_ERROR)
 
 
 @contextlib.asynccontextmanager

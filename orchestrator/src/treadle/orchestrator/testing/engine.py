@@ -22,8 +22,9 @@ from ..client.submission import new_run_id, prepare
 from ..dispatcher.blocks.hosts import Hosts
 from ..dispatcher.orders import Orders
 from ..dispatcher.segments.endings import BlocksLost, SegmentFailed
-from ..dispatcher.segments.execute import Desk, run_group, run_segment
-from ..dispatcher.segments.loop import drive, run_loop
+from ..dispatcher.segments.execute import Desk
+from ..dispatcher.segments.loop import drive
+from ..dispatcher.segments.node import run_node
 from ..dispatcher.segments.wide import Unclosed
 from ..dispatcher.site.pool import Pools
 from ..dispatcher.site.run import Run, Site
@@ -51,7 +52,6 @@ class EngineFailure(Exception):
 class EngineResult:
     """What a run left; datasets are decoded."""
 
-    run: str
     datasets: dict[str, list[tuple[Kind, Any]]]
     """stage -> (kind, value) of each partition; stages written out only and skipped ones are absent."""
     metrics: dict[str, Any]
@@ -129,18 +129,13 @@ class Engine:
 
     async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
         node = run.plan.graph.node(node_id)
+        if isinstance(node, Child):
+            return await self._child(run, node, orders)
+        assert isinstance(node, Segment | Loop), "nothing else is run"
         try:
-            if isinstance(node, Child):
-                return await self._child(run, node, orders)
-            if isinstance(node, Loop):
-                summary = await run_loop(run, node, orders, desk)
-                await asyncio.to_thread(keep, run, node)
-                return NodeDone(node.id, summary)
-            assert isinstance(node, Segment)
-            if group >= 0:
-                await run_group(run, node, group, orders, desk)
+            result = await run_node(run, node, group, orders, desk)
+            if result is None:
                 return GroupDone(node.id, group)
-            result = await run_segment(run, node, orders, desk)
             if isinstance(result, Unclosed):
                 return NodeGrouped(node.id, result.groups, GROUPS_AT_ONCE, result.size)
             await asyncio.to_thread(keep, run, node)
@@ -172,7 +167,6 @@ class Engine:
         known = scheduler.env["stages"]
         skipped = {stage for node in scheduler.skipped for stage in run.plan.graph.node(node).stages}
         return EngineResult(
-            run=run.id,
             datasets=self._datasets(run, skipped),
             metrics={stage: dict(about["metrics"]) for stage, about in known.items() if about and about["metrics"]},
             outputs=render(run.plan.outputs, scheduler.env),

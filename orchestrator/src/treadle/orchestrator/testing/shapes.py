@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from treadle.primitives.references import Kind
@@ -20,8 +21,6 @@ class Shape:
     records: Records = "any"
     grouped: Literal["", "one", "several"] = ""
     """Its partitions are those of a shuffle of one input or of several."""
-    single: bool = False
-    """One record of a `per: all` reduce."""
     dynamic: bool = False
     """How many partitions it has is known only when it exists: a shuffle with others must say how many it makes."""
 
@@ -51,14 +50,7 @@ class Place:
 
     def inside(self, loop: str) -> Place:
         """The same seen from a loop's body."""
-        return Place(
-            (*self.loops, loop),
-            dict(self.datasets),
-            list(self.broadcasts),
-            list(self.cuts),
-            list(self.numbers),
-            list(self.siblings),
-        )
+        return replace(deepcopy(self), loops=(*self.loops, loop))
 
     def with_kind(self, kind: Kind) -> Iterator[tuple[str, Shape]]:
         return ((name, shape) for name, shape in self.datasets.items() if shape.kind == kind)

@@ -144,7 +144,7 @@ def reduce_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
     given, _ = some_input(draws, place)
     per = draws.pick(["all", "all", "partition"])
     stage: Stage = {"type": "reduce", "input": given, "per": per}
-    result = Shape("objects", "any", single=per == "all")
+    result = Shape("objects", "any")
     if draws.maybe():
         _fold(draws, place, stage)
         return stage, result

@@ -44,10 +44,7 @@ class Copies:
 
     async def finished(self) -> tuple[int, ...]:
         """Partitions whose block the store has now. Raises StoreError when it does not take one."""
-        try:
-            done = await asyncio.gather(*self._tasks.values())
-        finally:
-            self.stop()
+        done = await asyncio.gather(*self._tasks.values())
         return tuple(partition for partition, copied in zip(self._tasks, done, strict=True) if copied)
 
     def stop(self) -> None:

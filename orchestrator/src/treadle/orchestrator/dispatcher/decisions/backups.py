@@ -24,7 +24,8 @@ class Backups:
         """Of finished partitions, ascending."""
         self._under_way: dict[str, tuple[int, float]] = {}
         """slot -> (partition, since when)."""
-        self._doubled: set[int] = set()
+        self.twice: set[int] = set()
+        """Partitions of which a second attempt was begun."""
 
     def begins(self, slot: str, partition: int, now: float) -> None:
         self._under_way[slot] = (partition, now)
@@ -38,15 +39,6 @@ class Backups:
         """The partition under way ended otherwise."""
         self._under_way.pop(slot, None)
 
-    def doubled(self, partition: int) -> bool:
-        """Whether a second attempt at it was begun."""
-        return partition in self._doubled
-
-    @property
-    def twice(self) -> frozenset[int]:
-        """Partitions of which a second attempt was begun."""
-        return frozenset(self._doubled)
-
     def straggler(self, total: int, now: float) -> int | None:
         """The partition that has run for longest, if that is too long and it runs once; None: there is no such.
 
@@ -55,7 +47,7 @@ class Backups:
         due = self._overdue_since(total)
         if due is None or due[0] > now:
             return None
-        self._doubled.add(due[1])
+        self.twice.add(due[1])
         return due[1]
 
     def wakes_at(self, total: int) -> float | None:
@@ -67,5 +59,5 @@ class Backups:
         if total < LEAST_PARTITIONS or 2 * len(self._seconds) < total:
             return None
         patience = max(LEAST_SECONDS, TIMES_MEDIAN * self._seconds[len(self._seconds) // 2])
-        single = [(since + patience, p) for p, since in self._under_way.values() if p not in self._doubled]
+        single = [(since + patience, p) for p, since in self._under_way.values() if p not in self.twice]
         return min(single, default=None)

@@ -13,7 +13,6 @@ ten final failures are one and the same error.
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -25,17 +24,12 @@ from treadle.primitives.errors import FailureClass
 
 from ...plan import Policy, Tolerance
 from .backups import Backups
+from .sizes import TaskSizes
 from .tolerances import FailedRecords
-from .verdicts import MAXIMUM_CRASHES, Budgets, Verdict, crashed, unknown_outcome
+from .verdicts import MAXIMUM_CRASHES, NOTHING, Budgets, Past, Verdict, crashed, unknown_outcome
 
 SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""
-TASK_SECONDS = 0.2
-"""A task holds about so much work, once durations are known: small enough to balance, large enough to amortise."""
-TASK_LEAST_SECONDS = 0.002
-"""Partitions shorter than that share a task: what its message costs would be most of their time."""
-TASK_PARTITIONS = 500
-"""Most partitions in one task."""
 
 
 class Attempt(Struct, frozen=True):
@@ -55,36 +49,23 @@ class Assignment(Struct, frozen=True):
 
 
 class Dispatch:
-    """The state of one segment under way.
-
-    `starts` counts attempts ever begun (numbering), `spent` those that count against the budget, `losses` those whose
-    worker was lost, `crashes` those that an earlier driver's death cut off. `pace`: seconds that a partition took in
-    the iteration before; 0: not known. `time_limit`: seconds that a task may take; 0: no limit. `room`: how much of
-    `weights`, by partition, fits into a task.
-    """
+    """The state of one segment under way."""
 
     def __init__(
         self,
         policy: Policy,
         partitions: Iterable[int],
+        sizes: TaskSizes,
+        past: Past = NOTHING,
         *,
-        slots: int,
-        starts: Mapping[int, int] | None = None,
-        spent: Mapping[int, int] | None = None,
-        losses: Mapping[int, int] | None = None,
-        crashes: Mapping[int, int] | None = None,
         preferred: Mapping[int, str] | None = None,
         tolerated: Mapping[str, Tolerance] | None = None,
         quorum: int = 0,
-        pace: float = 0.0,
-        time_limit: float = 0.0,
-        room: float = math.inf,
-        weights: Mapping[int, int] | None = None,
     ) -> None:
-        self._policy = policy
-        self._slots = max(1, slots)
-        self._starts = dict(starts or {})
-        self._budgets = Budgets(policy, spent or {}, losses or {})
+        """`preferred`: partition -> the slot that has decoded its input. `quorum`: so many are enough; 0: all."""
+        self._policy, self._sizes, self._quorum = policy, sizes, quorum
+        self._starts = dict(past.starts)
+        self._budgets = Budgets(policy, past)
         self._preferred = dict(preferred or {})
         self._records = FailedRecords(tolerated or {})
         self._pending: deque[int] = deque()
@@ -93,14 +74,11 @@ class Dispatch:
         """Partitions in `_for_slot`."""
         self._delayed: list[tuple[float, int]] = []
         self._running: dict[str, deque[int]] = {}
-        self._seconds = 0.0
-        self._committed = 0
         self._backups = Backups()
+        self.twice = self._backups.twice
+        """Partitions that ran beside themselves."""
         self._won: set[int] = set()
-        self._total = 0
-        self._quorum = quorum
-        self._pace, self._time_limit = pace, time_limit
-        self._room, self._weights = room, weights or {}
+        self._committed = self._total = 0
         self.failed: dict[int, Failure] = {}
         self._errors: set[tuple[str, str, str]] = set()
         """Different ones among those."""
@@ -109,7 +87,7 @@ class Dispatch:
         self._stopping = False
         for partition in partitions:
             self._total += 1
-            if (crashes or {}).get(partition, 0) >= MAXIMUM_CRASHES:
+            if past.crashes.get(partition, 0) >= MAXIMUM_CRASHES:
                 self._fail(crashed(partition, self._starts.get(partition, 1)))
             else:
                 self._queue(partition)
@@ -176,14 +154,9 @@ class Dispatch:
             return None
         return self._assign(slot, [partition], self._budgets.memory(partition), now)
 
-    @property
-    def twice(self) -> frozenset[int]:
-        """Partitions that ran beside themselves."""
-        return self._backups.twice
-
     def rivals(self, partition: int) -> list[str]:
         """Slots that are at a partition which was delivered; their tasks are to be killed."""
-        if not self._backups.doubled(partition):
+        if partition not in self.twice:
             return []
         return [slot for slot, running in self._running.items() if partition in running]
 
@@ -207,7 +180,7 @@ class Dispatch:
     def committed(self, outcome: Outcome) -> None:
         """A commit, found in the ledger or made now."""
         self._committed += 1
-        self._seconds += outcome.seconds
+        self._sizes.took(outcome.seconds)
         self._stopping |= self._records.add(outcome)
 
     def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict | None:
@@ -304,29 +277,17 @@ class Dispatch:
         if self._quorum or not self._policy.idempotent or memory != self._policy.memory_start:
             return ()
         chosen: list[int] = []
-        room = self._room - self._weights.get(first, 0)
-        for _ in range(self._task_size() - 1):
+        room = self._sizes.room - self._sizes.weight(first)
+        for _ in range(self._sizes.most(1 + self._waiting()) - 1):
             partition = self._take(slot)
             if partition is None:
                 break
-            room -= self._weights.get(partition, 0)
+            room -= self._sizes.weight(partition)
             if room < 0 or self._budgets.memory(partition) != memory:
                 self._pending.appendleft(partition)
                 break
             chosen.append(partition)
         return chosen
-
-    def _task_size(self) -> int:
-        """A share of what waits (guided self-scheduling, Polychronopoulos and Kuck 1987); larger if times are known."""
-        share = math.ceil((self._waiting() + 1) / ((2 if self._pace else 4) * self._slots))
-        average = self._seconds / self._committed if self._committed else self._pace
-        if average:
-            share = min(max(share, int(TASK_LEAST_SECONDS / average)), int(TASK_SECONDS / average))
-        else:
-            share = min(share, 1 if self._time_limit else 16)
-        if self._time_limit and self._policy.timeout:
-            share = min(share, int(self._time_limit / self._policy.timeout))
-        return max(1, min(share, TASK_PARTITIONS))
 
     def _waiting(self) -> int:
         return len(self._pending) + self._preferring

@@ -26,7 +26,8 @@ from treadle.primitives.errors import FailureClass
 
 from ...plan import Policy
 from .dispatch import Assignment, Dispatch
-from .verdicts import Verdict
+from .sizes import TaskSizes
+from .verdicts import NOTHING, Past, Verdict
 
 GRACE = 5.0
 """Seconds that the others may still run after a failure that follows from another one."""
@@ -37,27 +38,11 @@ _ALL = "gang"
 class GangDispatch(Dispatch):
     """The state of one gang under way. Its limit of concurrency is its size, whatever else is asked for."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        *,
-        committed: bool = False,
-        starts: Mapping[int, int] | None = None,
-        spent: Mapping[int, int] | None = None,
-        losses: Mapping[int, int] | None = None,
-        crashes: Mapping[int, int] | None = None,
-    ) -> None:
-        """Counts are by partition, as the ledger has them; those of a gang differ only by older plans."""
+    def __init__(self, policy: Policy, past: Past = NOTHING, *, committed: bool = False) -> None:
+        """What was before is by partition, as the ledger has it; that of one gang differs only by older plans."""
         alone = msgspec.structs.replace(policy, max_concurrency=0)
-        super().__init__(
-            alone,
-            () if committed else (0,),
-            slots=1,
-            starts=_as_one(starts),
-            spent=_as_one(spent),
-            losses=_as_one(losses),
-            crashes=_as_one(crashes),
-        )
+        counts = (past.starts, past.spent, past.losses, past.crashes)
+        super().__init__(alone, () if committed else (0,), TaskSizes(1), Past(*map(_as_one, counts)))
         self.size = policy.gang
         self._members: dict[str, int] = {}
         self._begun = 0
@@ -137,5 +122,5 @@ class GangDispatch(Dispatch):
         )
 
 
-def _as_one(counts: Mapping[int, int] | None) -> dict[int, int]:
+def _as_one(counts: Mapping[int, int]) -> dict[int, int]:
     return {0: max(counts.values())} if counts else {}

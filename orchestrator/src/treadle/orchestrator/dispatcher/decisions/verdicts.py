@@ -43,6 +43,22 @@ _WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
 """What the partition itself has no part in, until it happens too often."""
 
 
+class Past(Struct, frozen=True):
+    """Attempts that there were before, by partition, as the ledger has them."""
+
+    starts: Mapping[int, int] = {}
+    """Number of the newest one."""
+    spent: Mapping[int, int] = {}
+    """Those that count against maximumAttempts."""
+    losses: Mapping[int, int] = {}
+    """Those whose worker was lost."""
+    crashes: Mapping[int, int] = {}
+    """Those that an earlier driver's death cut off."""
+
+
+NOTHING = Past()
+
+
 class Verdict(Struct, frozen=True):
     """What a failure came to."""
 
@@ -52,15 +68,12 @@ class Verdict(Struct, frozen=True):
 
 
 class Budgets:
-    """What the partitions of a segment have used up.
+    """What the partitions of a segment have used up."""
 
-    `spent` counts the attempts that count against maximumAttempts, `losses` those whose worker was lost.
-    """
-
-    def __init__(self, policy: Policy, spent: Mapping[int, int], losses: Mapping[int, int]) -> None:
+    def __init__(self, policy: Policy, past: Past) -> None:
         self._policy = policy
         self._maximum_attempts = policy.maximum_attempts if policy.idempotent else 1
-        self._spent, self._losses = Counter(spent), Counter(losses)
+        self._spent, self._losses = Counter(past.spent), Counter(past.losses)
         self._throttles: Counter[int] = Counter()
         self._memory: dict[int, int] = {}
 

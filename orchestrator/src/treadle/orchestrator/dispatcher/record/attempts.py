@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.executors.program import Failure, Outcome, Report
+from treadle.executors.program import Failure, Report
 from treadle.primitives.errors import StoreError
 from treadle.primitives.store import Store
 
@@ -106,25 +106,12 @@ class AttemptLog:
         self._store.put(f"{self._path}-{self._written:06d}.jsonl", data)
 
 
-def _record(segment: str, report: Outcome | Failure, slot: str, final: bool) -> AttemptRecord:
-    known: dict[str, Any] = {
-        "segment": segment,
-        "partition": report.partition,
-        "attempt": report.attempt,
-        "time": time.time(),
-        "log": report.log.decode("utf-8", "replace"),
-        "peak_memory": report.peak_memory,
-        "slot": slot,
-        "started": report.started,
-    }
+def _record(segment: str, report: Report, slot: str, final: bool) -> AttemptRecord:
+    names = ["partition", "attempt", "peak_memory", "started"]
+    known: dict[str, Any] = {}
     if isinstance(report, Failure):
-        known |= {
-            "failure": str(report.failure),
-            "final": final,
-            "how": report.how,
-            "stage": report.stage,
-            "error": report.error,
-            "message": report.message,
-            "traceback": report.traceback,
-        }
-    return AttemptRecord(**known)
+        names += ["how", "stage", "error", "message", "traceback"]
+        known = {"failure": str(report.failure), "final": final}
+    known |= {name: getattr(report, name) for name in names}
+    log = report.log.decode("utf-8", "replace")
+    return AttemptRecord(segment, time=time.time(), log=log, slot=slot, **known)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from itertools import count, takewhile
 from typing import Any
 
 import msgspec
@@ -131,9 +132,15 @@ def read(store: Store, prefix: str, key: bytes) -> list[Record]:
 
 
 def read_from(store: Store, prefix: str, key: bytes, number: int) -> tuple[list[Record], int]:
-    """The records of objects from `number` on, and the number of the one that will follow."""
-    entries = list(_read_from(store, prefix, key, number))
-    return [record for entry in entries for record in entry.records], number + len(entries)
+    """The records of objects from `number` on, and the number of the one that will follow.
+
+    Up to the first that the listing has not: it may lag behind, or have been made while others wrote. The
+    create-if-absent never does.
+    """
+    numbers = (int(info.name.rsplit("/", 1)[1]) for info in store.list(f"{prefix}/ledger/"))
+    later = zip(count(number), (one for one in numbers if one >= number), strict=False)
+    whole = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], later)]
+    return [record for one in whole for record in _read_one(store, prefix, key, one).records], number + len(whole)
 
 
 class Ledger:
@@ -174,13 +181,12 @@ class Ledger:
     def _take_over(self, resumption: int) -> list[Record]:
         records: list[Record] = []
         while True:
-            for entry in _read_from(self._store, self._prefix, self._key, self._number):
-                records += entry.records
-                self._number += 1
-                self.epoch = max(self.epoch, entry.epoch)
-            epoch = Epoch(self.epoch + 1, self._writer, resumption, time.time())
+            more, self._number = read_from(self._store, self._prefix, self._key, self._number)
+            records += more
+            known = max((record.epoch for record in records if isinstance(record, Epoch)), default=0)
+            epoch = Epoch(known + 1, self._writer, resumption, time.time())
             if self._create(Entry(epoch.epoch, self._writer, (epoch,))):
-                self.epoch += 1
+                self.epoch = epoch.epoch
                 self._number += 1
                 return [*records, epoch]
 
@@ -211,9 +217,3 @@ def _name(prefix: str, number: int) -> str:
 def _read_one(store: Store, prefix: str, key: bytes, number: int) -> Entry:
     name = _name(prefix, number)
     return decoded(Entry, name, trust.SealedStore(store, key).get(name))
-
-
-def _read_from(store: Store, prefix: str, key: bytes, first: int) -> list[Entry]:
-    """The entries from `first` on. A listing may lag behind on some stores; the create-if-absent never does."""
-    numbers = (int(info.name.rsplit("/", 1)[1]) for info in store.list(f"{prefix}/ledger/"))
-    return [_read_one(store, prefix, key, number) for number in numbers if number >= first]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from treadle.primitives.errors import CorruptError, FailureClass, InternalError, MissingError, StoreError, TreadleError
+
 from ...instructions import Problem
 
 
@@ -11,6 +15,23 @@ class SegmentFailed(Exception):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
+
+    @classmethod
+    def by(cls, error: TreadleError, node: str) -> Self:
+        """An error of treadle's own stopped the node, outside of its tasks."""
+        return cls(Problem(kind_of(error), str(error), node))
+
+
+def kind_of(error: TreadleError) -> FailureClass:
+    """Who must act: in doubt, the user."""
+    match error:
+        case CorruptError():
+            return FailureClass.CORRUPT
+        case MissingError() | StoreError():
+            return FailureClass.UNREACHABLE
+        case InternalError():
+            return FailureClass.INTERNAL
+    return FailureClass.USER_ERROR
 
 
 class BlocksLost(Exception):

@@ -22,11 +22,12 @@ from ..record.history import SegmentHistory, lost_partitions, replay
 from ..record.ledger import Ledger, Lost
 from ..record.writer import LedgerWriter
 from ..site.run import Run
+from ..tasks import outputs
 from ..tasks.scope import Scope
 from .endings import SegmentFailed
 from .gang import GangRun
 from .segment import SegmentRun
-from .wide import Unclosed, claim, is_wide, publish, put_together
+from .wide import Unclosed, is_wide, put_together
 
 T = TypeVar("T")
 
@@ -121,8 +122,8 @@ async def _run(
     async with writing(ledger) as (writer, watch):
         take_back(history, writer, name, lost)
         assume(history, orders.assume, segment, run.plan.graph)
-        await claim(run, segment)
-        segment_run = await prepare(run, segment, orders, writer, history, group=group)
+        await asyncio.to_thread(outputs.claim, segment, run.id)
+        segment_run = await prepare(run, segment, run.scope, orders, writer, history, group=group)
         watch(segment_run)
         with desk.showing(segment_run):
             return await close(await segment_run.run())
@@ -131,26 +132,23 @@ async def _run(
 async def prepare(
     run: Run,
     segment: Segment,
+    scope: Scope,
     orders: Orders,
     writer: LedgerWriter,
     history: SegmentHistory,
-    scope: Scope | None = None,
+    *,
     pace: float = 0.0,
     group: int = -1,
 ) -> SegmentRun:
-    """`scope` is where in the loops the segment runs, None outside of them; `pace` what its partitions took before.
-
-    `group`: a task group of the segment; -1: all of it. Raises SegmentFailed when the segment's program cannot be made,
-    such as a template over null, or when its executor does not start.
+    """See `SegmentRun`. Raises SegmentFailed when the segment's program cannot be made, such as a template over null,
+    or when its executor does not start.
     """
-    where = scope or run.scope
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
         kind = GangRun if segment.policy.gang else SegmentRun
-        durable = scope is None
-        return kind(run, segment, where, orders, writer, history, pool, durable=durable, pace=pace, group=group)
+        return kind(run, segment, scope, orders, writer, history, pool, pace=pace, group=group)
     except UsageError as error:
-        raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
+        raise SegmentFailed.by(error, segment.id) from error
 
 
 @contextlib.asynccontextmanager
@@ -195,7 +193,7 @@ def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -
 
 
 async def _close(run: Run, segment: Segment, manifest: Manifest, generation: int) -> Summary:
-    await publish(run, segment, manifest)
+    await asyncio.to_thread(outputs.publish, segment, manifest, run.job, run.blocks)
     counts = await asyncio.to_thread(run.files.create_manifest, manifest, generation)
     run.know(counts)
     return counts.summary

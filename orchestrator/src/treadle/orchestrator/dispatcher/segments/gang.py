@@ -44,14 +44,7 @@ class GangRun(SegmentRun):
             self._record(Lost(self.name, tuple(self._committed)))
             self._committed.clear()
         history, policy = self._history, self._segment.policy
-        core = GangDispatch(
-            policy,
-            committed=bool(self._committed),
-            starts=history.starts,
-            spent=history.spent,
-            losses=history.losses,
-            crashes=history.crashes,
-        )
+        core = GangDispatch(policy, self._past(), committed=bool(self._committed))
         if history.cut_off and not policy.idempotent:
             core.stop()
             for partition in range(policy.gang):

@@ -9,6 +9,7 @@ through a loop.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -37,7 +38,7 @@ from ...instructions import (
 from ...instructions import Run as RunNode
 from ...plan import Loop, Node, Segment
 from ...runfiles import LoopResult, Manifest
-from ...scheduler import Scheduler
+from ...scheduler import MAXIMUM_REPAIRS, Scheduler
 from ..blocks.tidy import Tidier
 from ..orders import Orders
 from ..record.history import SegmentHistory, lost_partitions
@@ -126,6 +127,8 @@ class _LoopRunner:
         self._tidier = Tidier(run.site.host, run.folder)
         self._iterated: dict[tuple[str, int], Iterated] = {}
         self._pace: dict[str, float] = {}
+        self._repairs = Counter[str]()
+        """Times that a segment's blocks were lost."""
         self._read(writer.ledger.records)
 
     def _read(self, records: list[Record]) -> None:
@@ -262,7 +265,7 @@ class _LoopRunner:
             return summary
         orders = Orders(instruction.bindings, limit=instruction.limit)
         pace = self._pace.get(segment.id, 0.0)
-        segment_run = await prepare(self._run, segment, orders, self._writer, history, scope, pace)
+        segment_run = await prepare(self._run, segment, scope, orders, self._writer, history, pace=pace)
         self._watch(segment_run)
         with self._desk.showing(segment_run):
             manifest = await segment_run.run()
@@ -278,13 +281,20 @@ class _LoopRunner:
         self._run.know(manifest)
 
     def _take_back(self, blocks: tuple[str, ...]) -> None:
-        """Commits whose blocks are gone no longer count; iterations from there on are gone through again."""
+        """Commits whose blocks are gone no longer count; iterations from there on are gone through again.
+
+        Raises SegmentFailed where that goes on and on.
+        """
         for name, history in self._histories.items() if blocks else ():
             lost = lost_partitions(history.committed.values(), blocks)
             take_back(history, self._writer, name, lost)
             if lost:
                 self._run.forget(name)
                 self._reopen(name)
+                self._repairs[name] += 1
+            if self._repairs[name] > MAXIMUM_REPAIRS:
+                text = f"blocks of {name} were lost {MAXIMUM_REPAIRS} times; the place that keeps them loses data"
+                raise SegmentFailed(Problem(FailureClass.UNREACHABLE, text, name))
 
     def _reopen(self, segment: str) -> None:
         """`a-3/b-2/x`: iterations of `a` from 3 on and of `a-3/b` from 2 on."""

@@ -18,6 +18,8 @@ from ...runfiles import Manifest
 from ..blocks.copies import Copies
 from ..blocks.tidy import remove_losers
 from ..decisions.dispatch import Assignment, Dispatch
+from ..decisions.sizes import TaskSizes
+from ..decisions.verdicts import Past
 from ..orders import Orders, Progress
 from ..record.attempts import AttemptLog
 from ..record.history import SegmentHistory, copied
@@ -45,17 +47,19 @@ class SegmentRun:
         history: SegmentHistory,
         pool: SlotPool,
         *,
-        durable: bool = True,
         pace: float = 0.0,
         group: int = -1,
     ) -> None:
-        """`durable`: its end waits for the ledger. `pace`: seconds that its partitions took before; 0: not known.
+        """`pace`: seconds that its partitions took before; 0: not known.
 
         `group`: the task group of it that is meant; -1: all of it. Raises UsageError when its program cannot be made.
         """
         self._run, self._segment, self._writer, self._history = run, segment, writer, history
-        self._limit, self._durable, self._pace, self._group = orders.limit, durable, pace, group
+        self._limit, self._pace, self._group = orders.limit, pace, group
+        self._in_loop = bool(scope.iterations)
+        """Then its end need not wait for the ledger, which is the loop's."""
         self.name = scope.segment(segment.id)
+        self._unique = self._unique_name()
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
         self._mine = bounds_of(group, len(self._inputs), segment.group)
         """The partitions that are to be run here."""
@@ -63,7 +67,7 @@ class SegmentRun:
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool
-        self._log = AttemptLog(run.site.store, run.files.prefix, self.name, self._writer_name())
+        self._log = AttemptLog(run.site.store, run.files.prefix, self.name, self._unique)
         self._committed: dict[int, Outcome] = dict(history.committed)
         self._core = self._dispatch()
         self._copies = Copies.of(segment, run.blocks, self._committed.values())
@@ -76,10 +80,10 @@ class SegmentRun:
 
     # -- set-up
 
-    def _writer_name(self) -> str:
-        """Like no other that the segment has or had."""
-        epoch = f"{self._writer.ledger.epoch:06d}"
-        return epoch if self._group < 0 else f"{self._group}-{epoch}"
+    def _unique_name(self) -> str:
+        """Like no other that the segment has or had; after a repair a loop runs it again in the same epoch."""
+        name = f"{self._writer.ledger.epoch:06d}.{self._writer.mark:08d}"
+        return name if self._group < 0 else f"{self._group}-{name}"
 
     def _sources(self) -> int:
         """Blocks that are read, where one partition reads them all; nobody asks elsewhere."""
@@ -90,21 +94,22 @@ class SegmentRun:
         unknown = self._history.cut_off if not self._segment.policy.idempotent else set()
         can = self._pool.executor.capabilities
         space, weights = room(can.payload_limit, self._program, self._inputs, self._mine)
+        sizes = TaskSizes(
+            len(self._pool.slots),
+            pace=self._pace,
+            time_limit=can.time_limit,
+            timeout=self._segment.policy.timeout,
+            room=space,
+            weights=weights,
+        )
         core = Dispatch(
             self._segment.policy,
             [partition for partition in missing if partition not in unknown],
-            slots=len(self._pool.slots),
-            starts=self._history.starts,
-            spent=self._history.spent,
-            losses=self._history.losses,
-            crashes=self._history.crashes,
+            sizes,
+            self._past(),
             preferred=self._preferred(missing),
             tolerated=self._segment.tolerated,
             quorum=self._quorum(),
-            pace=self._pace,
-            time_limit=can.time_limit,
-            room=space,
-            weights=weights,
         )
         for outcome in self._committed.values():
             core.committed(outcome)
@@ -113,6 +118,10 @@ class SegmentRun:
         if self._limit:
             core.limit = self._limit
         return core
+
+    def _past(self) -> Past:
+        known = self._history
+        return Past(known.starts, known.spent, known.losses, known.crashes)
 
     def _quorum(self) -> int:
         share = self._segment.quorum
@@ -138,15 +147,23 @@ class SegmentRun:
         if self._history.expected is None:
             self._record(Expected(self.name, len(self._mine), time.time()))
         try:
-            if not self._core.over:
-                await self._drive()
+            try:
+                if not self._core.over:
+                    await self._drive()
+            finally:
+                await self._log.close()
+            await self._judge()
+            await self._copy_rest()
         finally:
-            if self._copies and not self._complete():
+            if self._copies:
                 self._copies.stop()
-            await self._log.close()
+        return self._manifest()
+
+    async def _judge(self) -> None:
+        """Raises what keeps the segment from closing."""
         if self._error is not None:
             raise self._error
-        if self._durable or self._core.problem():
+        if not self._in_loop or self._core.problem():
             await self._writer.synced()
         if self._core.lost:
             raise BlocksLost(self._core.lost | await asyncio.to_thread(self._lost_with_them))
@@ -155,8 +172,6 @@ class SegmentRun:
             raise SegmentFailed(self._problem(*problem))
         if not self._complete():
             raise Stopped
-        await self._copy_rest()
-        return self._manifest()
 
     def drain(self) -> None:
         """Hand out nothing more; what runs may end and commit."""
@@ -184,8 +199,8 @@ class SegmentRun:
 
     async def _drive(self) -> None:
         deadline = self._deadline()
-        self._pool.join(self, f"{self._run.id}/{self.name}")
         try:
+            self._pool.join(self, f"{self._run.id}/{self.name}")
             async with asyncio.timeout_at(deadline):
                 await self._done.wait()
         except TimeoutError:
@@ -233,7 +248,7 @@ class SegmentRun:
     def ended(self, slot: str, error: BaseException | None) -> None:
         rest = self._core.ended(slot)
         if isinstance(error, TreadleError) and not isinstance(error, InternalError):
-            self.stop_with(SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), node=self._segment.id)))
+            self.stop_with(SegmentFailed.by(error, self._segment.id))
         elif error is not None and not isinstance(error, asyncio.CancelledError):
             text = f"slot {slot} failed with {rest}: {type(error).__name__}: {error}"
             self.stop_with(SegmentFailed(Problem(FailureClass.INTERNAL, text, node=self._segment.id)))
@@ -257,7 +272,7 @@ class SegmentRun:
             Partition(attempt.partition, self._inputs[attempt.partition], attempt.number, attempt.final)
             for attempt in assignment.attempts
         )
-        name = f"{self.name}#{self._writer_name()}.{self._tasks}"
+        name = f"{self.name}#{self._unique}.{self._tasks}"
         return Task(name, self._run.job, self._program, partitions, self._segment.policy.timeout, assignment.memory)
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:

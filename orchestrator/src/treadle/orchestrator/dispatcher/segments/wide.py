@@ -8,13 +8,12 @@ here only where something must be made of them.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from treadle.primitives.errors import DataError, FailureClass, MissingError, StoreError, UsageError
+from treadle.primitives.errors import FailureClass
 
 from ...groups import count_of, partition_of
 from ...instructions import Problem, Summary
@@ -26,7 +25,7 @@ from ..record.history import lost_partitions
 from ..site.run import Run
 from ..tasks import outputs
 from ..tasks.scope import feed_inputs
-from ..tasks.summary import metrics_problem, summarise
+from ..tasks.summary import reads, summarise
 from .endings import SegmentFailed
 
 
@@ -48,41 +47,18 @@ async def put_together(run: Run, segment: Segment, repair: Iterable[str], genera
 
     A group that still has one of the blocks of `repair` is not closed.
     """
-    await claim(run, segment)
+    await asyncio.to_thread(outputs.claim, segment, run.id)
     known = await asyncio.to_thread(run.files.closed_groups, segment.id)
     unclosed = await asyncio.to_thread(_unclosed, run, segment, known, repair)
     if unclosed:
         return Unclosed(unclosed, segment.group)
     manifest = await asyncio.to_thread(_assembled, run, segment, known)
     _judge(segment, manifest)
-    await publish(run, segment, manifest)
+    await asyncio.to_thread(outputs.publish, segment, manifest, run.job, run.blocks)
     stored = msgspec.structs.replace(manifest, outcomes=(), groups=tuple(known[group] for group in sorted(known)))
     counts = await asyncio.to_thread(run.files.create_manifest, stored, generation)
     run.forget(segment.id)
     return counts.summary
-
-
-async def claim(run: Run, segment: Segment) -> None:
-    """Make sure that no other run writes where this segment will. Raises SegmentFailed."""
-    try:
-        await asyncio.to_thread(outputs.claim, segment, run.id)
-    except (UsageError, DataError) as error:
-        raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
-
-
-async def publish(run: Run, segment: Segment, manifest: Manifest) -> None:
-    """Make the outputs of a whole committed set readable. Raises SegmentFailed; StoreError for one that may pass."""
-    problem = metrics_problem(manifest.summary, segment.id)
-    if problem is not None:
-        raise SegmentFailed(problem)
-    try:
-        await asyncio.to_thread(outputs.publish, segment, manifest, run.job, run.blocks)
-    except (UsageError, DataError) as error:
-        raise SegmentFailed(Problem(FailureClass.USER_ERROR, str(error), segment.id)) from error
-    except (MissingError, StoreError) as error:
-        if isinstance(error, StoreError) and error.retryable:
-            raise
-        raise SegmentFailed(Problem(FailureClass.UNREACHABLE, str(error), segment.id)) from error
 
 
 # -- parts
@@ -118,14 +94,11 @@ def _assembled(run: Run, segment: Segment, known: Mapping[int, int]) -> Manifest
 
 def _sum(summaries: Sequence[Summary], partitions: int, segment: Segment) -> Summary:
     """As `summarise` has it."""
-    read: Counter[str] = Counter()
-    for one in summaries:
-        read.update(one.read)
     return msgspec.structs.replace(
         summarise(segment, (), partitions),
         rows=sum(one.rows for one in summaries),
         size=sum(one.size for one in summaries),
-        read=dict(sorted(read.items())),
+        read=reads(one.read for one in summaries),
         spilled=sum(one.spilled for one in summaries),
     )
 

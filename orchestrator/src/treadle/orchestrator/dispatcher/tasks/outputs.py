@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from treadle.primitives.run_names import child_run
 
 from ...plan import Child, Graph, Segment
 from ...runfiles import Manifest
+from .summary import check_metrics
 
 
 def check(graph: Graph, run: str) -> None:
@@ -23,33 +24,33 @@ def check(graph: Graph, run: str) -> None:
     """
     for node in graph.walk():
         if isinstance(node, Segment) and not node.when:
-            for place in _places(node):
-                check_output(place.uri, run, place.if_exists)
+            for uri, if_exists in _places(node):
+                check_output(uri, run, if_exists)
         elif isinstance(node, Child) and node.graph is not None and not node.when:
             check(node.graph, child_run(run, node.id))
 
 
 def claim(segment: Segment, run: str) -> None:
     """Take the output places for this run. Raises UsageError when they are another's."""
-    for place in _places(segment):
-        claim_output(place.uri, run, place.if_exists)
+    for uri, if_exists in _places(segment):
+        claim_output(uri, run, if_exists)
 
 
-class _Place(NamedTuple):
-    uri: str
-    if_exists: str
-
-
-def _places(segment: Segment) -> Iterator[_Place]:
+def _places(segment: Segment) -> Iterator[tuple[str, str]]:
+    """(URI, what to do if it exists)."""
     if segment.output is not None:
-        yield _Place(segment.output.part.uri, segment.output.if_exists)
+        yield segment.output.part.uri, segment.output.if_exists
     for tolerance in segment.tolerated.values():
         if tolerance.failed_items:
-            yield _Place(tolerance.failed_items, "fail")
+            yield tolerance.failed_items, "fail"
 
 
 def publish(segment: Segment, manifest: Manifest, job: Job, blocks: Blocks) -> None:
-    """Write `_manifest.json`, listing exactly the committed parts, and the failed items. Idempotent."""
+    """Write `_manifest.json`, listing exactly the committed parts, and the failed items. Idempotent.
+
+    Raises UsageError for metrics that are too large, and for a place that is another run's.
+    """
+    check_metrics(manifest.summary, segment.id)
     if segment.output is not None:
         parts = [msgspec.structs.asdict(outcome.part) for outcome in manifest.outcomes if outcome.part is not None]
         about: dict[str, Any] = {"run": job.run, "workflow": job.workflow, "stage": segment.stages[-1]}

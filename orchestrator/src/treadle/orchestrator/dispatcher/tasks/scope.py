@@ -63,10 +63,7 @@ class Scope:
 
     def segment(self, node: str) -> str:
         """The concrete segment id: `lloyd-3/assign`."""
-        return self.prefix(self.chains[node]) + node
-
-    def prefix(self, chain: Sequence[str]) -> str:
-        return "".join(f"{loop}-{self.iterations[loop]}/" for loop in chain)
+        return "".join(f"{loop}-{self.iterations[loop]}/" for loop in self.chains[node]) + node
 
     def data(self, ref: DataRef, find_loop: FindLoop) -> Data:
         match ref:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from treadle.executors.program import Outcome
-from treadle.primitives.errors import FailureClass
+from treadle.primitives.errors import UsageError
 from treadle.primitives.result import is_storable
 
-from ...instructions import Problem, Summary
+from ...instructions import Summary
 from ...plan import Segment
 
 METRICS_LIMIT = 16 * 1024
@@ -28,31 +28,29 @@ def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> S
         partitions=expected,
         rows=sum(outcome.rows for outcome in outcomes),
         size=sum(map(size_of, outcomes)),
-        read=_reads(outcomes),
+        read=reads(outcome.read for outcome in outcomes),
         spilled=sum(outcome.spilled for outcome in outcomes),
         failed_items=sum(count.failed for outcome in outcomes for count in outcome.counts.values()),
     )
 
 
-def _reads(outcomes: Sequence[Outcome]) -> dict[str, int]:
+def reads(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Bytes that were read, by the kind of place, in all."""
     total: Counter[str] = Counter()
-    for outcome in outcomes:
-        total.update(outcome.read)
+    for one in known:
+        total.update(one)
     return dict(sorted(total.items()))
 
 
-def metrics_problem(summary: Summary, node: str) -> Problem | None:
-    """Metrics too large for the history, or for a ledger."""
+def check_metrics(summary: Summary, node: str) -> None:
+    """Raises UsageError for metrics that are too large for the history, or for a ledger."""
     for stage, metrics in summary.metrics.items():
         for name, value in metrics.items():
             if not is_storable(value):
-                text = f"{stage}: the metric {name} has more than 64 bits; report floats"
-                return Problem(str(FailureClass.USER_ERROR), text, node)
-    size = len(msgspec.json.encode(summary.metrics))
-    if size <= METRICS_LIMIT:
-        return None
-    text = f"{node}: its metrics are {size} bytes, more than {METRICS_LIMIT}; write an output instead of a metric"
-    return Problem(str(FailureClass.USER_ERROR), text, node)
+                raise UsageError(f"{stage}: the metric {name} has more than 64 bits; report floats")
+    if (size := len(msgspec.json.encode(summary.metrics))) > METRICS_LIMIT:
+        text = f"{node}: its metrics are {size} bytes, more than {METRICS_LIMIT}"
+        raise UsageError(f"{text}; write an output instead of a metric")
 
 
 def _fold(declared: dict[str, str], stage: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:

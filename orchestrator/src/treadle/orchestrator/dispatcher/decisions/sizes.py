@@ -1,0 +1,60 @@
+"""How many partitions share a task. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+TASK_SECONDS = 0.2
+"""A task holds about so much work, once durations are known: small enough to balance, large enough to amortise."""
+TASK_LEAST_SECONDS = 0.002
+"""Partitions shorter than that share a task: what its message costs would be most of their time."""
+TASK_PARTITIONS = 500
+"""Most partitions in one task."""
+_FIRST = 16
+"""Most partitions in one task while nobody knows how long they take."""
+
+
+class TaskSizes:
+    """How large the tasks of a segment are, by what is known of its partitions so far."""
+
+    def __init__(
+        self,
+        slots: int,
+        *,
+        pace: float = 0.0,
+        time_limit: float = 0.0,
+        timeout: float = 0.0,
+        room: float = math.inf,
+        weights: Mapping[int, int] | None = None,
+    ) -> None:
+        """`pace`: seconds that a partition took in the iteration before; 0: not known. `time_limit`: seconds that a
+        task may take, `timeout`: a partition; 0: no limit. `room`: how much of `weights`, by partition, a task holds.
+        """
+        self._slots = max(1, slots)
+        self._pace, self._time_limit, self._timeout = pace, time_limit, timeout
+        self._weights = weights or {}
+        self._done, self._seconds = 0, 0.0
+        self.room = room
+
+    def weight(self, partition: int) -> int:
+        """What it takes of the room."""
+        return self._weights.get(partition, 0)
+
+    def took(self, seconds: float) -> None:
+        """A partition is done."""
+        self._done += 1
+        self._seconds += seconds
+
+    def most(self, waiting: int) -> int:
+        """Partitions for the next task, of so many that wait: a share of them (guided self-scheduling, Polychronopoulos
+        and Kuck 1987), which is larger if times are known."""
+        share = math.ceil(waiting / ((2 if self._pace else 4) * self._slots))
+        average = self._seconds / self._done if self._done else self._pace
+        if average:
+            share = min(max(share, int(TASK_LEAST_SECONDS / average)), int(TASK_SECONDS / average))
+        else:
+            share = min(share, 1 if self._time_limit else _FIRST)
+        if self._time_limit and self._timeout:
+            share = min(share, int(self._time_limit / self._timeout))
+        return max(1, min(share, TASK_PARTITIONS))
