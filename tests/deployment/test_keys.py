@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from emulators.aws_keys import KeyServices
@@ -19,6 +20,7 @@ from treadle.executors.functions.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
 from treadle.orchestrator.deployment.aws import LambdaDeployment, open_clients
+from treadle.orchestrator.deployment.aws_keys import KeyPlace
 from treadle.orchestrator.deployment.aws_role import policy
 from treadle.orchestrator.deployment.request import Request, key_text, variables_of
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
@@ -73,6 +75,11 @@ def test_the_key_is_put_once_and_then_unchanged(where: str, services: KeyService
     assert (changed.resource, changed.did) == (resource, "changed")
     assert key not in repr(changed)
     assert list(known.values()) == [key]
+
+
+def test_a_secret_of_bytes_is_another_value() -> None:
+    client = SimpleNamespace(get_secret_value=lambda **_: {"SecretBinary": b"x"})
+    assert KeyPlace(client, PLACES[0], "a2V5").compare().did == "changed"
 
 
 @pytest.mark.parametrize("where", PLACES)

@@ -16,7 +16,7 @@ from treadle.executors.package.build import LAMBDA, Limits
 from treadle.primitives.errors import StoreError, UsageError
 from treadle.primitives.store import Store
 
-from .aws_keys import KeyPlace
+from .aws_keys import KeyPlace, unless_missing
 from .aws_role import TRUST, policy
 from .aws_wanted import CODE, EVENTS, functions, settings_of
 from .request import Request
@@ -24,7 +24,6 @@ from .settings import LambdaDeploySettings
 from .wanted import VARIABLES, Change, compare, surplus
 
 POLICY = "treadle"
-_MISSING = ("ResourceNotFoundException", "NoSuchEntity", "NoSuchEntityException", "404")
 _ROLE_SECONDS = 60.0
 """A role just made is not known everywhere at once (IAM user guide, "Troubleshoot IAM": eventually consistent)."""
 
@@ -108,10 +107,10 @@ class LambdaDeployment:
         if self._settings.role:
             return self._settings.role, []
         wanted = {"trust": TRUST, "policy": self._policy}
-        found = _unless_missing(lambda: self._roles.get_role(RoleName=self.role_name)["Role"])
+        found = unless_missing(lambda: self._roles.get_role(RoleName=self.role_name)["Role"])
         if found is None:
             return f"(the role {self.role_name})", [Change(f"role {self.role_name}", "new")]
-        inline = _unless_missing(lambda: self._roles.get_role_policy(RoleName=self.role_name, PolicyName=POLICY))
+        inline = unless_missing(lambda: self._roles.get_role_policy(RoleName=self.role_name, PolicyName=POLICY))
         there = {"trust": found["AssumeRolePolicyDocument"], "policy": inline and inline["PolicyDocument"]}
         return str(found["Arn"]), [compare(f"role {self.role_name}", wanted, there)]
 
@@ -130,10 +129,10 @@ class LambdaDeployment:
     # -- functions
 
     def _function(self, name: str) -> dict[str, Any] | None:
-        found = _unless_missing(lambda: self._lambda.get_function(FunctionName=name))
+        found = unless_missing(lambda: self._lambda.get_function(FunctionName=name))
         if found is None:
             return None
-        events = _unless_missing(lambda: self._lambda.get_function_event_invoke_config(FunctionName=name)) or {}
+        events = unless_missing(lambda: self._lambda.get_function_event_invoke_config(FunctionName=name)) or {}
         variables = found["Configuration"].get("Environment", {}).get("Variables", {})
         image = {"ImageUri": found.get("Code", {}).get("ImageUri")}
         return {**image, **found["Configuration"], VARIABLES: variables, **{key: events.get(key) for key in EVENTS}}
@@ -204,17 +203,6 @@ class LambdaDeployment:
             return Change(f"function {name}", "left")
         self._lambda.delete_function(FunctionName=name)
         return Change(f"function {name}", "removed")
-
-
-def _unless_missing(read: Callable[[], Any]) -> Any | None:
-    from botocore.exceptions import ClientError
-
-    try:
-        return read()
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") in _MISSING:
-            return None
-        raise
 
 
 @contextmanager

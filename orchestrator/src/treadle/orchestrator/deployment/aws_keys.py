@@ -6,11 +6,13 @@ GetParameter with type SecureString.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .wanted import Change
 
-_MISSING = ("ResourceNotFoundException", "ParameterNotFound")
+_MISSING = ("ResourceNotFoundException", "ParameterNotFound", "NoSuchEntity", "NoSuchEntityException", "404")
+"""What AWS calls things that are not there, each service in its way."""
 _ABOUT = "treadle: the deployment key, which seals runs"
 
 
@@ -44,15 +46,20 @@ class KeyPlace:
         return change
 
     def _found(self) -> str | None:
-        from botocore.exceptions import ClientError
+        if self._service == "ssm":
+            found = unless_missing(lambda: self._client.get_parameter(Name=self._name, WithDecryption=True))
+            return None if found is None else str(found["Parameter"]["Value"])
+        found = unless_missing(lambda: self._client.get_secret_value(SecretId=self._name))
+        return None if found is None else str(found.get("SecretString", ""))  # a secret of bytes has none
 
-        try:
-            if self._service == "ssm":
-                found = self._client.get_parameter(Name=self._name, WithDecryption=True)["Parameter"]["Value"]
-            else:
-                found = self._client.get_secret_value(SecretId=self._name)["SecretString"]
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _MISSING:
-                return None
-            raise
-        return str(found)
+
+def unless_missing(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """What boto3 reads; None: it is not there."""
+    from botocore.exceptions import ClientError
+
+    try:
+        return read()
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in _MISSING:
+            return None
+        raise

@@ -10,7 +10,7 @@ from typing import Any
 
 from treadle.executors.openwhisk.action import PACKAGE, SETTINGS, action_document, code_of, image_of
 from treadle.executors.openwhisk.answers import refuse
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import Client, Reply
 from treadle.executors.openwhisk.invoker import action_name
 from treadle.executors.package.build import OPENWHISK
 
@@ -35,17 +35,18 @@ class OpenWhiskDeployment:
 
     async def plan(self) -> list[Change]:
         """What `apply` would do; changes nothing. May raise UsageError and StoreError."""
-        wanted = self._wanted()
-        changes = [compare(f"action {name}", _compared(wanted[name]), await self._found(name)) for name in wanted]
-        return [*changes, *(Change(f"action {name}", "left") for name in await self._surplus(wanted))]
+        return await self._made(False, prune=False)
 
     async def apply(self, prune: bool) -> list[Change]:
         """Make it so. `prune`: remove sizes that are not wanted any more."""
+        return await self._made(True, prune)
+
+    async def _made(self, put: bool, prune: bool) -> list[Change]:
         done: list[Change] = []
         wanted = self._wanted()
         for name, document in wanted.items():
             change = compare(f"action {name}", _compared(document), await self._found(name))
-            if change.did != "unchanged":
+            if put and change.did != "unchanged":
                 await self._put(name, document)
             done.append(change)
         return [*done, *[await self._remove(name, prune) for name in await self._surplus(wanted)]]
@@ -66,25 +67,19 @@ class OpenWhiskDeployment:
         }
 
     async def _found(self, name: str) -> dict[str, Any] | None:
-        reply = await self._client.request("GET", f"actions/{name}", params={"code": "false"})
-        if reply.status == 404:
-            return None
-        if reply.status != 200:
-            refuse(reply.status, reply.body, f"reading action {name}")
-        return _compared(json.loads(reply.body))
+        params = {"code": "false"}
+        reply = await self._ask(f"reading action {name}", "GET", f"actions/{name}", fine=(200, 404), params=params)
+        return _compared(json.loads(reply.body)) if reply.status == 200 else None
 
     async def _put(self, name: str, document: Mapping[str, Any]) -> None:
-        reply = await self._client.request("PUT", f"actions/{name}", params={"overwrite": "true"}, json=document)
-        if reply.status != 200:
-            refuse(reply.status, reply.body, f"making action {name}")
+        params = {"overwrite": "true"}
+        await self._ask(f"making action {name}", "PUT", f"actions/{name}", params=params, json=document)
 
     async def _surplus(self, wanted: Mapping[str, Any]) -> list[str]:
         known: list[str] = []
         while True:
             page = {"limit": str(_PAGE), "skip": str(len(known))}
-            reply = await self._client.request("GET", "actions", params=page)
-            if reply.status != 200:
-                refuse(reply.status, reply.body, "listing actions")
+            reply = await self._ask("listing actions", "GET", "actions", params=page)
             names = [action["name"] for action in json.loads(reply.body)]
             known += names
             if len(names) < _PAGE:
@@ -93,10 +88,15 @@ class OpenWhiskDeployment:
     async def _remove(self, name: str, prune: bool) -> Change:
         if not prune:
             return Change(f"action {name}", "left")
-        reply = await self._client.request("DELETE", f"actions/{name}")
-        if reply.status not in (200, 404):
-            refuse(reply.status, reply.body, f"removing action {name}")
+        await self._ask(f"removing action {name}", "DELETE", f"actions/{name}", fine=(200, 404))
         return Change(f"action {name}", "removed")
+
+    async def _ask(self, what: str, method: str, path: str, *, fine: tuple[int, ...] = (200,), **options: Any) -> Reply:
+        """`fine`: statuses that are answers. Raises UsageError and StoreError for others."""
+        reply = await self._client.request(method, path, **options)
+        if reply.status not in fine:
+            refuse(reply.status, reply.body, what)
+        return reply
 
 
 def _compared(document: Mapping[str, Any]) -> dict[str, Any]:

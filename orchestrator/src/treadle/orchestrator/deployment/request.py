@@ -55,12 +55,8 @@ def variables_of(settings: DeploySettings, key: bytes, secret: Callable[[str], s
     found = {secret_variable(name): secret(name) for name in settings.secrets}
     for variable, name in getattr(settings, "environment_secrets", {}).items():
         found[variable] = secret(name)
-    return {**settings.environment, **found, **_key_variable(getattr(settings, "key", ""), key)}
-
-
-def _key_variable(where: str, key: bytes) -> dict[str, str]:
-    """The key itself, or the place where the function reads it."""
-    return {KEY_FROM_VARIABLE: where} if where else {KEY_VARIABLE: key_text(key)}
+    where = getattr(settings, "key", "")
+    return {**settings.environment, **found, **({KEY_FROM_VARIABLE: where} if where else {KEY_VARIABLE: key_text(key)})}
 
 
 def key_text(key: bytes) -> str:
