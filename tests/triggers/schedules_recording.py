@@ -19,10 +19,10 @@ from triggers.deployed import deploy, document
 
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.events import Event
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.schedules.flow import TICK
 from treadle.orchestrator.triggers.schedules.reconcile import Schedules
+from treadle.primitives.events import Event
 
 HISTORIES = Path(__file__).with_name("histories")
 START = datetime(2026, 3, 1, tzinfo=UTC)

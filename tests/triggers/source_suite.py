@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
 from treadle.orchestrator.triggers.kafka.source import EventSource, Listener
+from treadle.primitives.events import Record
 
 PATIENCE = 60.0
 """Seconds; far more than anything here takes."""

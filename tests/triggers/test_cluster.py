@@ -86,6 +86,11 @@ def test_an_offset_that_is_not_taken_is_told(consumer: Consumer) -> None:
     source.commit(offsets)
 
 
+def test_a_setting_that_is_none_is_for_a_person_to_mend() -> None:
+    with pytest.raises(UsageError, match=r"no\.such\.setting"):
+        ClusterSource({"bootstrap.servers": "127.0.0.1:1", "no.such.setting": "x"}, "group", "one", ["t"], Heard())
+
+
 def test_a_group_that_has_members_is_not_moved(consumer: Consumer) -> None:
     consumer.trouble = KafkaError.UNKNOWN_MEMBER_ID
     with pytest.raises(UsageError, match="a service runs the trigger now"):

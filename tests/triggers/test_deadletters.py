@@ -7,25 +7,31 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka import deadletters
 from treadle.orchestrator.triggers.kafka.deadletters import (
-    Cause,
     DeadLetter,
     Graveyard,
+    Headers,
     headers,
     letter_of,
-    place_of,
     read_letters,
+    shortened,
 )
-from treadle.orchestrator.triggers.kafka.happenings import Buried, BuryFailed, Partition
+from treadle.orchestrator.triggers.kafka.happenings import Bury, Done, Failed, Partition
 from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
+from treadle.primitives.events import Record
 
-CAUSE = Cause("orders.live", 3, "group", "it does not fit")
 RECORD = Record("orders", "u", 2, 17, b"key", b"value", (("trace", b"t"), ("none", None)), 1.001)
+REASON = "it does not fit"
+
+
+def said(record: Record, reason: str = REASON, *, omitted: bool = False) -> Headers:
+    """The headers of its letter."""
+    return headers(Bury(7, record, 3, reason), "orders.live", "group", omitted=omitted)
 
 
 class Message:
@@ -60,23 +66,23 @@ class Message:
         return self._error
 
 
-def letter(record: Record, cause: Cause = CAUSE, *, omitted: bool = False) -> DeadLetter:
-    return letter_of(Message(record, headers(record, cause, omitted=omitted)))  # type: ignore[arg-type]
+def letter(record: Record, reason: str = REASON, *, omitted: bool = False) -> DeadLetter:
+    return letter_of(Message(record, said(record, reason, omitted=omitted)))  # type: ignore[arg-type]
 
 
 def test_a_letter_holds_the_record_and_why_it_is_one() -> None:
     found = letter(RECORD)
     assert found.record == RECORD
-    assert (found.id, found.trigger, found.version, found.reason) == ("orders.dlt/1/5", "orders.live", 3, CAUSE.reason)
+    assert (found.id, found.trigger, found.version, found.reason) == ("orders.dlt/1/5", "orders.live", 3, REASON)
     assert not found.omitted
     assert letter(RECORD, omitted=True).omitted
-    said = dict(headers(RECORD, CAUSE))
-    assert said["kafka_dlt-original-timestamp"] == (1001).to_bytes(8, "big")
-    assert said["kafka_dlt-original-consumer-group"] == b"group"
-    assert said["kafka_dlt-original-partition"] == (2).to_bytes(4, "big")
-    assert said["kafka_dlt-original-offset"] == (17).to_bytes(8, "big")
-    assert dict(headers(RECORD, Cause("o.l", 1, "g", "\ud800" * 3000)))["kafka_dlt-exception-message"] == b"?" * 2000
-    assert len(letter(RECORD, Cause("o.l", 1, "g", "ä" * 3000)).reason) == 2000
+    written = dict(said(RECORD))
+    assert written["kafka_dlt-original-timestamp"] == (1001).to_bytes(8, "big")
+    assert written["kafka_dlt-original-consumer-group"] == b"group"
+    assert written["kafka_dlt-original-partition"] == (2).to_bytes(4, "big")
+    assert written["kafka_dlt-original-offset"] == (17).to_bytes(8, "big")
+    assert dict(said(RECORD, "\ud800" * 3000))["kafka_dlt-exception-message"] == b"?" * 2000
+    assert len(letter(RECORD, "ä" * 3000).reason) == 2000
 
 
 @pytest.mark.parametrize("time", [0.0, -0.001, 1.7e12, 2.0**63 / 1000, -(2.0**63) / 1000])
@@ -86,8 +92,8 @@ def test_any_timestamp_that_a_producer_may_stamp_can_be_buried(time: float) -> N
 
 
 def test_a_letter_that_is_buried_again_says_its_last_reason_only() -> None:
-    again = Record("orders.dlt", "v", 0, 5, b"key", b"value", tuple(headers(RECORD, CAUSE)), 2.0)  # type: ignore[arg-type]
-    found = letter(again, Cause("after.all", 1, "g", "still not"))
+    again = Record("orders.dlt", "v", 0, 5, b"key", b"value", tuple(said(RECORD)), 2.0)  # type: ignore[arg-type]
+    found = letter(again, "still not")
     assert (found.reason, found.record.topic, found.record.offset) == ("still not", "orders.dlt", 5)
     assert found.record.headers == RECORD.headers
 
@@ -99,10 +105,25 @@ def test_a_foreign_letter_is_one_of_nobody() -> None:
         assert (found.trigger, found.version, found.reason) == ("", 0, "")
 
 
+def test_numbers_of_any_size_that_anybody_wrote_can_be_shown() -> None:
+    names = ("treadle-version", "kafka_dlt-original-partition", "kafka_dlt-original-offset")
+    found = letter_of(Message(RECORD, [(name, b"9" * 5000) for name in names]))  # type: ignore[arg-type]
+    assert len(str((found.version, found.record.partition, found.record.offset))) < 60
+
+
 def test_where_a_value_was_stands_in_its_place() -> None:
     about = {"topic": "orders", "topicId": "u", "partition": 2, "offset": 17, "bytes": 5}
-    assert json.loads(place_of(RECORD)) == about
-    assert json.loads(place_of(Record("orders", "u", 2, 17)))["bytes"] == 0
+    short = shortened(RECORD)
+    assert json.loads(short.value or b"") == about
+    assert (short.key, short.headers) == (RECORD.key, RECORD.headers)
+    assert json.loads(shortened(Record("orders", "u", 2, 17)).value or b"")["bytes"] == 0
+
+
+@pytest.mark.parametrize("own", [{"key": bytes(2**20)}, {"headers": (("trace", bytes(2**20)),)}])
+def test_a_key_or_headers_that_no_topic_takes_are_left_out_with_the_value(own: dict[str, Any]) -> None:
+    short = shortened(msgspec.structs.replace(RECORD, **own))
+    assert (short.key, short.headers) == (None, ())
+    assert len(short.value or b"") + sum(len(value or b"") for _, value in said(short, omitted=True)) < 1000
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -131,16 +152,17 @@ class Yard:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
-        self.answers: list[Buried | BuryFailed] = []
+        self.answers: list[Done | Failed] = []
         monkeypatch.setattr(deadletters, "Producer", Producer)
         monkeypatch.setattr(deadletters, "Topics", lambda _: SimpleNamespace(create=self.made.append))
-        self.graveyard = Graveyard({"bootstrap.servers": "x:1"}, "orders.dlt", self.answers.append)
+        settings = {"bootstrap.servers": "x:1"}
+        self.graveyard = Graveyard(settings, "orders.dlt", "orders.live", "group", self.answers.append)
         self.producer = cast(Producer, self.graveyard._producer)
 
     def bury(self, *errors: int | Exception | None) -> list[Any]:
         """The answers, as (type, ticket)."""
         self.producer.errors = list(errors)
-        self.graveyard.bury(7, RECORD, CAUSE)
+        self.graveyard.bury(Bury(7, RECORD, 3, REASON))
         assert self.producer.errors == []
         assert all(one.ticket == 7 for one in self.answers)
         return [type(one) for one in self.answers]
@@ -148,31 +170,31 @@ class Yard:
 
 def test_a_letter_is_buried_when_it_is_there_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
-    assert yard.bury(None) == [Buried]
+    assert yard.bury(None) == [Done]
     assert yard.producer.values == [b"value"]
     assert yard.producer.settings["enable.idempotence"] is True
     assert yard.producer.settings["bootstrap.servers"] == "x:1"
-    assert yard.bury(KafkaError._MSG_TIMED_OUT) == [Buried, BuryFailed]
+    assert yard.bury(KafkaError._MSG_TIMED_OUT) == [Done, Failed]
     assert yard.made == []
 
 
 def test_a_letter_too_large_for_its_topic_is_written_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
-    assert yard.bury(KafkaError.MSG_SIZE_TOO_LARGE, None) == [Buried]
-    assert yard.producer.values == [b"value", place_of(RECORD)]
+    assert yard.bury(KafkaError.MSG_SIZE_TOO_LARGE, None) == [Done]
+    assert yard.producer.values == [b"value", shortened(RECORD).value]
     refused = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    assert yard.bury(refused, KafkaError.MSG_SIZE_TOO_LARGE) == [Buried, BuryFailed], "and only once"
+    assert yard.bury(refused, KafkaError.MSG_SIZE_TOO_LARGE) == [Done, Failed], "and only once"
 
 
 def test_a_topic_of_letters_that_is_missing_is_made_and_the_letter_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
-    assert yard.bury(KafkaError.UNKNOWN_TOPIC_OR_PART) == [BuryFailed]
+    assert yard.bury(KafkaError.UNKNOWN_TOPIC_OR_PART) == [Failed]
     assert yard.made == ["orders.dlt"]
-    assert "orders.dlt" in cast(BuryFailed, yard.answers[0]).reason
+    assert "orders.dlt" in cast(Failed, yard.answers[0]).reason
 
 
 def test_more_letters_than_the_producer_holds_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Yard(monkeypatch).bury(BufferError("full")) == [BuryFailed]
+    assert Yard(monkeypatch).bury(BufferError("full")) == [Failed]
 
 
 # -- reading -------------------------------------------------------------------------------------------------------
@@ -218,7 +240,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def messages(*offsets: int) -> list[Any]:
-    return [Message(RECORD, headers(RECORD, CAUSE), offset) for offset in offsets]
+    return [Message(RECORD, said(RECORD), offset) for offset in offsets]
 
 
 @pytest.mark.usefixtures("broker")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.orchestrator.triggers.events import Record, Undecodable, decode, event_time
-from treadle.primitives.events.decode import MAX_RECORD, RECORD_TYPE
+from treadle.primitives.events import Record
+from treadle.primitives.events.decode import MAX_RECORD, RECORD_TYPE, Undecodable, decode, event_time
 
 EVENT = {"specversion": "1.0", "id": "7", "source": "/shop", "type": "order.created"}
 

@@ -8,10 +8,10 @@ import pytest
 from triggers.deployed import document, read
 
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka.happenings import Partition
 from treadle.orchestrator.triggers.kafka.judge import Lineage, Unsettled, lineage
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
+from treadle.primitives.events import Record
 
 S3 = '{"Records": [%s]}'
 PUT = '{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "b"}, "object": {"key": "%s", "size": %d}}}'
@@ -46,7 +46,7 @@ def record(offset: int, topic: str = "a", **more: Any) -> Record:
 
 
 def numbers(at: Lineage) -> list[int]:
-    return [one.number for one in at.versions]
+    return [one.version for one in at.versions]
 
 
 # -- which version -------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def numbers(at: Lineage) -> list[int]:
 
 def test_the_newest_version_that_begins_at_or_before_a_record_decides() -> None:
     at = known(version(1, {"a": 5}), version(2, {"a": 10}), version(3, {"a": 10}), version(4, {"a": 20}))
-    deciding = {offset: at.deciding(record(offset)).number for offset in (0, 5, 9, 10, 19, 20)}
+    deciding = {offset: at.deciding(record(offset)).version for offset in (0, 5, 9, 10, 19, 20)}
     assert deciding == {0: 1, 5: 1, 9: 1, 10: 3, 19: 3, 20: 4}
     assert at.judge(record(9)).version == 1
 
@@ -63,16 +63,16 @@ def test_partitions_and_lives_that_a_version_does_not_name_are_its_from_the_firs
     at = known(version(1, {"a": 5}), version(2, {"a": 10}))
     later = Record("a", "ua", 1, 0, value=b"{}")
     again = Record("a", "made again", 0, 0, value=b"{}")
-    assert [at.deciding(one).number for one in (later, again)] == [2, 2]
+    assert [at.deciding(one).version for one in (later, again)] == [2, 2]
 
 
 def test_a_topic_is_decided_on_by_versions_that_read_it() -> None:
     at = known(
         version(1, {"a": 5}), version(2, {"a": 10, "b": 7}, topics=["a", "b"]), version(3, {"b": 9}, topics=["b"])
     )
-    assert [at.deciding(record(30)).number, at.deciding(record(0)).number] == [2, 1]
-    assert [at.deciding(record(offset, "b")).number for offset in (0, 7, 8, 9)] == [2, 2, 2, 3]
-    assert at.deciding(record(0, "never read")).number == 3
+    assert [at.deciding(record(30)).version, at.deciding(record(0)).version] == [2, 1]
+    assert [at.deciding(record(offset, "b")).version for offset in (0, 7, 8, 9)] == [2, 2, 2, 3]
+    assert at.deciding(record(0, "never read")).version == 3
     begins = {topic: at.begin(Partition(topic, f"u{topic}", 0)) for topic in ("a", "b", "c")}
     assert begins == {"a": 5, "b": 7, "c": 0}
     assert at.begin(Partition("a", "ua", 1)) == 0
@@ -88,8 +88,8 @@ def test_a_lineage_ends_where_the_trigger_was_not_the_same() -> None:
     assert known(first, second, third).born == 1
     batches = [known(first, second, third).batching(number) for number in (1, 2, 3)]
     assert [one.max_events if one else None for one in batches] == [None, None, 2]
-    assert known(first, second).newest.number == 2
-    assert known(first, second).version(1).number == 1
+    assert known(first, second).newest.version == 2
+    assert known(first, second).version(1).version == 1
     assert lineage([first, version(2, {}, removed=True)], "live") is None
     assert lineage([first], "another") is None
     assert lineage([version(1, {}, **TICKS)], "live") is None
@@ -123,7 +123,7 @@ def test_a_record_whose_timestamp_no_calendar_has_is_a_dead_letter(time: float) 
 @pytest.mark.parametrize("time", [0.0, -0.001, 1.7e9])
 def test_any_other_timestamp_starts_a_run(time: float) -> None:
     judged = known(version(1, {})).judge(record(7, time=time))
-    assert (judged.run, judged.reason) == ("orders.live.ua.0.7", "")
+    assert ([one.run for one in judged.matches], judged.reason) == (["orders.live.ua.0.7"], "")
 
 
 def test_of_several_objects_those_that_fit_start_runs_and_the_rest_is_told() -> None:
@@ -133,13 +133,22 @@ def test_of_several_objects_those_that_fit_start_runs_and_the_rest_is_told() -> 
     assert [one.event.data["key"] for one in judged.matches] == ["one", "four"]
     assert len({one.run for one in judged.matches}) == 2
     assert judged.reason.count("division by zero") == 2
-    assert judged.event is judged.matches[0].event
 
 
 @pytest.mark.parametrize(("dedupe", "same"), [("offset", False), ("event", True), ("event.data.id", True)])
 def test_events_are_told_apart_as_the_trigger_says(dedupe: str, same: bool) -> None:
     event = b'{"specversion": "1.0", "id": "%d", "source": "s", "type": "t", "data": {"id": %d}}'
     at = known(version(1, {}, format="cloudevents", dedupe=dedupe))
-    runs = [at.judge(record(offset, value=event % (one, one))).run for offset, one in enumerate((1, 1, 2))]
+    judged = [at.judge(record(offset, value=event % (one, one))) for offset, one in enumerate((1, 1, 2))]
+    runs = [one.matches[0].run for one in judged]
     assert (runs[0] == runs[1]) is same
     assert runs[2] not in runs[:2]
+
+
+@pytest.mark.parametrize("time", ["yesterday", "2026-13-01T00:00:00Z", "0001-01-01T00:00:00+23:59"])
+def test_an_object_of_a_time_that_is_none_is_a_dead_letter(time: str) -> None:
+    at = known(version(1, {}, **OBJECTS))
+    put = PUT.replace('"s3"', f'"eventTime": "{time}", "s3"') % ("one", 5)
+    judged = at.judge(record(0, value=(S3 % put).encode()))
+    assert judged.matches == ()
+    assert "is not RFC 3339" in judged.reason

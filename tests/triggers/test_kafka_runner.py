@@ -16,13 +16,13 @@ from triggers.test_judge import record, version
 from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka import runner as module
 from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
 from treadle.orchestrator.triggers.kafka.runner import KafkaRunner
 from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable, Listener
 from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
+from treadle.primitives.events import Record
 from treadle.primitives.store import Store
 
 

@@ -25,10 +25,10 @@ from treadle.orchestrator.triggers.kafka import machine
 from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
 from treadle.orchestrator.triggers.kafka.judge import lineage
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
-from treadle.orchestrator.triggers.kafka.replay import replay_orders
 from treadle.orchestrator.triggers.payloads import Payloads
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
+from treadle.orchestrator.triggers.replaying import replay_orders
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
 from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses
 from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute

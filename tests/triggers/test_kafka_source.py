@@ -10,9 +10,9 @@ from kafka import Broker
 from triggers.source_suite import Bench, Heard, SourceTests, take, until, values
 from triggers.world import TOPIC, Owner, World
 
-from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka.cluster import ClusterSource
 from treadle.orchestrator.triggers.kafka.source import EventSource, Fenced, Listener
+from treadle.primitives.events import Record
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json"}
 _NUMBERS = itertools.count()

@@ -17,7 +17,6 @@ from triggers.deployed import deploy, document
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.events import structured
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions
 from treadle.orchestrator.triggers.kafka.runner import begins_of
 from treadle.orchestrator.triggers.lifecycle import outlets
@@ -28,6 +27,7 @@ from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.orchestrator.triggers.service import TriggerService
 from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.primitives.events.decode import structured
 
 TOPIC = "treadle.lifecycle"
 PROFILE = """

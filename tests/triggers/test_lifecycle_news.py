@@ -11,13 +11,13 @@ from typing import Any
 import confluent_kafka
 import msgspec
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import Keep
 from treadle.orchestrator.instructions import Problem
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.triggers.events import Event, structured
 from treadle.orchestrator.triggers.lifecycle import outlets
 from treadle.orchestrator.triggers.lifecycle.announcer import PAUSES, Announcer, Untellable
 from treadle.orchestrator.triggers.lifecycle.news import (
@@ -28,7 +28,9 @@ from treadle.orchestrator.triggers.lifecycle.news import (
     stage_news,
     to_json,
 )
-from treadle.orchestrator.triggers.lifecycle.stages import begun_with, ended_with
+from treadle.orchestrator.triggers.lifecycle.telling import begun_with, ended_with
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import structured
 
 ABOUT = About("orders.live.7", "orders", 1, "2026-11-21T10:00:00Z")
 NOW = 1_760_000_000.25
@@ -203,6 +205,39 @@ async def test_a_topic_of_which_nothing_is_heard_is_given_up(monkeypatch: pytest
     assert caught.value.away
     mute.reports[0](None, None)  # too late
     await asyncio.sleep(0)
+
+
+class Refusing(Mute):
+    """One that refuses, `at_once` or by its report."""
+
+    def __init__(self, error: KafkaError, at_once: bool) -> None:
+        super().__init__()
+        self._error, self._at_once = error, at_once
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        if self._at_once:
+            raise KafkaException(self._error)
+        on_delivery(self._error, None)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(
+    ("code", "away"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, False),
+        (KafkaError._MSG_TIMED_OUT, True),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, True),
+        (KafkaError._QUEUE_FULL, True),
+    ],
+)
+async def test_an_event_that_is_too_large_is_no_sign_that_the_topic_is_away(
+    code: int, away: bool, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = Refusing(KafkaError(code), at_once)
+    monkeypatch.setattr(confluent_kafka, "Producer", lambda *_, **__: refusing)
+    with pytest.raises(Untellable, match="topic news: ") as caught:
+        await outlets.TopicOutlet({}, "news").send(news(1)[0])
+    assert caught.value.away is away
 
 
 async def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

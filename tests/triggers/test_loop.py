@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+import pytest
 from triggers.world import TOPIC, Owner, World
 
 from treadle.orchestrator.triggers.kafka.happenings import Partition
-from treadle.primitives.errors import StoreError
+from treadle.orchestrator.triggers.kafka.judge import Lineage
+from treadle.primitives.errors import DataError, StoreError
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json", "startFrom": "earliest"}
 
@@ -18,7 +21,7 @@ def world() -> tuple[World, Owner]:
     owner = Owner(made, 1)
     made.owners.append(owner)
     made.assign(0, owner, silently=False)
-    owner.loop.step()
+    owner.step()
     return made, owner
 
 
@@ -27,20 +30,38 @@ def test_why_records_wait_is_told_until_they_are_judged() -> None:
     here.produce(0, b"1")
     here.deploy({"filter": "event.data > 0"})
     for _ in range(3):
-        owner.loop.step()
+        owner.step()
         assert "not known yet from where on it decides" in owner.loop.error
         assert owner.starts == []
     here.settle()
     here.now += 60.0
-    owner.loop.step()
+    owner.step()
     assert owner.loop.error == ""
     assert len(owner.starts) == 1
+
+
+def test_records_that_cannot_be_judged_are_kept_and_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, owner = world()
+    here.produce(0, b"1")
+
+    def defect(*_: Any) -> Any:
+        raise DataError("nobody thought of this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lineage, "judge", defect)
+        owner.step()
+    assert "nobody thought of this" in owner.loop.error
+    here.produce(0, b"2")
+    here.now += 60.0
+    for _ in range(2):
+        owner.step()
+    assert [order.batch.first.offset for order in owner.starts] == [0, 1]
 
 
 def test_who_leaves_a_partition_leaves_its_mark_after_the_last_commit() -> None:
     here, owner = world()
     here.produce(0, b"1")
-    owner.loop.step()
+    owner.step()
     here.answer(owner, 0, "done")
     left: list[tuple[list[Partition], int | None]] = []
 

@@ -5,41 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.dsl.triggers import EventBatch
-from treadle.orchestrator.triggers.events import Event, Record
+from treadle.orchestrator.triggers.kafka.batch import Match
 from treadle.orchestrator.triggers.kafka.happenings import (
     Arrived,
     Assigned,
-    Buried,
     Bury,
-    BuryFailed,
     Commit,
     CommitFailed,
     Counted,
+    Done,
+    Failed,
     Instruction,
     Judged,
     Limit,
-    Match,
     Note,
     OutOfRange,
     Partition,
     Reading,
+    Refused,
     Rest,
     Revoked,
     RunEnded,
     Seek,
     Start,
-    StartDone,
-    StartFailed,
-    StartRefused,
     Watch,
 )
 from treadle.orchestrator.triggers.kafka.machine import HANDOVER, HELD_RECORDS, Machine
+from treadle.primitives.events import Event, Record
 
 A, B = Partition("t", "u", 0), Partition("t", "u", 1)
 
 
 def machine(batch: EventBatch | None = None, max_active: int | None = None, window: int = 50) -> Machine:
-    made = Machine("w", "live", lambda _: batch, max_active, window=window)
+    made = Machine(lambda _: batch, max_active, window=window)
     for partition in (A, B):
         made.handle(Assigned(partition, 0), 0.0)
     return made
@@ -52,7 +50,7 @@ def batches(events: int, size: str = "8MiB") -> EventBatch:
 def match(partition: Partition, offset: int, count: int = 1, version: int = 1) -> Judged:
     record = Record("t", "u", partition.number, offset, None, b"x")
     runs = [f"{partition.number}.{offset}" + f".{index}" * (index > 0) for index in range(count)]
-    return Judged(record, version, tuple(Match(Event("1", "s", "t"), run) for run in runs))
+    return Judged(record, version, tuple(Match(record, Event("1", "s", "t"), run) for run in runs))
 
 
 def passed(partition: Partition, offset: int) -> Judged:
@@ -61,6 +59,12 @@ def passed(partition: Partition, offset: int) -> Judged:
 
 def dead(partition: Partition, offset: int) -> Judged:
     return Judged(Record("t", "u", partition.number, offset), 1, reason="poison")
+
+
+def mark(it: Machine, partition: Partition) -> int | None:
+    """Up to where everything of a partition is done; None: it is not owned."""
+    log = it._logs.get(partition)
+    return log.mark if log else None
 
 
 def only(kind: type[Any], instructions: list[Instruction]) -> list[Any]:
@@ -75,18 +79,18 @@ def test_partitions_take_turns() -> None:
     it = machine(window=1)
     [first] = only(Start, it.handle(Arrived(A, tuple(match(A, offset) for offset in range(3))), 0.0))
     assert it.handle(Arrived(B, (match(B, 0),)), 0.0) == []
-    assert runs(it.handle(StartDone(first.ticket), 0.0)) == ["1.0"]
+    assert runs(it.handle(Done(first.ticket), 0.0)) == ["1.0"]
 
 
 def test_offset_is_committed_up_to_the_first_record_that_is_not_done() -> None:
     it = machine()
     records = (match(A, 0), passed(A, 1), match(A, 2), match(A, 5))
     starts = only(Start, it.handle(Arrived(A, records), 0.0))
-    it.handle(StartDone(starts[1].ticket), 0.0)
+    it.handle(Done(starts[1].ticket), 0.0)
     assert only(Commit, it.tick(10.0)) == []
-    it.handle(StartDone(starts[0].ticket), 10.0)
+    it.handle(Done(starts[0].ticket), 10.0)
     assert only(Commit, it.tick(20.0)) == [Commit(A, 5)]
-    it.handle(StartDone(starts[2].ticket), 20.0)
+    it.handle(Done(starts[2].ticket), 20.0)
     assert only(Commit, it.tick(30.0)) == [Commit(A, 6)]
     assert only(Commit, it.tick(40.0)) == []
     it.handle(CommitFailed(A), 40.0)
@@ -98,9 +102,9 @@ def test_record_of_several_objects_is_done_when_all_of_its_runs_are_there() -> N
     starts = only(Start, it.handle(Arrived(A, (match(A, 0, count=3),)), 0.0))
     assert [one.batch.run for one in starts] == ["0.0", "0.0.1", "0.0.2"]
     for done, one in enumerate(starts):
-        assert it.mark(A) == 0, done
-        it.handle(StartDone(one.ticket), 0.0)
-    assert it.mark(A) == 1
+        assert mark(it, A) == 0, done
+        it.handle(Done(one.ticket), 0.0)
+    assert mark(it, A) == 1
 
 
 def test_failed_starts_come_again_later_and_later_and_in_order() -> None:
@@ -108,7 +112,7 @@ def test_failed_starts_come_again_later_and_later_and_in_order() -> None:
     [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
     now, pauses = 0.0, []
     for _ in range(10):
-        assert only(Start, it.handle(StartFailed(start.ticket, "down"), now)) == []
+        assert only(Start, it.handle(Failed(start.ticket, "down"), now)) == []
         assert it.trouble == "down"
         failed = now
         while not (again := only(Start, it.tick(now))):
@@ -119,21 +123,21 @@ def test_failed_starts_come_again_later_and_later_and_in_order() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] <= 1.0
     assert pauses[-1] == 30.0
-    assert runs(it.handle(StartDone(start.ticket), now)) == ["0.1"]
+    assert runs(it.handle(Done(start.ticket), now)) == ["0.1"]
     assert it.trouble == ""
 
 
 def test_dead_letter_is_written_again_until_it_is() -> None:
     it = machine()
     [bury] = only(Bury, it.handle(Arrived(A, (dead(A, 0), passed(A, 1))), 0.0))
-    it.handle(BuryFailed(bury.ticket, "full"), 0.0)
+    it.handle(Failed(bury.ticket, "full"), 0.0)
     assert (it.trouble, it.under_way) == ("full", 0)
     assert only(Bury, it.tick(0.1)) == []
     [again] = only(Bury, it.tick(60.0))
     assert (again.record, again.reason) == (bury.record, "poison")
-    assert it.mark(A) == 0
-    it.handle(Buried(again.ticket), 60.0)
-    assert (it.mark(A), it.dead, it.trouble) == (2, 1, "")
+    assert mark(it, A) == 0
+    it.handle(Done(again.ticket), 60.0)
+    assert (mark(it, A), it.dead, it.trouble) == (2, 1, "")
 
 
 def test_handover_waits_for_starts_and_drops_the_rest() -> None:
@@ -142,7 +146,7 @@ def test_handover_waits_for_starts_and_drops_the_rest() -> None:
     it.handle(Revoked((A,)), 1.0)
     assert it.handle(Arrived(A, (match(A, 2),)), 1.0) == []
     assert A in it.partitions
-    done = it.handle(StartDone(start.ticket), 2.0)
+    done = it.handle(Done(start.ticket), 2.0)
     assert [one for one in done if not isinstance(one, Reading)] == [Commit(A, 1)]
     assert it.partitions == (B,)
 
@@ -155,7 +159,7 @@ def test_handover_ends_though_nobody_answers() -> None:
     assert A in it.partitions
     assert only(Commit, it.tick(1.0 + HANDOVER)) == []
     assert A not in it.partitions
-    assert it.handle(StartDone(start.ticket), 20.0) == []
+    assert it.handle(Done(start.ticket), 20.0) == []
 
 
 def test_reading_stops_when_much_is_held_and_goes_on_at_half() -> None:
@@ -166,7 +170,7 @@ def test_reading_stops_when_much_is_held_and_goes_on_at_half() -> None:
     [start] = only(Start, asked)
     resumed: list[Reading] = []
     while not resumed:
-        answered = it.handle(StartDone(start.ticket), 0.0)
+        answered = it.handle(Done(start.ticket), 0.0)
         resumed = only(Reading, answered)
         [start] = only(Start, answered)
     assert resumed == [Reading(A, True), Reading(B, True)]
@@ -177,7 +181,7 @@ def test_max_active_counts_what_is_known_or_listed() -> None:
     it = machine(max_active=2)
     first = it.handle(Arrived(A, tuple(match(A, offset) for offset in range(5))), 0.0)
     assert runs(first) == ["0.0", "0.1"]
-    done = [one for start in only(Start, first) for one in it.handle(StartDone(start.ticket), 0.0)]
+    done = [one for start in only(Start, first) for one in it.handle(Done(start.ticket), 0.0)]
     assert done == [Watch("0.0"), Watch("0.1")]
     assert runs(it.handle(Counted(3), 0.0)) == []
     assert runs(it.handle(RunEnded("0.0"), 0.0)) == []
@@ -198,12 +202,12 @@ def test_batch_is_cut_by_count_bytes_time_and_version() -> None:
     it = machine(batches(3))
     [full] = only(Start, it.handle(Arrived(A, (passed(A, 0), *(match(A, n) for n in (1, 2, 4)))), 0.0))
     assert (full.batch.run, len(full.batch.matched), full.batch.end) == ("0.1", 3, 5)
-    it.handle(StartDone(full.ticket), 0.0)
+    it.handle(Done(full.ticket), 0.0)
     assert runs(it.handle(Arrived(A, (match(A, 5), passed(A, 6))), 1.0)) == []
     assert runs(it.tick(10.9)) == []
     [late] = only(Start, it.tick(11.0))
     assert (late.batch.run, late.batch.end) == ("0.5", 7)
-    it.handle(StartDone(late.ticket), 11.0)
+    it.handle(Done(late.ticket), 11.0)
     [old] = only(Start, it.handle(Arrived(A, (match(A, 7), match(A, 8, version=2))), 12.0))
     assert (old.batch.run, old.batch.version, old.batch.end) == ("0.7", 1, 8)
 
@@ -215,24 +219,24 @@ def test_batch_is_cut_by_count_bytes_time_and_version() -> None:
 def test_end_of_the_start_that_counts_is_adopted() -> None:
     it = machine(batches(4))
     [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(6))), 0.0))
-    assert only(Seek, it.handle(StartDone(start.ticket, {"end": 2}), 0.0)) == [Seek(A, 2)]
-    assert it.mark(A) == 2
+    assert only(Seek, it.handle(Done(start.ticket, {"end": 2}), 0.0)) == [Seek(A, 2)]
+    assert mark(it, A) == 2
     [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(2, 6))), 0.0))
     assert start.batch.run == "0.2"
-    assert only(Seek, it.handle(StartDone(start.ticket, {"end": 9}), 0.0)) == [Seek(A, 9)]
+    assert only(Seek, it.handle(Done(start.ticket, {"end": 9}), 0.0)) == [Seek(A, 9)]
     assert it.handle(Arrived(A, (match(A, 7), match(A, 8))), 0.0) == []
-    assert it.mark(A) == 9
+    assert mark(it, A) == 9
 
 
 def test_refused_batch_becomes_letters() -> None:
     it = machine(batches(2))
     [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
-    letters = only(Bury, it.handle(StartRefused(start.ticket, "no such input"), 0.0))
+    letters = only(Bury, it.handle(Refused(start.ticket, "no such input"), 0.0))
     assert [(one.record.offset, one.reason) for one in letters] == [(0, "no such input"), (1, "no such input")]
-    it.handle(Buried(letters[1].ticket), 0.0)
-    assert it.mark(A) == 0
-    it.handle(Buried(letters[0].ticket), 0.0)
-    assert it.mark(A) == 2
+    it.handle(Done(letters[1].ticket), 0.0)
+    assert mark(it, A) == 0
+    it.handle(Done(letters[0].ticket), 0.0)
+    assert mark(it, A) == 2
 
 
 def test_deleted_records_are_told_and_reading_goes_on() -> None:
@@ -241,9 +245,9 @@ def test_deleted_records_are_told_and_reading_goes_on() -> None:
     told = it.handle(OutOfRange(A, 10, 20), 0.0)
     assert only(Seek, told) == [Seek(A, 10)]
     assert "1 to 9 were deleted" in only(Note, told)[0].text
-    assert it.mark(A) == 0
-    it.handle(StartDone(start.ticket), 0.0)
-    assert it.mark(A) == 10
+    assert mark(it, A) == 0
+    it.handle(Done(start.ticket), 0.0)
+    assert mark(it, A) == 10
     for low, high in ((0, 20), (10, 20), (0, 10)):
         there = it.handle(OutOfRange(A, low, high), 0.0)
         assert only(Seek, there) == [Seek(A, 10)], "what came meanwhile is read"

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import pytest
-from triggers.test_machine import A, B, batches, machine, match, only, passed, runs
+from triggers.test_machine import A, B, batches, machine, mark, match, only, passed, runs
 
-from treadle.orchestrator.triggers.events import Event, Record
+from treadle.orchestrator.triggers.kafka.batch import Match
 from treadle.orchestrator.triggers.kafka.happenings import (
     Arrived,
     Assigned,
-    Buried,
-    BuryFailed,
     Commit,
     CommitFailed,
     Counted,
+    Done,
+    Failed,
     Judged,
     Lost,
-    Match,
     OutOfRange,
     Reading,
+    Refused,
     Revoked,
     RunEnded,
     Seek,
     Start,
-    StartDone,
-    StartFailed,
     Watch,
 )
 from treadle.orchestrator.triggers.kafka.machine import COMMIT_EVERY, HANDOVER, HELD_BYTES, HELD_RECORDS
+from treadle.primitives.events import Event, Record
 
 MIB = bytes(2**20)
 MANY = HELD_BYTES // len(MIB)
@@ -35,7 +34,8 @@ MANY = HELD_BYTES // len(MIB)
 
 def large(offset: int) -> Judged:
     """A match of a MiB."""
-    return Judged(Record("t", "u", A.number, offset, None, MIB), 1, (Match(Event("1", "s", "t"), f"0.{offset}"),))
+    record = Record("t", "u", A.number, offset, None, MIB)
+    return Judged(record, 1, (Match(record, Event("1", "s", "t"), f"0.{offset}"),))
 
 
 # -- how much ------------------------------------------------------------------------------------------------------
@@ -63,12 +63,12 @@ def test_all_that_is_there_is_one_trouble_and_one_pause() -> None:
     it = machine()
     starts = only(Start, it.handle(Arrived(A, tuple(match(A, offset) for offset in range(5))), 0.0))
     for start in starts:
-        assert only(Start, it.handle(StartFailed(start.ticket, "down"), 0.0)) == []
+        assert only(Start, it.handle(Failed(start.ticket, "down"), 0.0)) == []
     assert only(Start, it.tick(0.49)) == []
     again = only(Start, it.tick(0.5))
     assert len(again) == len(starts)
-    it.handle(StartDone(again[0].ticket), 0.6)
-    it.handle(StartFailed(again[1].ticket, "down"), 0.6)
+    it.handle(Done(again[0].ticket), 0.6)
+    it.handle(Failed(again[1].ticket, "down"), 0.6)
     assert len(only(Start, it.tick(1.1))) == 1, "a start that works ends it: the next pause is short again"
 
 
@@ -90,10 +90,10 @@ def test_commits_are_gathered_and_those_that_were_not_taken_come_again() -> None
 def test_with_one_run_at_a_time_an_offset_is_done_when_its_run_is_over() -> None:
     it = machine(max_active=1)
     [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
-    assert it.handle(StartDone(start.ticket), 0.0) == [Watch("0.0")]
-    assert (it.mark(A), it.started, it.active) == (0, 1, 1)
+    assert it.handle(Done(start.ticket), 0.0) == [Watch("0.0")]
+    assert (mark(it, A), it.started, it.active) == (0, 1, 1)
     [start] = only(Start, it.handle(RunEnded("0.0"), 0.0))
-    assert (it.mark(A), start.batch.run) == (1, "0.1")
+    assert (mark(it, A), start.batch.run) == (1, "0.1")
 
 
 def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:
@@ -124,10 +124,10 @@ def test_what_fails_to_start_in_a_handover_is_left_to_the_next_owner() -> None:
     it = machine()
     one, two = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
     it.handle(Revoked((A,)), 0.0)
-    it.handle(StartFailed(one.ticket, "down"), 0.0)
+    it.handle(Failed(one.ticket, "down"), 0.0)
     assert only(Start, it.tick(HANDOVER - 1.0)) == []
     assert A in it.partitions
-    assert only(Commit, it.handle(StartDone(two.ticket), HANDOVER - 0.5)) == [], "the first one is not done"
+    assert only(Commit, it.handle(Done(two.ticket), HANDOVER - 0.5)) == [], "the first one is not done"
     assert A not in it.partitions
 
 
@@ -139,8 +139,8 @@ def test_a_partition_that_comes_back_in_its_handover_is_kept() -> None:
     it.tick(1.0 + 2 * HANDOVER)
     assert A in it.partitions
     assert runs(it.handle(Arrived(A, (match(A, 0),)), 20.0)) == ["0.0"]
-    it.handle(StartDone(start.ticket), 20.0)
-    assert it.mark(A) == 0, "what an earlier time of it began is not known any more"
+    it.handle(Done(start.ticket), 20.0)
+    assert mark(it, A) == 0, "what an earlier time of it began is not known any more"
 
 
 def test_a_lost_partition_is_forgotten_without_a_commit() -> None:
@@ -148,7 +148,7 @@ def test_a_lost_partition_is_forgotten_without_a_commit() -> None:
     it.handle(Arrived(A, (passed(A, 0), match(A, 1))), 0.0)
     it.handle(Revoked((B,)), 0.0)
     assert only(Commit, it.handle(Lost((A, B)), 0.0)) == []
-    assert (it.partitions, it.mark(A), it.held) == ((), None, 0)
+    assert (it.partitions, mark(it, A), it.held) == ((), None, 0)
     assert it.handle(Arrived(A, (match(A, 2),)), 0.0) == []
     assert it.tick(10.0) == []
 
@@ -159,16 +159,16 @@ def test_an_end_is_adopted_only_for_a_batch_of_a_partition_that_is_still_the_sam
     [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(4))), 0.0))
     it.handle(Lost((A,)), 0.0)
     it.handle(Assigned(A, 0), 0.0)
-    assert only(Seek, it.handle(StartDone(start.ticket, {"end": end}), 0.0)) == []
-    assert it.mark(A) == 0
+    assert only(Seek, it.handle(Done(start.ticket, {"end": end}), 0.0)) == []
+    assert mark(it, A) == 0
     single = machine()
     [start] = only(Start, single.handle(Arrived(A, (match(A, 0),)), 0.0))
-    assert only(Seek, single.handle(StartDone(start.ticket, {"end": end}), 0.0)) == []
-    assert single.mark(A) == 1
+    assert only(Seek, single.handle(Done(start.ticket, {"end": end}), 0.0)) == []
+    assert mark(single, A) == 1
 
 
 def test_an_answer_about_a_letter_that_nobody_waits_for_changes_nothing() -> None:
     it = machine()
-    for answer in (Buried(7), BuryFailed(7, "full")):
+    for answer in (Done(7), Failed(7, "full"), Refused(7, "no")):
         assert it.handle(answer, 0.0) == []
     assert (it.dead, it.trouble, it.under_way) == (0, "", 0)

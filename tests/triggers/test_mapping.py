@@ -8,21 +8,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from triggers.test_judge import version
 
-from treadle.dsl.triggers import KafkaTrigger
 from treadle.orchestrator.client.submission import RUN_ID
-from treadle.orchestrator.triggers.events import Event, Record
 from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run, run_prefix
 from treadle.orchestrator.triggers.mapping import Rules, Unfit
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Event, Record
 
 WHEN = datetime(2026, 1, 31, 2, 3, 4, tzinfo=UTC)
 EVENT = Event("7", "/shop", "order.created", data={"n": 5, "who": "ann"}, extensions={"tenant": "a"})
 
 
 def rules(**changes: Any) -> Rules:
-    about = {"type": "kafka", "connection": "c", "topics": ["t"], **changes}
-    return Rules("live", KafkaTrigger.model_validate(about, by_alias=True, by_name=False))
+    return Rules(version(1, {}, **changes), "live")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.orchestrator.triggers.events import Event, Undecodable
 from treadle.orchestrator.triggers.objects.looking import MARK, Seen, event_of, first_look
 from treadle.orchestrator.triggers.objects.notifications import decode_notification, uri_of
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import Undecodable
 from treadle.primitives.files import list_files
 from treadle.primitives.store import ObjectInfo, Store
 

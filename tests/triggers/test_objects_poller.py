@@ -15,6 +15,7 @@ from triggers.deployed import deploy, document
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
+from treadle.orchestrator.triggers import rounds
 from treadle.orchestrator.triggers.allowed import check_allowed
 from treadle.orchestrator.triggers.objects import poller as module
 from treadle.orchestrator.triggers.objects.poller import Poller
@@ -118,19 +119,14 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(module, "WAIT", 0.05)
+    monkeypatch.setattr(rounds, "AGAIN", 0.05)
     return Place(tmp_path)
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks follow each other at once."""
-    look = Poller._look_once
-
-    async def soon(self: Poller, poll: Any) -> float:
-        await look(self, poll)
-        return 0.02
-
-    monkeypatch.setattr(Poller, "_look_once", soon)
+    monkeypatch.setattr(Poller, "every", 0.02)
 
 
 @pytest.mark.usefixtures("quick")
@@ -151,6 +147,40 @@ async def test_what_was_there_at_the_deployment_counts_only_if_it_should(place: 
     await place.until(lambda: "last" in place.starts.names)
     await service.stop()
     assert "old" not in place.starts.names, "the first look was the first version's"
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_is_dated_back_starts_although_nothing_was_there_before(place: Place) -> None:
+    place.deploy()
+    first = await place.service()
+    await place.until(lambda: first.status().state == "running")
+    await first.stop()
+    place.put("dated back", modified=1e9)
+    second = await place.service()
+    await place.until(lambda: second.status().state == "running")
+    assert place.starts.names == ["dated%20back"]
+    await second.stop()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_look_at_the_old_prefix_says_nothing_of_the_new_one(place: Place) -> None:
+    """The service hears of a version some seconds after it is there."""
+    deeper = place.folder / "deeper"
+    deeper.mkdir()
+    (deeper / "old").write_text("x")
+    os.utime(deeper / "old", (1e9, 1e9))
+    place.deploy()
+    service = await place.service()
+    heard = place.deployment
+    place.deploy(poll={"uri": deeper.as_uri(), "every": "1s"})
+    place.put("meanwhile")
+    await place.until(lambda: "meanwhile" in place.starts.names)
+    assert place.deployment is not heard
+    await service.update(place.deployment, False)
+    place.put("deeper/new")
+    await place.until(lambda: "new" in place.starts.names)
+    assert "old" not in place.starts.names
+    await service.stop()
 
 
 @pytest.mark.usefixtures("quick")

@@ -8,24 +8,22 @@ import pytest
 from triggers.test_judge import OBJECTS, PUT, S3, known, record, version
 
 from treadle.dsl.triggers import KafkaTrigger
-from treadle.orchestrator.triggers.events import Record
-from treadle.orchestrator.triggers.kafka.batch import Batch, Matched
+from treadle.orchestrator.triggers.kafka.batch import Batch
 from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter
 from treadle.orchestrator.triggers.kafka.judge import Lineage
-from treadle.orchestrator.triggers.kafka.orders import order_for
-from treadle.orchestrator.triggers.kafka.replay import replay_orders
 from treadle.orchestrator.triggers.mapping import Unfit
+from treadle.orchestrator.triggers.replaying import replay_orders
 from treadle.orchestrator.triggers.starting import StartOrder
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Record
 
 BATCH = {"maxEvents": 5, "maxWait": "1s"}
 
 
 def gathered(at: Lineage, *records: Record) -> Batch:
     """What a machine makes of matching records, and of one that it passed over behind them."""
-    matched = tuple(Matched(one, match.event) for one in records for match in at.judge(one).matches)
-    run = at.judge(records[0]).run
-    return Batch(run, at.workflow, at.newest.number, at.name, matched, records[-1].offset + 2)
+    matched = tuple(match for one in records for match in at.judge(one).matches)
+    return Batch(at.newest.version, matched, records[-1].offset + 2)
 
 
 def nobody(batch: Batch, trigger: KafkaTrigger) -> Any:
@@ -37,7 +35,7 @@ def test_a_record_gives_its_run_its_inputs() -> None:
     at = known(version(3, {}, with_=given))
     batch = gathered(at, record(7, value=b'{"n": 5}', time=61.0))
     wanted = StartOrder("orders.live.ua.0.7", "orders", 3, "live", {"n": 5, "second": 1, "plain": "trigger.events"})
-    assert order_for(batch, at.newest, nobody) == wanted
+    assert at.newest.order_for(batch, nobody) == wanted
 
 
 def test_a_batch_has_its_events_and_the_time_of_its_first_and_its_end_travels() -> None:
@@ -49,7 +47,7 @@ def test_a_batch_has_its_events_and_the_time_of_its_first_and_its_end_travels() 
         asked.append((batch, trigger.type))
         return ["a", "b"]
 
-    order = order_for(batch, at.newest, events)
+    order = at.newest.order_for(batch, events)
     assert order.inputs == {"all": ["a", "b"], "at": 61}
     assert order.memo == {"end": 11, "count": 2}
     assert asked == [(batch, "kafka")]
@@ -58,13 +56,13 @@ def test_a_batch_has_its_events_and_the_time_of_its_first_and_its_end_travels() 
 def test_a_batch_has_no_single_event() -> None:
     at = known(version(1, {}, batch=BATCH, with_={"n": "${{ event.data.n }}"}))
     with pytest.raises(Unfit, match="with: there is no event"):
-        order_for(gathered(at, record(7, value=b'{"n": 5}')), at.newest, nobody)
+        at.newest.order_for(gathered(at, record(7, value=b'{"n": 5}')), nobody)
 
 
 def test_objects_are_what_they_are() -> None:
     at = known(version(1, {}, **OBJECTS, with_={"all": "${{ trigger.events }}"}))
     batch = gathered(at, record(0, value=(S3 % PUT % ("one", 5)).encode()))
-    [found] = order_for(batch, at.newest, nobody).inputs["all"]
+    [found] = at.newest.order_for(batch, nobody).inputs["all"]
     assert (found["uri"], found["size"]) == ("s3://b/one", 5)
 
 

@@ -12,7 +12,7 @@ THREE = batches(3)
 
 
 def log(position: int = 0) -> PartitionLog:
-    return PartitionLog(A, position, "w", "live")
+    return PartitionLog(A, position)
 
 
 def held(it: PartitionLog) -> tuple[int, int]:

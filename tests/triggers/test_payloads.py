@@ -17,7 +17,7 @@ from treadle.executors.runtime.events import EventReader
 from treadle.orchestrator.dispatcher.tasks.scope import Scope, feed_inputs
 from treadle.orchestrator.planner.sources import EVENT_BYTES_EACH, EVENTS_EACH, Sources
 from treadle.orchestrator.runfiles import LoopResult, Manifest
-from treadle.orchestrator.triggers.kafka.batch import Batch, Matched
+from treadle.orchestrator.triggers.kafka.batch import Batch, Match
 from treadle.orchestrator.triggers.payloads import Payloads, Topic, choose
 from treadle.orchestrator.triggers.payloads.choice import INLINE_BYTES, NEEDED
 from treadle.orchestrator.triggers.payloads.topics import topic_of
@@ -39,8 +39,8 @@ def trigger(**more: Any) -> KafkaTrigger:
 
 def batch(values: dict[int, bytes], kafka: KafkaTrigger, age: float = 0.0) -> Batch:
     records = [Record("orders", "uuid", 2, offset, None, value, time=NOW - age) for offset, value in values.items()]
-    matched = tuple(Matched(one, decode(one, kafka.format, kafka.connection)) for one in records)
-    return Batch("run", "workflow", 1, "live", matched, max(values) + 1)
+    matched = tuple(Match(one, decode(one, kafka.format, kafka.connection), "run") for one in records)
+    return Batch(1, matched, max(values) + 1)
 
 
 def payloads(store: Store, topic: Topic | None = KEPT) -> Payloads:
@@ -107,14 +107,12 @@ def test_runs_that_cannot_be_are_refused(wrong: tuple[int, ...]) -> None:
 def test_a_range_is_handed_over_only_while_the_topic_keeps_it(
     size: int | None, age: float, topic: Topic | None, way: str
 ) -> None:
-    choice = choose("auto", size, age, topic)
-    assert choice.way == way
-    assert choice.reason
+    assert choose("auto", size, age, topic) == way
 
 
 @pytest.mark.parametrize("way", ["inline", "range", "capture"])
 def test_the_trigger_has_the_last_word(way: Literal["inline", "range", "capture"]) -> None:
-    assert choose(way, 10**7, 10**7, None).way == way
+    assert choose(way, 10**7, 10**7, None) == way
 
 
 def test_bytes_are_never_inline() -> None:

@@ -191,6 +191,12 @@ def test_a_trigger_that_is_served_stays_where_it_is(places: KafkaPositions, kafk
     assert kept.load(A0) == 7
 
 
+def test_a_trigger_with_a_topic_that_is_not_there_stays_where_it_is(places: KafkaPositions, kafka: Cluster) -> None:
+    with pytest.raises(UsageError, match=r"orders\.live: the topic 'c' does not exist in 'prod'"):
+        places.seek(newest(topics=["a", "c"]), "g", marks(), "earliest")
+    assert kafka.committed == []
+
+
 # -- what is remembered --------------------------------------------------------------------------------------------
 
 

@@ -14,12 +14,17 @@ import pytest_asyncio
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
 from triggers.deployed import M, deploy, document
 
+from treadle.dsl.triggers import ScheduleTrigger
 from treadle.orchestrator.client.views import RunView
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.testing.service import Service, service
 from treadle.orchestrator.triggers.registry.registry import Registry
+from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.orchestrator.triggers.schedules.flow import TICK
 from treadle.orchestrator.triggers.schedules.reconcile import Schedules
+from treadle.orchestrator.triggers.schedules.runner import ScheduleRunner
+from treadle.orchestrator.triggers.schedules.wanted import Wanted
 from treadle.primitives.errors import UsageError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -107,6 +112,37 @@ async def test_a_schedule_of_another_deployment_is_neither_taken_nor_deleted(
     await until(lambda: _listed(here, "shared.a"))
     assert await schedules.reconcile(registry) == []
     assert [change.did for change in await theirs.reconcile(registry)] == ["deleted"]
+
+
+async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_made(
+    here: Service, registry: Registry, tmp_path: Path
+) -> None:
+    theirs = Schedules(here.client, "treadle", b"another key")
+    deploy(registry, document({"a": HOURLY, "b": HOURLY}, "both"), tmp_path)
+    registry.pause("both", "b")
+    await theirs.keep(Wanted("both", "a", ScheduleTrigger.model_validate({"type": "schedule", "interval": "1h"})))
+    unused: Any = None
+    profile, store = Profile(), here.site.store
+    site = TriggerSite(unused, profile, here.client, unused, store, here.site.key, registry, unused, "here-0")
+    deployment = registry.deployment("both")
+    runners = {name: ScheduleRunner(site, "both", name) for name in ("a", "b")}
+    for name, runner in runners.items():
+        await runner.update(deployment, name == "b")
+        await runner.start()
+    try:
+
+        async def told() -> bool:
+            return [runner.status().state for runner in runners.values()] == ["waiting", "paused"]
+
+        await until(told)
+        assert "another deployment made" in runners["a"].status().error
+    finally:
+        for runner in runners.values():
+            await runner.stop()
+    assert [runner.status().state for runner in runners.values()] == ["stopped", "stopped"]
+    registry.undeploy("both")
+    for name in runners:
+        await here.client.get_schedule_handle(f"both.{name}").delete()
 
 
 async def test_backfill_makes_one_run_of_every_nominal_time(

@@ -70,7 +70,7 @@ class Triggers(RuleBasedStateMachine):
         for _ in range(times):
             self.world.now += seconds
             if owner:
-                owner.loop.step()
+                owner.step()
 
     @rule(which=st.integers(0, 9), times=st.integers(1, 8), seconds=st.floats(0, 3))
     def serve(self, which: int, times: int, seconds: float) -> None:
@@ -79,7 +79,7 @@ class Triggers(RuleBasedStateMachine):
         for _ in range(times if owner else 0):
             assert owner is not None
             self.world.now += seconds
-            owner.loop.step()
+            owner.step()
             while owner.starts:
                 self.world.answer(owner, 0, "done")
             while owner.letters:
@@ -192,7 +192,7 @@ class Triggers(RuleBasedStateMachine):
     def pause(self, which: int, paused: bool) -> None:
         owner = self._owner(which)
         if owner:
-            owner.loop.rest(paused)
+            owner.paused = paused
 
     @rule()
     def forget_offsets(self) -> None:
@@ -273,7 +273,7 @@ class Triggers(RuleBasedStateMachine):
             quiet += 1
             self.world.now += 40.0
             for owner in self.world.owners:  # those who stalled come back, and send what they had in mind
-                owner.loop.step()
+                owner.step()
                 while owner.starts:
                     self.world.answer(owner, 0, "done")
                     quiet = 0

@@ -239,6 +239,8 @@ async def test_a_store_tells_of_several_objects_at_once(hooks: Hooks, http: http
     assert [run["new"] for run in answer.json()["runs"]] == [True, True]
     again = await post(http, "objects", {"Records": [record("b"), record("d")]}, authorization="Bearer token")
     assert [run["new"] for run in again.json()["runs"]] == [False, True]
+    odd = {"Records": [record("e"), {**record("f"), "eventTime": "yesterday"}]}
+    check_problem(await post(http, "objects", odd, authorization="Bearer token"), 400, "RFC 3339")
 
 
 # -- what does not

@@ -16,27 +16,25 @@ import msgspec
 
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.triggers.events import Record
 from treadle.orchestrator.triggers.kafka.batch import Batch
 from treadle.orchestrator.triggers.kafka.happenings import (
-    Buried,
     Bury,
-    BuryFailed,
+    Done,
+    Failed,
     Happening,
     Judged,
     OutOfRange,
     Partition,
+    Refused,
     RunEnded,
     Start,
-    StartDone,
-    StartFailed,
-    StartRefused,
 )
 from treadle.orchestrator.triggers.kafka.judge import Lineage, lineage
 from treadle.orchestrator.triggers.kafka.loop import TriggerLoop
 from treadle.orchestrator.triggers.kafka.machine import Machine
 from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable, Listener
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
+from treadle.primitives.events import Record
 
 WORKFLOW, TRIGGER, TOPIC, GROUP = "orders", "live", "orders.v1", "g"
 Outcome = Literal["done", "unreachable", "written", "unheard"]
@@ -74,14 +72,15 @@ class Owner:
     starts: list[Start] = field(default_factory=list)
     letters: list[Bury] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
+    paused: bool = False
     prompt: bool = True
     """Starts under way are answered while a handover waits for them."""
 
     def __post_init__(self) -> None:
         world = self.world
-        machine = Machine(WORKFLOW, TRIGGER, lambda number: self.known.batching(number), world.max_active, window=4)
+        machine = Machine(lambda number: self.known.batching(number), world.max_active, window=4)
         self.source = FakeSource(world, self)
-        self.loop = TriggerLoop(machine, self._listening, self._look, self, world.marks, world.clock, Inbox(self))
+        self.loop = TriggerLoop(machine, self._listening, self._look, self, world.marks, Inbox(self), world.clock)
 
     def _listening(self, loop: TriggerLoop) -> FakeSource:
         self.source.listener = loop
@@ -90,6 +89,9 @@ class Owner:
     def _look(self) -> Lineage:
         self.known = self.world.lineage(self.world.history)
         return self.known
+
+    def step(self) -> None:
+        self.loop.step(self.paused)
 
     # -- Hands
 
@@ -294,25 +296,25 @@ class World:
         order = owner.starts.pop(index)
         batch = order.batch
         if outcome == "unreachable" or (self.temporal_down and outcome in ("done", "unheard")):
-            owner.loop.tell(StartFailed(order.ticket, "down"))
+            owner.loop.tell(Failed(order.ticket, "down"))
             return
         if any(b'"refused"' in (one.record.value or b"") for one in batch.matched) and batch.run not in self.written:
             self.refused.append([one.record for one in batch.matched])
-            owner.loop.tell(StartRefused(order.ticket, "these inputs will never do"))
+            owner.loop.tell(Refused(order.ticket, "these inputs will never do"))
             return
         kept = self.written.setdefault(batch.run, batch)
         if outcome == "written":
-            owner.loop.tell(StartFailed(order.ticket, "it fell silent"))
+            owner.loop.tell(Failed(order.ticket, "it fell silent"))
             return
         if batch.run not in self.runs:
             self.check_order(kept)
             self.runs[batch.run] = kept
             self.open.add(batch.run)
         if outcome == "unheard":
-            owner.loop.tell(StartFailed(order.ticket, "the answer was lost"))
+            owner.loop.tell(Failed(order.ticket, "the answer was lost"))
             return
         memo = {"end": self.runs[batch.run].end} if self.batched(kept) else {}
-        owner.loop.tell(StartDone(order.ticket, memo))
+        owner.loop.tell(Done(order.ticket, memo))
 
     def batched(self, batch: Batch) -> bool:
         return self.lineage(self.history[: batch.version]).newest.reading.batch is not None
@@ -322,9 +324,9 @@ class World:
         order = owner.letters.pop(index)
         if works and not self.broker_down:
             self.buried.append(order.record)
-            owner.loop.tell(Buried(order.ticket))
+            owner.loop.tell(Done(order.ticket))
         else:
-            owner.loop.tell(BuryFailed(order.ticket, "down"))
+            owner.loop.tell(Failed(order.ticket, "down"))
 
     # -- the registry
 
@@ -370,7 +372,7 @@ class World:
         if self.history[-1].begins is None:
             return
         judged = self.verdict(record)
-        if judged.event is not None:
+        if judged.matches:
             assert self.holders(record) or record in self.buried, f"committed, not started: {record}"
         elif judged.reason:
             assert record in self.buried, f"committed, no dead letter: {record}"
@@ -381,7 +383,7 @@ class World:
         return [
             name
             for name, batch in self.runs.items()
-            if any(one.record == record for one in batch.matched) or (judged.event is not None and name == judged.run)
+            if any(one.record == record for one in batch.matched) or name in [match.run for match in judged.matches]
         ]
 
     def check_order(self, batch: Batch) -> None:
@@ -405,7 +407,7 @@ class World:
         judged, holders = self.verdict(record), self.holders(record)
         excused = (record.topic_id, record.partition, record.offset) in self.expired
         refused = b'"refused"' in (record.value or b"")
-        if judged.event is not None:
+        if judged.matches:
             assert len(holders) <= 1, f"{record} is in {holders}"
             refused = refused or any(batch for batch in self.refused if record in batch)
             assert holders or excused or (refused and record in self.buried), f"nothing was started for {record}"

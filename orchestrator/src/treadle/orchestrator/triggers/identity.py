@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from .events import Event, Record
+from treadle.primitives.events import Event, Record
 
 _PREFIX = 100
 """Characters; a run id has at most 200."""

@@ -11,10 +11,12 @@ from msgspec.structs import asdict
 from treadle.dsl.expressions import Expr, ExpressionError, evaluate, parse
 from treadle.dsl.moments import moment
 from treadle.dsl.templates import render
-from treadle.dsl.triggers import EventTrigger, TriggerBase
+from treadle.dsl.triggers import EventTrigger, Trigger
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Event
 
-from .events import Event
+from .registry.deployment import Deployment
+from .starting import StartOrder
 
 T = TypeVar("T")
 _SHOWN = 500
@@ -26,15 +28,18 @@ class Unfit(UsageError):
 
 
 class Rules:
-    """`filter`, `schema` and `with` of a trigger, read once.
+    """`filter`, `schema` and `with` of one version of a trigger, read once.
 
     Expressions see `event` (`id`, `source`, `type`, `subject`, `time`, `datacontenttype`, `data`, `extensions`) and
     `trigger` (`name`, `time`, and in `with` `events`). Raises UsageError for expressions or a schema that cannot be.
     """
 
-    def __init__(self, name: str, trigger: TriggerBase) -> None:
-        self.name, self.trigger = name, trigger
-        events = trigger if isinstance(trigger, EventTrigger) else None
+    trigger: Trigger
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self.workflow, self.version, self.name = deployment.workflow, deployment.version, name
+        self.trigger = deployment.spec.triggers[name]
+        events = self.trigger if isinstance(self.trigger, EventTrigger) else None
         self._filter = parse(events.filter) if events and events.filter else None
         self._check = _checker(events.schema_) if events and events.schema_ is not None else None
 
@@ -53,6 +58,10 @@ class Rules:
         if event is not None:
             env["event"] = event_env(event)
         return _guarded("with", lambda: render(dict(self.trigger.with_), env))
+
+    def order(self, run: str, event: Event | None, when: datetime, events: Any = None, **memo: Any) -> StartOrder:
+        """The start of a run with these inputs. Raises Unfit."""
+        return StartOrder(run, self.workflow, self.version, self.name, self.inputs(event, when, events), memo)
 
     def dedupe(self, expression: str, event: Event, when: datetime) -> str | int:
         """What tells events apart, by an expression. Raises Unfit, also for what is neither text nor a whole number."""

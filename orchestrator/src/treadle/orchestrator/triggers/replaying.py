@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events.decode import Undecodable, event_time
 
-from .events import event_time
 from .identity import event_run, label, replay_run
-from .kafka.batch import EventsOf
+from .kafka.batch import Batch, EventsOf
 from .kafka.deadletters import DeadLetter
-from .kafka.judge import lineage
-from .kafka.replay import replay_orders
+from .kafka.judge import Lineage, lineage
 from .mapping import Rules, Unfit
 from .objects.records import Refused
 from .registry.deployment import Deployment
@@ -64,14 +64,37 @@ def orders(deployment: Deployment, name: str, letter: Letter, events: EventsOf, 
     return replay_orders(letter.kept, at, events, number)
 
 
+def replay_orders(letter: DeadLetter, at: Lineage, events: EventsOf, number: int = 1) -> list[StartOrder]:
+    """The starts that the letter's record asks for now; none: the newest version passes it over.
+
+    Replay `number` of a letter has one run, however often it is asked for. Records of a batch are replayed one by one.
+    `events` makes a copy where a range of the topic would not do, since the record may have expired there. Raises
+    UsageError with the reason for a record that is a dead letter still, or whose value was omitted.
+    """
+    rules, record = at.newest, letter.record
+    if letter.omitted:
+        where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+        raise UsageError(f"{letter.id} does not hold the value, which was too large", f"It may still be at {where}.")
+    try:
+        matches = [match for event in rules.events(record) if (match := rules.match(event, record))]
+        runs = [replace(match, run=replay_run(match.run, number)) for match in matches]
+        batches = [Batch(rules.version, (one,), record.offset + 1) for one in runs]
+        return [rules.order_for(one, lambda batch, trigger: events(batch, _copying(trigger))) for one in batches]
+    except (Undecodable, Unfit) as error:
+        raise UsageError(f"{letter.id} is a dead letter still: {error.message}", error.hint) from None
+
+
+def _copying(trigger: KafkaTrigger) -> KafkaTrigger:
+    return trigger if trigger.events == "inline" else trigger.model_copy(update={"events": "capture"})
+
+
 def _of_object(deployment: Deployment, name: str, refused: Refused, number: int) -> list[StartOrder]:
     event = refused.event
-    rules, when = Rules(name, deployment.spec.triggers[name]), event_time(event)
+    rules, when = Rules(deployment, name), event_time(event)
     try:
         if not rules.matches(event, when):
             return []
-        run = replay_run(event_run(deployment.workflow, name, event), number)
-        return [StartOrder(run, deployment.workflow, deployment.version, name, rules.inputs(event, when))]
+        return [rules.order(replay_run(event_run(deployment.workflow, name, event), number), event, when)]
     except Unfit as error:
         raise UsageError(f"{event.id} is a dead letter still: {error.message}", error.hint) from None
 

@@ -88,9 +88,8 @@ class TriggerService:
         finally:
             await self._stop(list(self._runners))
             self._broken.clear()
-            self._told = 0.0
             with suppress(TreadleError):
-                await self._tell()
+                await asyncio.to_thread(self._site.store.delete, [f"{_STATUS}/{self._site.instance}"])
 
     def statuses(self) -> list[TriggerStatus]:
         """Of every trigger that is deployed, by name."""

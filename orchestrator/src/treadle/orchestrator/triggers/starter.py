@@ -42,22 +42,14 @@ class RunStarter:
         return Started(order.run, new, memo)
 
     def _prepare(self, order: StartOrder) -> Submission:
-        deployment = self._registry.deployment(order.workflow, order.version)
-        facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
         try:
-            submission = deployment.submission(order.run, order.inputs)
-            allow = check_allowed(self._allow, submission)
+            return prepared(self._registry, order, self._allow)
         except UsageError:
             # Another owner of the partition may have cut a batch that does, under the same id.
-            known = self._known(order.run)
+            known = self._runs.files(order.run).find(Submission, "spec")
             if known is None:
                 raise
             return known
-        shared = self._registry.shared(deployment)
-        return replace(submission, memo={**order.memo, **facts}, shared=shared, allow=allow)
-
-    def _known(self, run: str) -> Submission | None:
-        return self._runs.files(run).find(Submission, "spec")
 
     async def active(self, workflow: str, trigger: str) -> int:
         """See Starter.active."""
@@ -73,6 +65,15 @@ class RunStarter:
             await self._runs.end(run)
         except NoSuchRun:
             return
+
+
+def prepared(registry: Registry, order: StartOrder, allow: Sequence[str] | None) -> Submission:
+    """What the run is made of, checked. Raises NoSuchDeployment, StoreError, and UsageError for what will never do."""
+    deployment = registry.deployment(order.workflow, order.version)
+    submission = deployment.submission(order.run, order.inputs)
+    below = check_allowed(allow, submission)
+    memo = {**order.memo, "trigger": label(order.workflow, order.trigger), "version": order.version}
+    return replace(submission, memo=memo, shared=registry.shared(deployment), allow=below)
 
 
 async def ensure_search_attribute(client: Client) -> None:

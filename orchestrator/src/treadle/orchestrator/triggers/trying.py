@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Event, Record
+from treadle.primitives.events.decode import decode
 
 from .allowed import check_allowed
-from .events import Event, Record, decode
 from .identity import label, run_prefix
-from .kafka.batch import Batch, Matched
+from .kafka.batch import Batch, Match
 from .kafka.judge import Lineage, lineage
-from .kafka.orders import order_for as batch_order
-from .mapping import Rules, event_env
+from .mapping import event_env
 from .registry.deployment import Deployment
 from .schedules.ticks import order_for
 from .starting import StartOrder
@@ -72,14 +72,9 @@ def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence
         raise UsageError(f"{about[0]} is a schedule", "Give a time: --time 2026-01-31T02:00")
     if at := lineage([replace(deployment, begins={})], name):
         return _of_topic(deployment, at, trigger, sample, allow)
-    assert not isinstance(trigger, KafkaTrigger)  # it has a lineage
     try:
         orders = read(
-            Hook(deployment.workflow, deployment.version, name, trigger, Rules(name, trigger)),
-            _request_headers(trigger, sample),
-            sample.value,
-            None,
-            time.time(),
+            Hook(deployment, name), _request_headers(trigger, sample), sample.value, secret=None, now=time.time()
         )
     except Problem as problem:
         return [Trial(*about, "dead letter", problem.message)]
@@ -128,22 +123,16 @@ def _of_topic(
     judged = at.judge(record)
     if judged.reason:
         return [Trial(*about, "dead letter", judged.reason)]
-    trials = [
-        _mapped(
-            Trial(*about, "starts", event=event_env(one.event), run=one.run), one.event, record, deployment, at, allow
-        )
-        for one in judged.matches
-    ]
+    trials = [_mapped(Trial(*about, "starts"), one, deployment, at, allow) for one in judged.matches]
     shown = event_env(decode(record, trigger.format, trigger.connection)) if isinstance(trigger, KafkaTrigger) else None
     return trials or [Trial(*about, "passed over", event=shown)]
 
 
-def _mapped(
-    trial: Trial, event: Event, record: Record, deployment: Deployment, at: Lineage, allow: Sequence[str] | None
-) -> Trial:
-    batch = Batch(trial.run, at.workflow, deployment.version, at.name, (Matched(record, event),), 1)
+def _mapped(trial: Trial, match: Match, deployment: Deployment, at: Lineage, allow: Sequence[str] | None) -> Trial:
+    trial = replace(trial, event=event_env(match.event), run=match.run)
+    batch = Batch(deployment.version, (match,), 1)
     try:
-        order = batch_order(batch, at.newest, lambda _, trigger: [_item(event, trigger.envelope)])
+        order = at.newest.order_for(batch, lambda _, trigger: [_item(match.event, trigger.envelope)])
     except UsageError as error:
         return replace(trial, verdict="dead letter", reason=error.message, run="")
     return _accepted(trial, deployment, order.inputs, allow)

@@ -1,4 +1,4 @@
-"""Records that one run gets."""
+"""Events that shall start runs, and those that one run gets."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from treadle.dsl.triggers import KafkaTrigger
+from treadle.primitives.events import Event, Record
 
-from ..events import Event, Record
 
-
-class Matched(Struct, frozen=True):
+class Match(Struct, frozen=True):
     """A record that shall start a run, and the event it is."""
 
     record: Record
     event: Event
+    run: str
+    """Of a record that has its own, or that its batch begins with."""
 
 
 class Batch(Struct, frozen=True):
     """Consecutive matching records of one partition, judged by one version; without `batch` in the trigger, one."""
 
-    run: str
-    workflow: str
     version: int
-    trigger: str
-    matched: tuple[Matched, ...]
+    matched: tuple[Match, ...]
     """At least one."""
     end: int
     """The offset after the last record it covers; those that do not match are covered too."""
+
+    @property
+    def run(self) -> str:
+        return self.matched[0].run
 
     @property
     def first(self) -> Record:

@@ -10,15 +10,16 @@ offset of a topic that is gone is not taken for one of its successor.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from treadle.executors.runtime.events import record_of
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Record
 
-from ..events import Record
 from .happenings import OutOfRange, Partition
 from .source import Broken, BrokerUnreachable, Fenced, Listener
 from .topics import ANSWER, Topics
@@ -30,6 +31,7 @@ _REFUSED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
+    KafkaError._INVALID_ARG,  # a setting that is none
 }
 _OCCUPIED = {
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -65,8 +67,9 @@ class ClusterSource:
     ) -> None:
         self._listener = listener
         about = {"group.id": group, "group.instance.id": instance, "error_cb": self._failed}
-        self._consumer = Consumer({**TUNING, **settings, **GROUP, **about}, logger=_log)
-        self._topics = Topics(settings)
+        with translated():
+            self._consumer = Consumer({**TUNING, **settings, **GROUP, **about}, logger=_log)
+            self._topics = Topics(settings)
         self._unplaced: set[tuple[str, int]] = set()
         self._placed: dict[tuple[str, int], Partition] = {}
         self._next: dict[tuple[str, int], int] = {}
@@ -246,15 +249,13 @@ def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[P
         consumer.close()
 
 
-class translated:
+@contextmanager
+def translated() -> Iterator[None]:
     """The border to librdkafka's errors."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, KafkaException):
-            raise _translated(error.args[0]) from error
+    try:
+        yield
+    except KafkaException as error:
+        raise _translated(error.args[0]) from error
 
 
 def _translated(error: KafkaError) -> BrokerUnreachable | Broken | UsageError:

@@ -10,6 +10,7 @@ https://docs.spring.io/spring-kafka/reference/kafka/annotation-error-handling.ht
     treadle-reason                   the reason
     treadle-topic-id                 the UUID of the original topic
     treadle-value: omitted           the topic did not take the value, for its size; the letter says where it was
+                                     (without the record's own key and headers where those are large too)
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from typing import Any, TypeAlias
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.executors.runtime.events import record_of
+from treadle.primitives.events import Record
 
-from ..events import Record
 from .cluster import translated
-from .happenings import Buried, BuryFailed
+from .happenings import Bury, Done, Failed
 from .source import BrokerUnreachable
 from .topics import Topics
 
@@ -36,34 +38,27 @@ _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._BAD_MSG}
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _REASON = 2_000
 """Characters."""
+_OWN = 64 * 2**10
+"""Bytes of key and headers that a letter keeps of a record whose value is too large."""
 _QUIET = 10.0
 """Seconds that reading letters waits for one that is there."""
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 
-class Cause(Struct, frozen=True):
-    """What a dead letter says beside the record: who refused it, and why."""
-
-    label: str
-    """`<workflow>.<trigger>`"""
-    version: int
-    group: str
-    reason: str
-
-
-def headers(record: Record, cause: Cause, *, omitted: bool = False) -> Headers:
-    """Of a dead letter: the record's own, and where it comes from and why."""
+def headers(letter: Bury, trigger: str, group: str, *, omitted: bool = False) -> Headers:
+    """Of a dead letter: the record's own, and where it comes from and why. `trigger`: `<workflow>.<trigger>`."""
+    record, reason = letter.record, letter.reason[:_REASON].encode(errors="replace")
     kept: Headers = [(name, value) for name, value in record.headers if not name.startswith(_OURS)]
     ours: dict[str, bytes] = {
         "kafka_dlt-original-topic": record.topic.encode(),
         "kafka_dlt-original-partition": record.partition.to_bytes(4, "big"),
         "kafka_dlt-original-offset": record.offset.to_bytes(8, "big"),
         "kafka_dlt-original-timestamp": _milliseconds(record.time),
-        "kafka_dlt-original-consumer-group": cause.group.encode(),
-        "kafka_dlt-exception-message": cause.reason[:_REASON].encode(errors="replace"),
-        "treadle-trigger": cause.label.encode(),
-        "treadle-version": str(cause.version).encode(),
-        "treadle-reason": cause.reason[:_REASON].encode(errors="replace"),
+        "kafka_dlt-original-consumer-group": group.encode(),
+        "kafka_dlt-exception-message": reason,
+        "treadle-trigger": trigger.encode(),
+        "treadle-version": str(letter.version).encode(),
+        "treadle-reason": reason,
         "treadle-topic-id": record.topic_id.encode(),
     }
     if omitted:
@@ -76,23 +71,30 @@ def _milliseconds(seconds: float) -> bytes:
     return min(round(seconds * 1000), 2**63 - 1).to_bytes(8, "big", signed=True)
 
 
-def place_of(record: Record) -> bytes:
-    """Where a record is, in place of its value."""
+def shortened(record: Record) -> Record:
+    """With where it is in place of its value."""
     about = {"topic": record.topic, "topicId": record.topic_id, "partition": record.partition, "offset": record.offset}
-    return msgspec.json.encode({**about, "bytes": len(record.value or b"")})
+    place = msgspec.json.encode({**about, "bytes": len(record.value or b"")})
+    own = len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
+    if own > _OWN:
+        record = replace(record, key=None, headers=())
+    return replace(record, value=place)
 
 
 class Graveyard:
-    """Writes dead letters; `answer` is called from within `poll` and `bury` with Buried or BuryFailed."""
+    """Writes dead letters of a trigger (`<workflow>.<trigger>`); `answer` is called from within `poll` and `bury`."""
 
-    def __init__(self, settings: Mapping[str, Any], topic: str, answer: Callable[[Buried | BuryFailed], None]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], topic: str, trigger: str, group: str, answer: Callable[[Done | Failed], None]
+    ) -> None:
         about = {"enable.idempotence": True, "delivery.timeout.ms": 30_000, "linger.ms": 5}
         self._producer = Producer({**settings, **about}, logger=_log)
         self._topics, self.topic, self._answer = Topics(settings), topic, answer
+        self._whose = trigger, group
 
-    def bury(self, ticket: int, record: Record, cause: Cause) -> None:
+    def bury(self, letter: Bury) -> None:
         """Write it; the answer comes when the topic's replicas have it."""
-        self._produce(ticket, record, cause, omitted=False)
+        self._produce(letter, omitted=False)
 
     def poll(self) -> None:
         """Let answers come."""
@@ -102,32 +104,34 @@ class Graveyard:
         """Wait for letters under way."""
         self._producer.flush(seconds)
 
-    def _produce(self, ticket: int, record: Record, cause: Cause, omitted: bool) -> None:
+    def _produce(self, letter: Bury, omitted: bool) -> None:
+        record = letter.record
+
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
-                self._answer(Buried(ticket))
+                self._answer(Done(letter.ticket))
             elif error.code() in _TOO_LARGE and not omitted:
-                self._produce(ticket, record, cause, omitted=True)
+                self._produce(replace(letter, record=shortened(record)), omitted=True)
             else:
-                self._failed(ticket, error)
+                self._failed(letter.ticket, error)
 
         try:
             self._producer.produce(
                 self.topic,
-                place_of(record) if omitted else record.value,
+                record.value,
                 record.key,
-                headers=headers(record, cause, omitted=omitted),
+                headers=headers(letter, *self._whose, omitted=omitted),
                 on_delivery=delivered,
             )
         except BufferError:
-            self._answer(BuryFailed(ticket, "more dead letters wait than the producer holds"))
+            self._answer(Failed(letter.ticket, "more dead letters wait than the producer holds"))
         except KafkaException as error:
             delivered(error.args[0], None)  # type: ignore[arg-type]
 
     def _failed(self, ticket: int, error: KafkaError) -> None:
         if error.code() in _MISSING:
             self._create()
-        self._answer(BuryFailed(ticket, f"no dead letter can be written to {self.topic}: {error.str()}"))
+        self._answer(Failed(ticket, f"no dead letter can be written to {self.topic}: {error.str()}"))
 
     def _create(self) -> None:
         try:
@@ -202,14 +206,14 @@ def letter_of(message: Message) -> DeadLetter:
     original = Record(
         said.get("kafka_dlt-original-topic", b"").decode(errors="replace"),
         said.get("treadle-topic-id", b"").decode(errors="replace"),
-        int.from_bytes(said.get("kafka_dlt-original-partition", b""), "big"),
-        int.from_bytes(said.get("kafka_dlt-original-offset", b""), "big"),
+        int.from_bytes(said.get("kafka_dlt-original-partition", b"")[:4], "big"),
+        int.from_bytes(said.get("kafka_dlt-original-offset", b"")[:8], "big"),
         found.key,
         found.value,
         tuple((name, value) for name, value in found.headers if not name.startswith(_OURS)),
         int.from_bytes(said.get("kafka_dlt-original-timestamp", b"")[:8], "big", signed=True) / 1000,
     )
-    version = said.get("treadle-version", b"0")
+    version = said.get("treadle-version", b"0")[:9]
     return DeadLetter(
         found.topic,
         found.partition,

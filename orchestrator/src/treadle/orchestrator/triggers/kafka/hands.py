@@ -11,10 +11,9 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from ..starting import Starter, end_of
 from .batch import EventsOf
-from .deadletters import Cause, Graveyard
-from .happenings import Bury, Happening, RunEnded, Start, StartDone, StartFailed, StartRefused
+from .deadletters import Graveyard
+from .happenings import Bury, Done, Failed, Happening, Refused, RunEnded, Start
 from .judge import Lineage
-from .orders import order_for
 
 _log = logging.getLogger("treadle.triggers")
 
@@ -30,26 +29,21 @@ class ThreadHands:
         lineage: Callable[[], Lineage],
         tell: Callable[[Happening], None],
         graveyard: Graveyard,
-        cause: Callable[[int, str], Cause],
     ) -> None:
         self._loop, self._starter, self._events, self._lineage = loop, starter, events, lineage
-        self._tell, self._graveyard, self._cause = tell, graveyard, cause
+        self._tell, self._graveyard = tell, graveyard
         self._watching: set[asyncio.Task[None]] = set()
 
     def start(self, order: Start) -> None:
-        """See Hands."""
         self._spawn(self._start(order))
 
     def watch(self, run: str) -> None:
-        """See Hands."""
         self._spawn(self._watch(run))
 
     def bury(self, order: Bury) -> None:
-        """See Hands."""
-        self._graveyard.bury(order.ticket, order.record, self._cause(order.version, order.reason))
+        self._graveyard.bury(order)
 
     def breathe(self) -> None:
-        """See Hands."""
         self._graveyard.poll()
 
     def close(self) -> None:
@@ -67,17 +61,17 @@ class ThreadHands:
     async def _start(self, order: Start) -> None:
         try:
             version = self._lineage().version(order.batch.version)
-            wanted = await asyncio.to_thread(order_for, order.batch, version, self._events)
+            wanted = await asyncio.to_thread(version.order_for, order.batch, self._events)
             started = await self._starter.start(wanted)
         except UsageError as error:
-            self._tell(StartRefused(order.ticket, error.message))
+            self._tell(Refused(order.ticket, error.message))
         except TreadleError as error:
-            self._tell(StartFailed(order.ticket, str(error)))
+            self._tell(Failed(order.ticket, str(error)))
         except Exception as defect:  # noqa: BLE001  # no event is lost by a defect of ours: it is tried again
             _log.exception("the start of %s", order.batch.run)
-            self._tell(StartFailed(order.ticket, f"{type(defect).__name__}: {defect}"))
+            self._tell(Failed(order.ticket, f"{type(defect).__name__}: {defect}"))
         else:
-            self._tell(StartDone(order.ticket, started.memo))
+            self._tell(Done(order.ticket, started.memo))
 
     async def _watch(self, run: str) -> None:
         await end_of(self._starter, run)

@@ -6,8 +6,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..events import Event, Record
-from .batch import Batch
+from treadle.primitives.events import Record
+
+from .batch import Batch, Match
 
 
 class Partition(Struct, frozen=True):
@@ -21,13 +22,6 @@ class Partition(Struct, frozen=True):
         return f"{self.topic}/{self.number}"
 
 
-class Match(Struct, frozen=True):
-    """An event that shall start a run."""
-
-    event: Event
-    run: str
-
-
 class Judged(Struct, frozen=True):
     """A record, and what the version that decides on it made of it: neither matches nor a reason: it is passed over."""
 
@@ -37,16 +31,6 @@ class Judged(Struct, frozen=True):
     """Several only where a record tells of several objects."""
     reason: str = ""
     """Set: it is a dead letter, whatever else it is."""
-
-    @property
-    def event(self) -> Event | None:
-        """The first that matches."""
-        return self.matches[0].event if self.matches else None
-
-    @property
-    def run(self) -> str:
-        """Of the first that matches."""
-        return self.matches[0].run if self.matches else ""
 
     @property
     def size(self) -> int:
@@ -83,38 +67,29 @@ class Arrived(Struct, frozen=True):
     records: tuple[Judged, ...]
 
 
-class StartDone(Struct, frozen=True):
-    """The run exists. `memo` is that of the start that counts, which may be another owner's."""
+class Done(Struct, frozen=True):
+    """The run exists, or the dead letter is in its topic, durably. `memo` is that of the start that counts, which may
+    be another owner's."""
 
     ticket: int
     memo: dict[str, Any] = {}
 
 
-class StartFailed(Struct, frozen=True):
-    """Nobody could be asked; whether the run exists is unknown."""
+class Failed(Struct, frozen=True):
+    """It could not be done now; whether the run exists is unknown."""
 
     ticket: int
     reason: str = ""
 
 
-class StartRefused(Struct, frozen=True):
-    """These inputs will never do."""
+class Refused(Struct, frozen=True):
+    """The run's inputs will never do."""
 
     ticket: int
     reason: str
 
 
-class Buried(Struct, frozen=True):
-    """The dead letter is in its topic, durably."""
-
-    ticket: int
-
-
-class BuryFailed(Struct, frozen=True):
-    """The dead letter could not be written now."""
-
-    ticket: int
-    reason: str = ""
+Answer: TypeAlias = Done | Failed | Refused
 
 
 class RunEnded(Struct, frozen=True):
@@ -156,35 +131,21 @@ class Limit(Struct, frozen=True):
 
 
 Happening: TypeAlias = (
-    Assigned
-    | Revoked
-    | Lost
-    | Arrived
-    | StartDone
-    | StartFailed
-    | StartRefused
-    | Buried
-    | BuryFailed
-    | RunEnded
-    | Counted
-    | CommitFailed
-    | OutOfRange
-    | Rest
-    | Limit
+    Assigned | Revoked | Lost | Arrived | Answer | RunEnded | Counted | CommitFailed | OutOfRange | Rest | Limit
 )
 
 # -- what it asks for --------------------------------------------------------------------------------------------
 
 
 class Start(Struct, frozen=True):
-    """Start the batch's run; answer StartDone, StartFailed or StartRefused with the ticket."""
+    """Start the batch's run; answer Done, Failed or Refused with the ticket."""
 
     ticket: int
     batch: Batch
 
 
 class Bury(Struct, frozen=True):
-    """Write a dead letter; answer Buried or BuryFailed with the ticket."""
+    """Write a dead letter; answer Done or Failed with the ticket."""
 
     ticket: int
     record: Record

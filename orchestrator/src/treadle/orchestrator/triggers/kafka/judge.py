@@ -1,39 +1,90 @@
-"""Which version of a trigger decides on a record, and what it says.
+"""Which version of a trigger decides on a record, what it says, and what run it wants.
 
-Both are functions of the record and the registry alone, so that a record that is delivered again meets the same
+All are functions of the record and the registry alone, so that a record that is delivered again meets the same
 filter. A new version begins at offsets that are measured when everybody can see it; who holds a record and looks at
 the registry **after that** therefore knows every version that could decide on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec import Struct
 
+from treadle.dsl.templates import template_paths
 from treadle.dsl.triggers import EventBatch, KafkaTrigger, ObjectTrigger
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Event, Record
+from treadle.primitives.events.decode import Undecodable, decode, event_time
+from treadle.primitives.events.records import as_item
 
-from ..events import Event, Record, Undecodable, decode, event_time
 from ..identity import event_run, hashed_run, record_run
 from ..mapping import Rules, Unfit
 from ..objects.notifications import decode_notification
 from ..registry.deployment import Deployment
-from .happenings import Judged, Match, Partition
+from ..starting import StartOrder
+from .batch import Batch, EventsOf, Match
+from .happenings import Judged, Partition
 from .reading import Reading, reading_of
 
+EVENTS = ("trigger", "events")
 
-class Version(Struct, frozen=True):
-    """One version of the trigger, which reads topics."""
 
-    number: int
+class Version(Rules):
+    """Of a trigger that reads topics."""
+
     trigger: KafkaTrigger | ObjectTrigger
-    rules: Rules
-    begins: Mapping[tuple[str, int], int]
-    """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
-    reading: Reading
-    """What it wants of its topics."""
+
+    def __init__(self, deployment: Deployment, name: str, reading: Reading) -> None:
+        super().__init__(deployment, name)
+        self.reading = reading
+        """What it wants of its topics."""
+        begins = (deployment.begins or {}).get(name, ())
+        self.begins = {(one.topic_id, one.partition): one.offset for one in begins}
+        """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
+
+    def events(self, record: Record) -> Sequence[Event]:
+        """The events in a record: several only where it tells of several objects. Raises Undecodable."""
+        _check_time(record)
+        if isinstance(self.trigger, ObjectTrigger):
+            return decode_notification(record.value)
+        return (decode(record, self.trigger.format, self.trigger.connection),)
+
+    def match(self, event: Event, record: Record) -> Match | None:
+        """None: it passes the event over. Raises Unfit."""
+        when = event_time(event, record)
+        return Match(record, event, self._run(event, record, when)) if self.matches(event, when) else None
+
+    def order_for(self, batch: Batch, events: EventsOf) -> StartOrder:
+        """Inputs as `with` says; `events` is asked only when `with` mentions `trigger.events`.
+
+        The batch's time is that of its first event, and its end travels in the memo, for owners who cut otherwise.
+        Raises Unfit, and what `events` raises.
+        """
+        first = batch.matched[0]
+        when, mentioned = event_time(first.event, first.record), template_paths(dict(self.trigger.with_))
+        value = self._events(batch, events) if EVENTS in mentioned else None
+        if self.reading.batch is None:
+            return self.order(batch.run, first.event, when, value)
+        return self.order(batch.run, None, when, value, end=batch.end, count=len(batch.matched))
+
+    def _events(self, batch: Batch, events: EventsOf) -> Any:
+        if isinstance(self.trigger, KafkaTrigger):
+            return events(batch, self.trigger)
+        return [as_item(one.event, False) for one in batch.matched]  # objects are small: what they are, not their bytes
+
+    def _run(self, event: Event, record: Record, when: datetime) -> str:
+        if isinstance(self.trigger, ObjectTrigger):
+            return event_run(self.workflow, self.name, event)
+        match self.trigger.dedupe:
+            case "offset":
+                return record_run(self.workflow, self.name, record)
+            case "event":
+                return event_run(self.workflow, self.name, event)
+            case expression:
+                return hashed_run(self.workflow, self.name, self.dedupe(expression, event, when))
 
 
 class Lineage(Struct, frozen=True):
@@ -50,11 +101,11 @@ class Lineage(Struct, frozen=True):
     @property
     def born(self) -> int:
         """The version that added it: a trigger that is removed and added again is another one."""
-        return self.versions[-1].number
+        return self.versions[-1].version
 
     def version(self, number: int) -> Version:
         """The version of that number."""
-        return next(one for one in self.versions if one.number == number)
+        return next(one for one in self.versions if one.version == number)
 
     def batching(self, number: int) -> EventBatch | None:
         """`batch` of a version."""
@@ -77,46 +128,20 @@ class Lineage(Struct, frozen=True):
 
     def judge(self, record: Record) -> Judged:
         """What becomes of a record."""
-        version = self.deciding(record)
+        rules = self.deciding(record)
         matches: list[Match] = []
         reasons: list[str] = []
         try:
-            events = events_of(version, record)
+            events = rules.events(record)
         except Undecodable as error:
-            return Judged(record, version.number, reason=error.message)
+            return Judged(record, rules.version, reason=error.message)
         for event in events:
             try:
-                matches += self.matches(version, event, record)
+                if match := rules.match(event, record):
+                    matches.append(match)
             except Unfit as error:
                 reasons.append(error.message)
-        return Judged(record, version.number, tuple(matches), "; ".join(reasons))
-
-    def matches(self, version: Version, event: Event, record: Record) -> list[Match]:
-        """What a version makes of an event: a match, or nothing. Raises Unfit."""
-        if not version.rules.matches(event, event_time(event, record)):
-            return []
-        return [Match(event, self._run(version, event, record))]
-
-    def _run(self, version: Version, event: Event, record: Record) -> str:
-        if isinstance(version.trigger, ObjectTrigger):
-            return event_run(self.workflow, self.name, event)
-        match version.trigger.dedupe:
-            case "offset":
-                return record_run(self.workflow, self.name, record)
-            case "event":
-                return event_run(self.workflow, self.name, event)
-            case expression:
-                value = version.rules.dedupe(expression, event, event_time(event, record))
-                return hashed_run(self.workflow, self.name, value)
-
-
-def events_of(version: Version, record: Record) -> Sequence[Event]:
-    """The events in a record: several only where it tells of several objects. Raises Undecodable."""
-    trigger = version.trigger
-    _check_time(record)
-    if isinstance(trigger, ObjectTrigger):
-        return decode_notification(record.value)
-    return (decode(record, trigger.format, trigger.connection),)
+        return Judged(record, rules.version, tuple(matches), "; ".join(reasons))
 
 
 def _check_time(record: Record) -> None:
@@ -148,8 +173,7 @@ def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
         if deployment.begins is None:
             text = f"{deployment.name}: it is not known yet from where on it decides"
             raise Unsettled(text, f"Deploy it again, or start the service: treadle triggers ({name})")
-        begins = {(one.topic_id, one.partition): one.offset for one in deployment.begins.get(name, ())}
-        versions.append(Version(deployment.version, trigger, Rules(name, trigger), begins, reading))
+        versions.append(Version(deployment, name, reading))
     return Lineage(history[-1].workflow, name, tuple(versions)) if versions else None
 
 

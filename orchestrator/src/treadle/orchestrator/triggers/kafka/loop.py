@@ -1,6 +1,6 @@
 """The loop of one trigger, in a thread of its own: poll, judge, let the machine decide, do what it says.
 
-Starts are handed to an event loop; their answers come back through `tell`, which any thread may call.
+Starts are handed to an event loop; their answers come back through the inbox, which any thread may fill.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Record
 
-from ..events import Record
 from .happenings import (
     Arrived,
     Assigned,
@@ -87,11 +87,11 @@ class TriggerLoop:
         lineage: Callable[[], Lineage],
         hands: Hands,
         marks: Marks,
+        inbox: queue.SimpleQueue[Happening],
         clock: Callable[[], float] = time.monotonic,
-        inbox: queue.SimpleQueue[Happening] | None = None,
     ) -> None:
         self.machine, self._lineage, self._hands, self._marks, self._clock = machine, lineage, hands, marks, clock
-        self._inbox = inbox or queue.SimpleQueue()
+        self._inbox = inbox
         self._placed: list[Assigned] = []
         self._unjudged: list[Record] = []
         self._strays: list[OutOfRange] = []
@@ -99,7 +99,6 @@ class TriggerLoop:
         self._todo: list[Seek | Reading] = []
         """For the source; kept until it does them."""
         self._again = Backoff()
-        self._paused = False
         self.error = ""
         """Why nothing can be read or judged now; empty: all is well."""
         self.known_lag: int | None = None
@@ -111,16 +110,13 @@ class TriggerLoop:
         """For any thread: an answer, or news."""
         self._inbox.put(happening)
 
-    def rest(self, paused: bool) -> None:
-        """For the loop's own thread: whether somebody paused the trigger."""
-        self._paused = paused
-
     # -- one turn
 
-    def step(self) -> None:
-        """One turn; returns within a few seconds, also when nobody answers. Raises Broken."""
+    def step(self, paused: bool = False) -> None:
+        """One turn; returns within a few seconds, also when nobody answers. `paused`: somebody wants no starts. Raises
+        Broken."""
         try:
-            self._turn()
+            self._turn(paused)
             if not self._unjudged:
                 self.error = ""
         except Broken:
@@ -131,13 +127,13 @@ class TriggerLoop:
             self.error = str(error)
             self._again.failed(self._clock())
 
-    def _turn(self) -> None:
+    def _turn(self, paused: bool) -> None:
         self._hear()
         self._hands.breathe()
         self._do(self.machine.tick(self._clock()))
         self._catch_up()
         self._read()
-        self._handle(Rest(self._paused or bool(self._unjudged and self._clock() < self._again.until)))
+        self._handle(Rest(paused or bool(self._unjudged and self._clock() < self._again.until)))
         if self._unjudged and self._clock() >= self._again.until:
             self._judge()
         if not self._unjudged:
@@ -158,10 +154,11 @@ class TriggerLoop:
     def _judge(self) -> None:
         """Ask the registry after the records are here: no version that could decide on them is missed then."""
         lineage = self._lineage()
+        judged = {one: tuple(map(lineage.judge, some)) for one, some in by_partition(self._unjudged)}
         self._again.worked()
-        records, self._unjudged = self._unjudged, []
-        for partition, some in by_partition(records):
-            self._handle(Arrived(partition, tuple(map(lineage.judge, some))))
+        self._unjudged = []
+        for partition, some in judged.items():
+            self._handle(Arrived(partition, some))
 
     def _hear(self) -> None:
         while True:

@@ -38,14 +38,15 @@ from treadle.dsl.triggers import EventBatch
 
 from .batch import Batch
 from .happenings import (
+    Answer,
     Arrived,
     Assigned,
-    Buried,
     Bury,
-    BuryFailed,
     Commit,
     CommitFailed,
     Counted,
+    Done,
+    Failed,
     Happening,
     Instruction,
     Judged,
@@ -55,14 +56,12 @@ from .happenings import (
     OutOfRange,
     Partition,
     Reading,
+    Refused,
     Rest,
     Revoked,
     RunEnded,
     Seek,
     Start,
-    StartDone,
-    StartFailed,
-    StartRefused,
     Watch,
 )
 from .partition import PartitionLog
@@ -98,16 +97,9 @@ class Machine:
     """One trigger; `batching` gives the `batch` of a version's trigger."""
 
     def __init__(
-        self,
-        workflow: str,
-        trigger: str,
-        batching: Callable[[int], EventBatch | None],
-        max_active: int | None = None,
-        *,
-        window: int = WINDOW,
+        self, batching: Callable[[int], EventBatch | None], max_active: int | None = None, *, window: int = WINDOW
     ) -> None:
-        self._workflow, self._trigger, self._batching, self._window = workflow, trigger, batching, window
-        self._max_active = max_active
+        self._batching, self._max_active, self._window = batching, max_active, window
         self._logs: dict[Partition, PartitionLog] = {}
         self._leaving: dict[Partition, float] = {}
         self._numbers = itertools.count(1)
@@ -150,11 +142,6 @@ class Machine:
         """Matching records and dead letters in memory, not started and not written."""
         return sum(log.held for log in self._logs.values())
 
-    def mark(self, partition: Partition) -> int | None:
-        """Up to where everything of a partition is done."""
-        log = self._logs.get(partition)
-        return log.mark if log else None
-
     # -- driving
 
     def handle(self, happening: Happening, now: float) -> list[Instruction]:
@@ -184,10 +171,8 @@ class Machine:
                 self._max_active = max_active
             case RunEnded(run):
                 self._ended(run)
-            case Buried() | BuryFailed():
-                self._letter(happening)
-            case _:
-                self._start_answered(happening)
+            case Done() | Failed() | Refused():
+                self._answered(happening)
         return self._settle()
 
     def tick(self, now: float) -> list[Instruction]:
@@ -219,7 +204,7 @@ class Machine:
 
     def _assigned(self, partition: Partition, position: int) -> None:
         self._leaving.pop(partition, None)
-        self._logs[partition] = PartitionLog(partition, position, self._workflow, self._trigger)
+        self._logs[partition] = PartitionLog(partition, position)
 
     def _revoked(self, partitions: tuple[Partition, ...]) -> None:
         for partition in partitions:
@@ -272,10 +257,8 @@ class Machine:
         _, _, judged = self._letters[ticket]
         self._out.append(Bury(ticket, judged.record, judged.version, judged.reason))
 
-    def _letter(self, answer: Buried | BuryFailed) -> None:
-        if answer.ticket not in self._letters:
-            return
-        if isinstance(answer, BuryFailed):
+    def _letter(self, answer: Answer) -> None:
+        if not isinstance(answer, Done):
             self._bury_again.failed(self._now)
             self._unwritten.append(answer.ticket)
             self.trouble = answer.reason
@@ -287,6 +270,12 @@ class Machine:
         log.done(entry, letter=judged.record.offset)
 
     # -- starts
+
+    def _answered(self, answer: Answer) -> None:
+        if answer.ticket in self._letters:
+            self._letter(answer)
+        elif answer.ticket in self._starts:
+            self._start_answered(answer)
 
     def _start(self) -> None:
         """One for each partition in turn, as long as there is room."""
@@ -307,19 +296,18 @@ class Machine:
             return False
         return self._max_active is None or len(self._starts) + self.active < self._max_active
 
-    def _start_answered(self, answer: Happening) -> None:
-        assert isinstance(answer, StartDone | StartFailed | StartRefused)
+    def _start_answered(self, answer: Answer) -> None:
         log, batch = self._starts.pop(answer.ticket)
         match answer:
-            case StartDone(_, memo):
+            case Done(_, memo):
                 self._start_again.worked()
                 self.trouble = ""
                 self._started(log, batch, int(memo.get("end", batch.end)))
-            case StartFailed(_, reason):
+            case Failed(_, reason):
                 self._start_again.failed(self._now)
                 self.trouble = reason
                 log.put_back(batch)
-            case StartRefused(_, reason):
+            case Refused(_, reason):
                 log.bury_batch(batch)
                 for one in batch.matched:
                     judged = Judged(one.record, batch.version, reason=reason)

@@ -15,16 +15,15 @@ from collections import deque
 
 from treadle.dsl.triggers import EventBatch
 
-from .batch import Batch, Matched
+from .batch import Batch
 from .happenings import Judged, Partition
 
 
 class PartitionLog:
-    """`workflow` and `trigger` are written into batches."""
+    """From a position on, below which everything is done."""
 
-    def __init__(self, partition: Partition, position: int, workflow: str, trigger: str) -> None:
+    def __init__(self, partition: Partition, position: int) -> None:
         self.partition, self.position, self.committed = partition, position, position
-        self.workflow, self.trigger = workflow, trigger
         self.reading = True
         self.starting = 0
         """Batches handed to the starter."""
@@ -79,9 +78,7 @@ class PartitionLog:
         if judged.reason:
             self._letters.add(judged.record.offset)
         for match in judged.matches:
-            one = (Matched(judged.record, match.event),)
-            end = judged.record.offset + 1
-            self._add(Batch(match.run, self.workflow, judged.version, self.trigger, one, end))
+            self._add(Batch(judged.version, (match,), judged.record.offset + 1))
 
     def _gather(self, judged: Judged, batching: EventBatch, now: float) -> None:
         if self._open and self._open_bytes + judged.size > batching.max_bytes:
@@ -103,9 +100,8 @@ class PartitionLog:
 
     def cut(self) -> None:
         """The open batch, of which there is one, is complete: it ends where reading stands."""
-        matched = tuple(Matched(one.record, match.event) for one in self._open for match in one.matches)
-        first = self._open[0]
-        self._add(Batch(first.run, self.workflow, first.version, self.trigger, matched, self.position))
+        matched = tuple(match for one in self._open for match in one.matches)
+        self._add(Batch(self._open[0].version, matched, self.position))
         self._open, self._open_bytes = [], 0
 
     def _add(self, batch: Batch) -> None:

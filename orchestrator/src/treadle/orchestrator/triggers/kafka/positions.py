@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -23,6 +23,11 @@ from .happenings import Partition
 from .judge import Lineage
 from .reading import Reading, reading_of
 
+if TYPE_CHECKING:
+    from .topics import Topics
+
+Target: TypeAlias = int | datetime | Literal["earliest", "latest"]
+"""An offset, the first record of a time, or an end."""
 SAVE_EVERY = 30.0
 """Seconds."""
 
@@ -53,33 +58,22 @@ class KafkaPositions:
         known = older.topics if older and older.connection == reading.connection else ()
         return tuple(self._begins(label(workflow, name), reading, known))
 
-    def seek(
-        self, at: Lineage, group: str, marks: StoredMarks, to: int | datetime | Literal["earliest", "latest"]
-    ) -> tuple[Position, ...]:
+    def seek(self, at: Lineage, group: str, marks: StoredMarks, to: Target) -> tuple[Position, ...]:
         """Let the group of a trigger that nobody runs read on from somewhere else, in every partition of its topics.
 
         To an offset, or to the first record of a time. Backwards is harmless: runs that are there are not started
         again; but a batch that is entered in its middle starts the rest of it once more. Returns where it stands now.
-        Raises UsageError while a service runs the trigger, BrokerUnreachable.
+        Raises UsageError while a service runs the trigger and for topics that are not there, BrokerUnreachable.
         """
         from .cluster import commit_as_nobody, translated
         from .topics import Topics
 
-        settings = self.settings(at.newest.reading.connection)
+        reading = at.newest.reading
+        settings = self.settings(reading.connection)
         with translated():
             topics = Topics(settings)
-            places = [one for some in topics.partitions(at.newest.reading.topics).values() for one in some]
-            ends, begins = topics.offsets(places, end=True), topics.offsets(places, end=False)
-            match to:
-                case "latest":
-                    wanted = ends
-                case "earliest":
-                    wanted = begins
-                case datetime():
-                    found = topics.offsets_at(places, int(to.timestamp() * 1000))
-                    wanted = {one: offset if offset >= 0 else ends[one] for one, offset in found.items()}
-                case _:
-                    wanted = {one: min(max(to, begins[one]), ends[one]) for one in places}
+            found = _all_of(topics, reading, label(at.workflow, at.name))
+            wanted = _offsets(topics, [one for some in found.values() for one in some], to)
             commit_as_nobody(settings, group, wanted)
         for partition, offset in wanted.items():
             marks.save(partition, offset, now=True)
@@ -91,11 +85,8 @@ class KafkaPositions:
 
         with translated():
             topics = Topics(self.settings(reading.connection))
-            found = topics.partitions(reading.topics)
+            found = _all_of(topics, reading, whose)
             for topic in reading.topics:
-                if topic not in found:
-                    text = f"{whose}: the topic {topic!r} does not exist in {reading.connection!r}"
-                    raise UsageError(text, "Make it first, or mend its name.")
                 if reading.batch and "compact" in topics.policy(topic).get("cleanup.policy", ""):
                     text = (
                         f"{whose}: {topic!r} is compacted, and a batch is known by its first record, which may vanish"
@@ -107,6 +98,30 @@ class KafkaPositions:
                 (at_end if topic in known or not reading.earliest else at_start).extend(partitions)
             offsets = topics.offsets(at_end, end=True) | topics.offsets(at_start, end=False)
         return [Position(one.topic, one.topic_id, one.number, offset) for one, offset in offsets.items()]
+
+
+def _all_of(topics: Topics, reading: Reading, whose: str) -> dict[str, list[Partition]]:
+    """Topic -> its partitions. Raises UsageError for one that is not there."""
+    found = topics.partitions(reading.topics)
+    for topic in reading.topics:
+        if topic not in found:
+            text = f"{whose}: the topic {topic!r} does not exist in {reading.connection!r}"
+            raise UsageError(text, "Make it first, or mend its name.")
+    return found
+
+
+def _offsets(topics: Topics, places: Sequence[Partition], to: Target) -> dict[Partition, int]:
+    """Within what is there."""
+    ends, begins = topics.offsets(places, end=True), topics.offsets(places, end=False)
+    match to:
+        case "latest":
+            return ends
+        case "earliest":
+            return begins
+        case datetime():
+            there = topics.offsets_at(places, int(to.timestamp() * 1000))
+            return {one: offset if offset >= 0 else ends[one] for one, offset in there.items()}
+    return {one: min(max(to, begins[one]), ends[one]) for one in places}
 
 
 def group_of(key: bytes, workflow: str, trigger: str, born: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import queue
 import secrets
 import threading
 import time
@@ -18,9 +19,9 @@ from ..payloads import Payloads, ask_topic
 from ..registry.deployment import Deployment, Position
 from ..running import State, TriggerSite, TriggerStatus
 from .cluster import ClusterSource
-from .deadletters import Cause, Graveyard
+from .deadletters import Graveyard
 from .hands import ThreadHands
-from .happenings import Counted, Limit
+from .happenings import Counted, Happening, Limit
 from .judge import Lineage, lineage
 from .loop import TriggerLoop
 from .machine import Machine
@@ -117,6 +118,8 @@ class KafkaRunner:
                     loop.tell(Counted(await self._site.starter.active(self._workflow, self._trigger)))
                 except TreadleError as error:
                     _log.info("%s", error)
+                except Exception:  # noqa: BLE001  # the next count may do better
+                    _log.exception("runs of %s", label(self._workflow, self._trigger))
             await asyncio.sleep(COUNT_EVERY)
 
     # -- the thread
@@ -156,27 +159,17 @@ class KafkaRunner:
             known = found
             return found
 
-        machine = Machine(self._workflow, self._trigger, lambda number: known.batching(number), reading.max_active)
+        machine = Machine(lambda number: known.batching(number), reading.max_active)
         source = partial(ClusterSource, settings, group, self._instance, reading.topics)
-        answers: list[TriggerLoop] = []
-        graveyard = Graveyard(settings, reading.letters, lambda answer: answers[0].tell(answer))
+        inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        graveyard = Graveyard(settings, reading.letters, whose, group, inbox.put)
         payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))
-        hands = ThreadHands(
-            running,
-            self._site.starter,
-            payloads.value,
-            lambda: known,
-            lambda happening: answers[0].tell(happening),
-            graveyard,
-            lambda version, reason: Cause(whose, version, group, reason),
-        )
-        loop = TriggerLoop(machine, source, look, hands, StoredMarks(self._site.store, self._site.key, group))
-        answers.append(loop)
-        self._loop = loop
+        hands = ThreadHands(running, self._site.starter, payloads.value, lambda: known, inbox.put, graveyard)
+        marks = StoredMarks(self._site.store, self._site.key, group)
+        self._loop = loop = TriggerLoop(machine, source, look, hands, marks, inbox)
         try:
-            while not self._ending.is_set() and _same(self._at(), at) and not self._moved(known):
-                loop.rest(self._paused)
-                loop.step()
+            while not self._ending.is_set() and not self._moved(at):
+                loop.step(self._paused)
         finally:
             self._loop = None
             with suppress(TreadleError):
@@ -187,14 +180,12 @@ class KafkaRunner:
 
     # -- versions
 
-    def _moved(self, known: Lineage) -> bool:
-        newest = self._reading
-        return newest is not None and self._version > known.newest.number and not _alike(newest, known.newest.reading)
-
-    def _at(self) -> Lineage:
-        """As of the last look."""
+    def _moved(self, at: Lineage) -> bool:
+        """Whether the loop that was made for `at` reads what it should not, by the registry or by what we were told."""
         assert self._known is not None
-        return self._known[1]
+        _, last = self._known
+        newest = self._reading if self._reading and self._version > last.newest.version else last.newest.reading
+        return last.born != at.born or not _alike(newest, at.newest.reading)
 
     def _look(self) -> Lineage:
         """The versions of the trigger now; settles what nobody has settled yet."""
@@ -235,11 +226,6 @@ def begins_of(
 def _passes(error: TreadleError) -> bool:
     """Whether it may be over without anybody's help."""
     return isinstance(error, Unreachable | Broken | Gone) or (isinstance(error, StoreError) and error.retryable)
-
-
-def _same(now: Lineage, then: Lineage) -> bool:
-    """Whether the loop that was made for `then` still reads what it should."""
-    return _alike(now.newest.reading, then.newest.reading) and now.born == then.born
 
 
 def _alike(one: Reading, other: Reading) -> bool:

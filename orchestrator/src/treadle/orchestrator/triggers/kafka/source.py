@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Record
 
 from ...environment.errors import Unreachable
-from ..events import Record
 from .happenings import OutOfRange, Partition
 
 

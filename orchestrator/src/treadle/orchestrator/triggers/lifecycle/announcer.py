@@ -10,8 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError
-
-from ..events import Event
+from treadle.primitives.events import Event
 
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds between tries of one event; with what a try may take (ANSWER), an event costs at most 40 seconds."""

@@ -12,8 +12,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import rfc3339
+
 from ...instructions import Problem, Summary
-from ..events import Event, rfc3339
 
 RunNews = Literal["started", "completed", "failed", "cancelled"]
 StageNews = Literal["started", "completed", "failed"]

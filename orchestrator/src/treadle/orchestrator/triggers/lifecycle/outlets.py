@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import queue
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Event
 
 from ...environment.connections import kafka_settings
 from ...environment.home import Home
 from ...environment.profile import LifecycleSettings, Profile
-from ..events import Event
 from ..webhook.signatures import sign_standard, standard_keys
 from .announcer import ANSWER, Outlet, Untellable
 from .news import CONTENT_TYPE, to_json
@@ -44,11 +45,13 @@ class TopicOutlet:
 
     def __init__(self, connection: Mapping[str, Any], topic: str) -> None:
         try:
-            from confluent_kafka import KafkaException, Producer
+            from confluent_kafka import KafkaError, KafkaException, Producer
         except ModuleNotFoundError:
             raise UsageError("lifecycle events in a topic need confluent-kafka", _EXTRA) from None
         self._topic = topic
-        self._foreign = (KafkaException, BufferError)
+        self._foreign = KafkaException
+        self._never = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
+        """What is wrong with the event itself, which the next one may not have."""
         limits = {"message.timeout.ms": int(ANSWER * 1000), "enable.idempotence": True, "linger.ms": 0}
         try:
             self._producer = Producer({"allow.auto.create.topics": False, **connection, **limits}, logger=_log)
@@ -56,33 +59,33 @@ class TopicOutlet:
             raise UsageError(f"the Kafka connection is refused: {error}", "Mend the profile.") from error
 
     async def send(self, event: Event) -> None:
-        loop = asyncio.get_running_loop()
-        taken: asyncio.Future[Any] = loop.create_future()
-
-        def delivered(error: Any, _: Any) -> None:
-            loop.call_soon_threadsafe(taken.set_result, error)
-
-        await asyncio.to_thread(self._produce, event, delivered)
-        try:
-            error = await asyncio.wait_for(asyncio.shield(taken), _REPORT)
-        except TimeoutError:
-            raise Untellable(f"topic {self._topic}: nobody says whether it is there") from None
-        if error is not None:
-            raise Untellable(f"topic {self._topic}: {error.str()}", away=error.retriable() or not error.fatal())
+        await asyncio.to_thread(self._send, event)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._producer.flush, ANSWER)
         await asyncio.to_thread(self._producer.close)
 
-    def _produce(self, event: Event, delivered: Any) -> None:
-        """Blocks until the broker has it or gave up, since delivery is only reported while somebody polls."""
-        headers: list[tuple[str, str | bytes | None]] = [("content-type", CONTENT_TYPE)]
-        key = (event.subject or "").encode()
+    def _send(self, event: Event) -> None:
+        """Blocks until the broker has it or gave up, since delivery is only reported while somebody polls: this thread,
+        or one that sends another event."""
+        said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        about: dict[str, Any] = {"key": (event.subject or "").encode(), "headers": [("content-type", CONTENT_TYPE)]}
         try:
-            self._producer.produce(self._topic, to_json(event), key, on_delivery=delivered, headers=headers)
+            self._producer.produce(self._topic, to_json(event), on_delivery=lambda error, _: said.put(error), **about)
         except self._foreign as error:
+            raise self._untellable(error.args[0]) from error
+        except BufferError as error:
             raise Untellable(f"topic {self._topic}: {error}") from error
         self._producer.flush(ANSWER + 1)
+        try:
+            wrong = said.get(timeout=_REPORT)
+        except queue.Empty:
+            raise Untellable(f"topic {self._topic}: nobody says whether it is there") from None
+        if wrong is not None:
+            raise self._untellable(wrong)
+
+    def _untellable(self, error: Any) -> Untellable:
+        return Untellable(f"topic {self._topic}: {error.str()}", away=error.code() not in self._never)
 
 
 class WebhookOutlet:

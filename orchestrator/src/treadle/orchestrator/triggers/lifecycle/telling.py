@@ -8,26 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Event
 
 from ...dispatcher.orders import Orders
 from ...dispatcher.site.run import Run, Site
 from ...instructions import Problem, Summary
+from ...plan import Graph
 from ...runfiles import Submission
 from ...temporal import messages
 from ...temporal.messages import Ending, NodeOrder, NodeReport, RunStart
-from ..events import Event
 from .announcer import Announcer
 from .news import About, ended, failure, run_news, stage_done, stage_news
-from .stages import begun_with, ended_with
 from .untold import settle, untold_of
 
 _log = logging.getLogger("treadle.lifecycle")
+
+
+P = ParamSpec("P")
+
+
+def _harmless(
+    tell: Callable[Concatenate[Telling, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Telling, P], Coroutine[Any, Any, None]]:
+    """The one place where a failure to tell ends: it is the listener's loss and never the run's. Nobody: no telling."""
+
+    @functools.wraps(tell)
+    async def harmless(self: Telling, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            if self.on:
+                await tell(self, *args, **kwargs)
+        except Exception:  # noqa: BLE001  # a defect here, too
+            _log.exception("events are untold, and that is not on record")
+
+    return harmless
 
 
 class Telling:
@@ -40,49 +60,21 @@ class Telling:
     def on(self) -> bool:
         return self._announcer is not None
 
+    @_harmless
     async def run_started(self, start: RunStart) -> None:
         """The run is planned."""
-        if self.on:
-            await _harmless(self._run_started(start))
-
-    async def run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
-        """The run cannot be planned, and ends before it began."""
-        if self.on:
-            await _harmless(self._run_refused(start, started, problem))
-
-    async def run_ended(self, ending: Ending) -> None:
-        """The run is over; what could not be told before is told once more."""
-        if self.on:
-            await _harmless(self._run_ended(ending))
-
-    @contextlib.asynccontextmanager
-    async def node(self, order: NodeOrder) -> AsyncIterator[Callable[[NodeReport], None]]:
-        """Around the work of a node; its report is handed over before the end. Work does not wait for the telling."""
-        if not self.on:
-            yield lambda _: None
-            return
-        reports: list[NodeReport] = []
-        beginning = asyncio.ensure_future(_harmless(self._node_begins(order)))
-        try:
-            yield reports.append
-        except BaseException:
-            beginning.cancel()
-            raise
-        await beginning
-        for report in reports:
-            await _harmless(self._node_ends(order, report))
-
-    # -- parts
-
-    async def _run_started(self, start: RunStart) -> None:
         about = self._about(await self._run(start.run), start.resumption)
         await self._tell(about.run, [run_news(about, "started", time.time())])
 
-    async def _run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
+    @_harmless
+    async def run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
+        """The run cannot be planned, and ends before it began."""
         about = About(start.run, await asyncio.to_thread(self._workflow, start.run), start.resumption, started)
         await self._tell(start.run, [run_news(about, "failed", time.time(), **ended(None, (), problem))])
 
-    async def _run_ended(self, ending: Ending) -> None:
+    @_harmless
+    async def run_ended(self, ending: Ending) -> None:
+        """The run is over; what could not be told before is told once more."""
         run = await self._run(ending.run)
         about = self._about(run, ending.resumption)
         problem = messages.unpack(ending.problem, Problem) if ending.problem else None
@@ -92,6 +84,26 @@ class Telling:
         kept = [one.event for one in await asyncio.to_thread(untold_of, run.files)]
         await self._tell(run.id, [*kept, *news], kept)
 
+    @contextlib.asynccontextmanager
+    async def node(self, order: NodeOrder) -> AsyncIterator[Callable[[NodeReport], None]]:
+        """Around the work of a node; its report is handed over before the end. Work does not wait for the telling."""
+        if not self.on:
+            yield lambda _: None
+            return
+        reports: list[NodeReport] = []
+        beginning = asyncio.ensure_future(self._node_begins(order))
+        try:
+            yield reports.append
+        except BaseException:
+            beginning.cancel()
+            raise
+        await beginning
+        for report in reports:
+            await self._node_ends(order, report)
+
+    # -- parts
+
+    @_harmless
     async def _node_begins(self, order: NodeOrder) -> None:
         run = await self._run(order.run)
         about = self._about(run, messages.unpack(order.orders, Orders).resumption)
@@ -99,6 +111,7 @@ class Telling:
         begun = [stage_news(about, "started", stage, time.time()) for stage in stages]
         await self._tell(run.id, [*self._points(run, about, order.passed), *begun])
 
+    @_harmless
     async def _node_ends(self, order: NodeOrder, report: NodeReport) -> None:
         run = await self._run(order.run)
         about = self._about(run, messages.unpack(order.orders, Orders).resumption)
@@ -140,9 +153,15 @@ class Telling:
         await asyncio.to_thread(settle, self._site.files(run), untold, kept)
 
 
-async def _harmless(telling: Coroutine[Any, Any, None]) -> None:
-    """The one place where a failure to tell ends: it is the listener's loss and never the run's."""
-    try:
-        await telling
-    except Exception:  # noqa: BLE001  # a defect here, too
-        _log.exception("events are untold, and that is not on record")
+def begun_with(graph: Graph, node: str) -> tuple[str, ...]:
+    """Stages of which nothing has run before this node.
+
+    A stage may need several nodes (`total.leaves`, `total.level1`, `total`), and a node may be several fused stages;
+    nodes of one stage are a chain, so it begins with the first of them and ends with the last.
+    """
+    return tuple(stage for stage in graph.node(node).stages if graph.nodes_of(stage)[0].id == node)
+
+
+def ended_with(graph: Graph, node: str) -> tuple[str, ...]:
+    """Stages of which nothing is left to run after this node."""
+    return tuple(stage for stage in graph.node(node).stages if graph.nodes_of(stage)[-1].id == node)

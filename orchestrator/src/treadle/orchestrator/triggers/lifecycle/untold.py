@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.primitives.decoding import known
+from treadle.primitives.events import Event
 
 from ...runfiles import RunFiles
-from ..events import Event
 from .announcer import Untold
 
 

@@ -12,9 +12,10 @@ import hashlib
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import rfc3339
 from treadle.primitives.store import ObjectInfo
 
-from ..events import Event, rfc3339
 from .notifications import object_event
 
 TYPE = "dev.treadle.object.created.v1"

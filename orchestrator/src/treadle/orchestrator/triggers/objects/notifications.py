@@ -22,7 +22,8 @@ from urllib.parse import quote, unquote_plus
 
 import msgspec
 
-from ..events import Event, Undecodable, parse_json
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import Undecodable, event_time, parse_json
 
 TYPE = "com.amazonaws.s3."
 _NO_NEW_OBJECT = ("PutTagging", "DeleteTagging", "PutRetention", "PutLegalHold", "PutAcl")
@@ -59,7 +60,10 @@ def new_objects(document: Any) -> list[Event]:
 def object_event(
     kind: str, source: str, bucket: str, key: str, *, sequencer: str, time: str | None, scheme: str = "s3", **known: Any
 ) -> Event:
-    """The event of a new object. `known`: `size`, `eTag`, `versionId`, where they are known."""
+    """The event of a new object. `known`: `size`, `eTag`, `versionId`, where they are known.
+
+    Raises ValueError for what names no object, Undecodable for a time that is none.
+    """
     size, tag, version = known.get("size"), known.get("eTag"), known.get("versionId")
     if not key or not all(isinstance(one, str) for one in (bucket, key)):
         raise ValueError("it names no object")
@@ -74,15 +78,10 @@ def object_event(
         "eTag": tag or None,
         "versionId": version or None,
     }
-    return Event(
-        hashlib.sha256(identity).hexdigest()[:40],
-        source,
-        kind,
-        subject=key,
-        time=time,
-        datacontenttype="application/json",
-        data=data,
-    )
+    about: dict[str, Any] = {"subject": key, "time": time, "datacontenttype": "application/json", "data": data}
+    event = Event(hashlib.sha256(identity).hexdigest()[:40], source, kind, **about)
+    event_time(event)
+    return event
 
 
 def uri_of(scheme: str, bucket: str, key: str) -> str:

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from treadle.dsl.triggers import ObjectTrigger, Poll
+from treadle.dsl.triggers import ObjectTrigger
 from treadle.primitives import trust
 from treadle.primitives.decoding import known
 from treadle.primitives.errors import CorruptError, MissingError
+from treadle.primitives.events import Event
 from treadle.primitives.store import Store
 
-from ..events import Event
 from ..registry.deployment import Deployment
 from .looking import Seen
 
@@ -88,11 +88,6 @@ def born(history: Sequence[Deployment], trigger: str) -> Deployment:
     return newest
 
 
-def poll_of(deployment: Deployment, trigger: str) -> Poll | None:
-    found = None if deployment.removed else deployment.spec.triggers.get(trigger)
-    return found.poll if isinstance(found, ObjectTrigger) else None
-
-
 def _polled(deployment: Deployment, trigger: str) -> str | None:
-    poll = poll_of(deployment, trigger)
-    return poll.uri if poll else None
+    found = None if deployment.removed else deployment.spec.triggers.get(trigger)
+    return found.poll.uri if isinstance(found, ObjectTrigger) and found.poll else None

@@ -1,6 +1,6 @@
 """What `trigger.events` is worth: how the records of a batch reach the run that they start.
 
-General layout: `choice` (which way, and why; pure), `payloads` (the value), `copies` (of the records, where one is
+General layout: `choice` (which way; pure), `payloads` (the value), `copies` (of the records, where one is
 made), `topics` (how long a topic keeps them). Tasks read a range, or the copy, in treadle.executors.runtime.events.
 """
 

@@ -17,7 +17,7 @@ from treadle.primitives.store import Store
 
 from ...runfiles import RunFiles
 from ..kafka.batch import Batch
-from .choice import INLINE_BYTES, Choice, Topic, choose
+from .choice import INLINE_BYTES, Topic, Way, choose
 from .copies import copy_name
 
 AskTopic = Callable[[str], Topic | None]
@@ -41,13 +41,12 @@ class Payloads:
         UsageError for a batch that cannot go the way its trigger says.
         """
         items = [as_item(one.event, trigger.envelope) for one in batch.matched]
-        way = self.choice(batch, trigger, items).way
+        way = self._way(batch, trigger, items)
         if way == "inline":
             return items
         return {"kafka": self._range(batch, trigger, self._copy(batch) if way == "capture" else "")}
 
-    def choice(self, batch: Batch, trigger: KafkaTrigger, items: list[Any]) -> Choice:
-        """Which way the batch goes, and why."""
+    def _way(self, batch: Batch, trigger: KafkaTrigger, items: list[Any]) -> Way:
         size = None if _has_bytes(items) else len(msgspec.json.encode(items))
         age = self._now() - min(one.record.time for one in batch.matched)
         matters = trigger.events == "auto" and (size is None or size > INLINE_BYTES)
@@ -58,8 +57,8 @@ class Payloads:
         start, runs = runs_of(one.record.offset for one in batch.matched)
         where = {"topic": first.topic, "topicId": first.topic_id, "partition": first.partition}
         about = {"format": trigger.format, "envelope": trigger.envelope, "copied": copied}
-        size = sum(len(one.record.value or b"") for one in batch.matched)
-        return {"connection": trigger.connection, **where, "start": start, "runs": list(runs), "size": size, **about}
+        held = {"start": start, "runs": list(runs), "size": batch.size}
+        return {"connection": trigger.connection, **where, **held, **about}
 
     def _copy(self, batch: Batch) -> str:
         """Write the records into the run's folder; the name of the copy.

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
-from msgspec.structs import replace
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
@@ -19,10 +18,8 @@ from ...client.client import keep, memo
 from ...environment.errors import Unreachable
 from ...runfiles import RunFiles, digest
 from ...temporal.messages import RunStart
-from ..allowed import check_allowed
-from ..identity import label
 from ..registry.registry import NoSuchDeployment, Registry
-from ..starter import ensure_search_attribute
+from ..starter import ensure_search_attribute, prepared
 from .flow import BEGIN_TICK, Begun, Tick
 from .ticks import order_for
 
@@ -62,10 +59,6 @@ class TickDesk:
         if tick.trigger not in deployment.spec.triggers:
             return Begun(reason=f"{deployment.name} has no trigger {tick.trigger}")
         order = order_for(deployment, tick.trigger, nominal)
-        submission = deployment.submission(order.run, order.inputs)
-        allow = check_allowed(self._allow, submission)
-        facts = {"trigger": label(order.workflow, order.trigger), "version": order.version}
         files = RunFiles(self._store, order.run, trust.run_key(self._key, order.run))
-        shared = self._registry.shared(deployment)
-        kept = keep(files, replace(submission, memo=facts, shared=shared, allow=allow))
+        kept = keep(files, prepared(self._registry, order, self._allow))
         return Begun(RunStart(kept.run, digest(kept)), memo(kept))

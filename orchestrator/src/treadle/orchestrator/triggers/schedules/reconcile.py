@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -30,7 +30,7 @@ from ...environment.errors import Unreachable
 from ..identity import label
 from ..registry.registry import Registry
 from .flow import TICK, Tick
-from .wanted import OVERLAPS, Change, Found, Wanted, changes, schedule, wanted_of
+from .wanted import OVERLAPS, Change, Found, Wanted, changes, schedule
 
 Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
 
@@ -61,11 +61,12 @@ class Schedules:
         wanted = {one.id: one for one in await asyncio.to_thread(_wanted, registry)}
         with _translated():
             ids = {id_ async for id_ in self._listed()} | wanted.keys()
-            found = [one for id_ in sorted(ids) if (one := await self._found(id_, id_ in wanted))]
-            todo = changes(wanted.values(), found)
-            for change in todo:
-                await self._carry_out(change, wanted.get(change.schedule))
-        return todo
+            return await self._make_so(wanted, ids)
+
+    async def keep(self, wanted: Wanted) -> None:
+        """The same for one trigger, whatever others want. Raises as `reconcile`."""
+        with _translated():
+            await self._make_so({wanted.id: wanted}, [wanted.id])
 
     async def backfill(
         self, workflow: str, trigger: str, start: datetime, end: datetime, overlap: Overlap = "bufferAll"
@@ -101,6 +102,13 @@ class Schedules:
         )
 
     # -- parts
+
+    async def _make_so(self, wanted: Mapping[str, Wanted], ids: Iterable[str]) -> list[Change]:
+        found = [one for id_ in sorted(ids) if (one := await self._found(id_, id_ in wanted))]
+        todo = changes(wanted.values(), found)
+        for change in todo:
+            await self._carry_out(change, wanted.get(change.schedule))
+        return todo
 
     async def _listed(self) -> AsyncIterator[str]:
         """A listing lags, so it serves only to find what is there beyond what is wanted."""
@@ -156,11 +164,12 @@ async def _delete(handle: ScheduleHandle) -> None:
 
 
 def _wanted(registry: Registry) -> list[Wanted]:
-    deployments = registry.deployments()
-    scheduled = [
-        one for one in deployments if any(isinstance(each, ScheduleTrigger) for each in one.spec.triggers.values())
+    return [
+        Wanted(one.workflow, name, trigger, name in registry.paused(one.workflow))
+        for one in registry.deployments()
+        for name, trigger in one.spec.triggers.items()
+        if isinstance(trigger, ScheduleTrigger)
     ]
-    return wanted_of(scheduled, {one.workflow: registry.paused(one.workflow) for one in scheduled})
 
 
 @contextlib.contextmanager

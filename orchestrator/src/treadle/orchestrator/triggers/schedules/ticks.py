@@ -33,7 +33,5 @@ def order_for(deployment: Deployment, name: str, nominal: datetime) -> StartOrde
 
     Raises UsageError when there is no such schedule, Unfit when `with` cannot be evaluated.
     """
-    trigger = schedule_of(deployment, name)
-    inputs = Rules(name, trigger).inputs(None, nominal.astimezone(ZoneInfo(trigger.timezone)))
-    run = tick_run(deployment.workflow, name, nominal)
-    return StartOrder(run, deployment.workflow, deployment.version, name, inputs)
+    when = nominal.astimezone(ZoneInfo(schedule_of(deployment, name).timezone))
+    return Rules(deployment, name).order(tick_run(deployment.workflow, name, nominal), None, when)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Literal
 
@@ -21,7 +21,6 @@ from temporalio.client import (
 from treadle.dsl.triggers import ScheduleTrigger
 
 from ..identity import label
-from ..registry.deployment import Deployment
 from .flow import TICK, Tick
 
 OVERLAPS = {
@@ -66,16 +65,6 @@ class Change(Struct, frozen=True):
 
     schedule: str
     did: Literal["created", "updated", "paused", "unpaused", "deleted"]
-
-
-def wanted_of(deployments: Iterable[Deployment], paused: Mapping[str, Iterable[str]]) -> list[Wanted]:
-    """`paused`: workflow -> its paused triggers."""
-    return [
-        Wanted(one.workflow, name, trigger, name in paused.get(one.workflow, ()))
-        for one in deployments
-        for name, trigger in one.spec.triggers.items()
-        if isinstance(trigger, ScheduleTrigger)
-    ]
 
 
 def changes(wanted: Iterable[Wanted], found: Iterable[Found]) -> list[Change]:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -24,9 +24,12 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from ...environment.errors import Unreachable
 from ..allowed import Forbidden
-from ..gate import Full, Gate
-from ..starting import Started, Starter, StartOrder
-from .requests import Hook, Problem, read
+from ..gate import Full
+from ..starting import Started, StartOrder
+from .requests import Problem, read
+
+if TYPE_CHECKING:
+    from .runner import WebhookRunner
 
 _log = logging.getLogger("treadle.triggers")
 READ_TIMEOUT = 30.0
@@ -35,24 +38,7 @@ FULL_AGAIN, AWAY_AGAIN, PAUSED_AGAIN = 10, 5, 60
 """Seconds after which a sender should come again."""
 
 
-class Served(Protocol):
-    """A hook as it is now; its counts are told by its runner."""
-
-    hook: Hook
-    paused: bool
-    gate: Gate
-    starter: Starter
-
-    def secret(self) -> str | None:
-        """The text of the hook's secret. Raises UsageError when there is none."""
-        ...
-
-    def count(self, started: Started) -> None: ...
-
-    def refused(self, problem: Problem) -> None: ...
-
-
-def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
+def make_app(hooks: Callable[[str, str], WebhookRunner | None]) -> Starlette:
     """`hooks`: the hook of a workflow and trigger, or None."""
 
     async def call(request: Request) -> Response:
@@ -80,7 +66,7 @@ def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-async def _call(served: Served, request: Request) -> Response:
+async def _call(served: WebhookRunner, request: Request) -> Response:
     if served.paused:
         raise Problem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
     body = await _body(request, served.hook.max_body)
@@ -98,7 +84,7 @@ async def _call(served: Served, request: Request) -> Response:
     return _json(status, {"runs": [{"run": one.run, "new": one.new} for one in runs]})
 
 
-async def _start(served: Served, order: StartOrder) -> Started | Problem:
+async def _start(served: WebhookRunner, order: StartOrder) -> Started | Problem:
     """A Problem that is returned concerns this run alone; one that is raised, the request."""
     try:
         async with served.gate.entering() as enter:

@@ -13,12 +13,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote
 
-from msgspec import Struct
-
 from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
 from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import Undecodable, binary, event_time, parse_json, rfc3339, structured
 
-from ..events import Event, Undecodable, binary, event_time, parse_json, rfc3339, structured
 from ..identity import event_run, hashed_run
 from ..mapping import Rules, Unfit
 from ..objects.notifications import new_objects
@@ -39,14 +38,10 @@ class Problem(TreadleError):
         self.status, self.retry_after = status, retry_after
 
 
-class Hook(Struct, frozen=True):
-    """One version of a trigger that takes requests."""
+class Hook(Rules):
+    """Of a trigger that takes requests."""
 
-    workflow: str
-    version: int
-    name: str
     trigger: WebhookTrigger | ObjectTrigger
-    rules: Rules
 
     @property
     def secret(self) -> str | None:
@@ -76,8 +71,8 @@ def read(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None
         raise Problem(400, error.message) from None
     try:
         found = [(event, event_time(event)) for event in events]
-        wanted = [(event, when) for event, when in found if hook.rules.matches(event, when)]
-        return [_order(hook, event, when, body, signed, headers) for event, when in wanted]
+        wanted = [(event, when) for event, when in found if hook.matches(event, when)]
+        return [hook.order(_run(hook, event, when, body, signed, headers), event, when) for event, when in wanted]
     except Unfit as error:
         raise Problem(422, error.message, error.hint) from None
 
@@ -143,13 +138,6 @@ def _need_json(kind: str) -> None:
 # -- the run that it is ------------------------------------------------------------------------------------------
 
 
-def _order(
-    hook: Hook, event: Event, when: datetime, body: bytes, signed: Signed | None, headers: Mapping[str, str]
-) -> StartOrder:
-    run = _run(hook, event, when, body, signed, headers)
-    return StartOrder(run, hook.workflow, hook.version, hook.name, hook.rules.inputs(event, when))
-
-
 def _run(
     hook: Hook, event: Event, when: datetime, body: bytes, signed: Signed | None, headers: Mapping[str, str]
 ) -> str:
@@ -163,7 +151,7 @@ def _run(
         case "id":
             return _run_by_id(hook, hook.trigger, event, body, signed, headers)
         case expression:
-            return hashed_run(hook.workflow, hook.name, "value", hook.rules.dedupe(expression, event, when))
+            return hashed_run(hook.workflow, hook.name, "value", hook.dedupe(expression, event, when))
 
 
 def _run_by_id(

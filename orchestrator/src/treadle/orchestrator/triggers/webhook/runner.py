@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 
-from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
 from treadle.primitives.errors import UsageError
 
 from ..gate import Gate
-from ..mapping import Rules
 from ..registry.deployment import Deployment
 from ..running import State, TriggerSite, TriggerStatus
 from ..starting import Started
@@ -18,7 +16,7 @@ _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 
 
 class WebhookRunner:
-    """TriggerRunner of a trigger that takes requests."""
+    """See TriggerRunner."""
 
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         try:
@@ -44,7 +42,7 @@ class WebhookRunner:
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
         if deployment is not self._deployment:
-            self._deployment, self.hook = deployment, hook_of(deployment, self._name)
+            self._deployment, self.hook = deployment, Hook(deployment, self._name)
         self.gate.limit, self.paused = self.hook.trigger.max_active, paused
         try:
             self.secret()
@@ -67,23 +65,16 @@ class WebhookRunner:
             return "stopped"
         return "paused" if self.paused else "failed" if self._error else "running"
 
-    # -- Served
+    # -- for the server
 
     def secret(self) -> str | None:
-        """See Served."""
+        """The text of the hook's secret; None: nobody signs. Raises UsageError when there is none."""
         return None if self.hook.secret is None else self._site.home.secret(self.hook.secret)
 
     def count(self, started: Started) -> None:
-        """See Served."""
+        """A start that a request asked for."""
         self._started += started.new
 
     def refused(self, problem: Problem) -> None:
-        """See Served. What the sender must mend is the dead letter of a hook: the answer says so at once."""
+        """What the sender must mend is the dead letter of a hook: the answer says so at once."""
         self._refused += problem.status in (400, 403, 413, 415, 422)
-
-
-def hook_of(deployment: Deployment, name: str) -> Hook:
-    """What this version makes of requests. Raises UsageError for expressions or a schema that cannot be."""
-    trigger = deployment.spec.triggers[name]
-    assert isinstance(trigger, WebhookTrigger | ObjectTrigger)
-    return Hook(deployment.workflow, deployment.version, name, trigger, Rules(name, trigger))
