@@ -83,8 +83,15 @@ def echo(listener: socket.socket, tls: wire.Identity | None) -> None:
     connection = wire.accept(listener.accept()[0], lambda _: KEY, deadline=far(), tls=tls)
     with connection, contextlib.suppress(wire.Closed):
         while True:
-            message, tail = connection.receive(Trip, far())
+            message, tail = received(connection)
             connection.send(message, tail, deadline=far())
+
+
+def received(connection: wire.Connection) -> tuple[Trip, bytearray]:
+    message, length = connection.receive_head(Trip, far(), tail_limit=SMALL)
+    tail = bytearray(length)
+    connection.receive_into(memoryview(tail), far())
+    return message, tail
 
 
 def serve(pipe: Pipe, root: Path, size: int, tls: wire.Identity | None) -> None:
@@ -155,7 +162,7 @@ def raw_pull(sock: socket.socket, size: int) -> Callable[[], object]:
 def trip(connection: wire.Connection, body: bytes) -> Callable[[], object]:
     def there_and_back() -> None:
         connection.send(Trip(1), body, deadline=far())
-        connection.receive(Trip, far())
+        received(connection)
 
     return there_and_back
 

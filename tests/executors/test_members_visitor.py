@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from treadle.executors.members import machine
+from treadle.executors.members.machine import Instruction, MemberMachine
 from treadle.executors.members.visitor import Visitor
 from treadle.primitives.coordinator.server import CoordinatorServer
 from treadle.primitives.host import HostFolder
@@ -29,22 +30,17 @@ async def coordinator() -> AsyncIterator[CoordinatorServer]:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """`add` and `remove`, each time readers of this process were told of a visitor."""
-    calls: list[str] = []
-    for what in ("add", "remove"):
-        monkeypatch.setattr(presence, what, _recorded(what, getattr(presence, what), calls))
+def came(monkeypatch: pytest.MonkeyPatch) -> list[MemberMachine]:
+    """The machine of a visitor, each time that it has a connection."""
+    calls: list[MemberMachine] = []
+    connected = MemberMachine.connected
+
+    def recorded(machine: MemberMachine, now: float) -> list[Instruction]:
+        calls.append(machine)
+        return connected(machine, now)
+
+    monkeypatch.setattr(MemberMachine, "connected", recorded)
     return calls
-
-
-def _recorded(
-    what: str, call: Callable[[presence.Members], None], calls: list[str]
-) -> Callable[[presence.Members], None]:
-    def recorded(members: presence.Members) -> None:
-        calls.append(what)
-        call(members)
-
-    return recorded
 
 
 @asynccontextmanager
@@ -65,14 +61,15 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_answers(
-    coordinator: CoordinatorServer, seen: list[str], tmp_path: Path
+    coordinator: CoordinatorServer, came: list[MemberMachine], tmp_path: Path
 ) -> None:
     async with visiting(coordinator, tmp_path / "one") as one, visiting(coordinator, tmp_path / "other") as other:
-        await until(lambda: seen.count("add") == 2)
+        await until(lambda: len(came) == 2)
+        assert presence.gateway_to(other.name)
         for connection in list(coordinator._open):
             connection.abort()
-        await until(lambda: seen.count("add") == 4)
-        assert seen.count("remove") == 2
+        await until(lambda: len(came) == 4)
+        assert presence.gateway_to(other.name)
         assert all(coordinator.present(SESSION, visitor.name) for visitor in (one, other))
         for reader, holder in ((one, other), (other, one)):
             assert await asyncio.to_thread(read, reader, holder) == HELD
@@ -80,11 +77,12 @@ async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_ans
 
 
 async def test_a_visitor_that_hears_nothing_for_long_dials_again_and_is_there_once(
-    coordinator: CoordinatorServer, seen: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    coordinator: CoordinatorServer, came: list[MemberMachine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "SILENCE", 0.2)  # less than the time between two signs of life
     async with visiting(coordinator, tmp_path / "one"):
-        await until(lambda: seen.count("add") == 3)
+        await until(lambda: len(came) == 3)
+        assert coordinator.statistics(SESSION).members == 1
     assert not presence.gateway_to("anybody")
 
 

@@ -133,8 +133,12 @@ async def test_who_does_not_prove_the_key_is_refused_before_anything_is_decoded(
 
 @pytest.mark.parametrize(
     "data",
-    [b"\xc1nothing", msgspec.msgpack.encode(m.Hello("m", "")).replace(b"\xa1m", b"\xa1\xff")],
-    ids=["no MessagePack", "text that is no UTF-8"],
+    [
+        b"\xc1nothing",
+        msgspec.msgpack.encode(m.Hello("m", "")).replace(b"\xa1m", b"\xa1\xff"),
+        b"\x82\xa4type\xa5alive\xa1x" + b"\x91" * 100_000,
+    ],
+    ids=["no MessagePack", "text that is no UTF-8", "too deep"],
 )
 async def test_what_is_no_message_ends_its_connection_only(data: bytes) -> None:
     refused: list[Exception] = []
@@ -143,7 +147,7 @@ async def test_what_is_no_message_ends_its_connection_only(data: bytes) -> None:
         one.say_bytes(data)
         with pytest.raises((EOFError, ConnectionError)):
             await one.hear(m.Seat)
-        assert "no message of a member" in str(refused[0])
+        assert "what is not a message" in str(refused[0])
         assert (await two.hear(m.View)).lost == ("m0",)
 
 
@@ -243,6 +247,20 @@ async def test_off_loopback_it_is_encrypted_or_not_at_all(tmp_path: Path) -> Non
 
     async with CoordinatorServer(KEYS.get, "tls://127.0.0.1:0", tls=tls_identity(tmp_path)) as coordinator:
         assert coordinator.address.startswith("tls://")
+        assert len(await gang(coordinator.address, 2)) == 2
+
+
+async def test_who_does_not_speak_tls_is_forgotten_and_hinders_nobody(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    from treadle.primitives.wire import tls_identity
+
+    async with CoordinatorServer(KEYS.get, "tls://127.0.0.1:0", tls=tls_identity(tmp_path)) as coordinator:
+        reader, writer = await asyncio.open_connection(*parse(coordinator.address)[1:])
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(SECONDS):
+            await reader.read()
+        writer.close()
+        assert coordinator._open == set()
         assert len(await gang(coordinator.address, 2)) == 2
 
 

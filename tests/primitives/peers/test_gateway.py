@@ -30,6 +30,7 @@ from treadle.primitives.peers.gateway import RELAYED, cut
 from treadle.primitives.peers.messages import PIECE, Answer, Want
 from treadle.primitives.references import BlockRef
 from treadle.primitives.traversal import Paths
+from treadle.primitives.trust import SealedStore
 from treadle.primitives.wire import WireError
 
 HURRIED = Patience(silence=0.3, again=0.3, total=LONG)
@@ -277,7 +278,7 @@ def test_a_host_without_a_gateway_forwards_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(0, ()), Answer(0, (5,)), Answer(0, (5, 5), b"1234567890"), Answer(0, (5,), stored="runs/run-1/blocks/x")],
+    [Answer(0, ()), Answer(0, (5,)), Answer(0, (5, 5), b"1234567890"), Answer(0, (5,), stored="x")],
     ids=["too few", "without bytes", "too many", "not there"],
 )
 def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answer: Answer) -> None:
@@ -317,10 +318,25 @@ def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) ->
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             until(lambda: office.said[2:])
-            answer = Answer(0, (5,), stored="runs/run-1/blocks/_passed/x")
+            answer = Answer(0, (5,), stored="x")
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
             with pytest.raises(WireError, match="was not written with this deployment's key"):
                 asked.result(LONG)
+
+
+@pytest.mark.parametrize("name", ["runs/run-1/plan", "../../plan", "\0"])
+def test_nobody_names_objects_for_others_to_take(tmp_path: Path, name: str) -> None:
+    """What is taken is removed: it must be something that was left there for that."""
+    with two_members(tmp_path) as (left, _, office):
+        office.drops = lambda message: True
+        SealedStore(left.store, KEY).put("runs/run-1/plan", b"12345")
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
+            until(lambda: office.said[2:])
+            left.gateway.heard(Relayed("right", msgspec.msgpack.encode(Answer(0, (5,), stored=name))), ("", 0))
+            with pytest.raises(WireError):
+                asked.result(LONG)
+        assert bytes(SealedStore(left.store, KEY).get("runs/run-1/plan")) == b"12345"
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(-1, 2 * PIECE)), max_size=50) | st.just([(1, 1)] * 600))

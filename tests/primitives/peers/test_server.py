@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from primitives.peers.hosts import KEY, RUN, content, reader, served, soon
+from primitives.wire.sides import receive
 
 from treadle.primitives import wire
 from treadle.primitives.errors import UsageError
@@ -26,8 +27,8 @@ def ask(connection: wire.Connection, *wants: Want) -> tuple[tuple[int, ...], byt
 
 
 def answer(connection: wire.Connection) -> tuple[tuple[int, ...], bytes]:
-    part, tail = connection.receive(Part, soon())
-    return part.lengths, bytes(tail)
+    part, tail = receive(connection, Part)
+    return part.lengths, tail
 
 
 def wait_until(server: PeerServer, connections: int) -> None:
@@ -98,7 +99,7 @@ def test_what_is_no_request_ends_only_its_connection(tmp_path: Path) -> None:
     with served(tmp_path) as (_, server), dial(server.address) as good, dial(server.address) as bad:
         bad.send_frame(b"\xc1nonsense", deadline=soon())
         with pytest.raises(wire.WireError):
-            bad.receive(Part, soon())
+            bad.receive_head(Part, soon())
         assert ask(good, Want("s/a", 0, 1)) == ((GONE,), b"")
 
 
@@ -174,7 +175,7 @@ def test_a_deleted_run_can_be_read_to_the_end_of_what_was_begun(tmp_path: Path) 
     with served(tmp_path) as (host, server), dial(server.address) as connection:
         host.put(f"{RUN}/s/a", [block := content(20_000_000)])
         connection.send(Pull((Want("s/a", 0, -1), Want("s/a", 0, 1), Want("s/b", 0, 1))), deadline=soon())
-        _, length = connection.receive_head(Part, soon())
+        _, length = connection.receive_head(Part, soon(), tail_limit=1 << 30)
         host.delete_run(RUN)
         view = memoryview(bytearray(length))
         connection.receive_into(view, soon())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -13,7 +12,7 @@ import pytest
 from namespaces import Nat, Nats, cut, two_nats
 from primitives.traversal.two_sides import BRIEF, Side, carries, introduced, new_token, opened, together
 
-from treadle.primitives.traversal import NoPath, Paths, Schedule
+from treadle.primitives.traversal import NoPath, Schedule
 from treadle.primitives.wire import Connection, Identity
 
 pytestmark = pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
@@ -78,16 +77,6 @@ def test_one_open_side_is_enough_for_any_nat(turned: bool) -> None:
 def test_no_path_where_a_nat_shows_another_port_to_everybody(left: Nat, right: Nat) -> None:
     with two_nats(left, right) as hosts, introduced(*hosts) as sides:
         fails(*sides)
-
-
-def test_a_pair_that_failed_is_remembered_and_tries_again_later() -> None:
-    paths = Paths(first=10.0)
-    with two_nats(RANDOM, RANDOM) as hosts, introduced(*hosts) as sides:
-        assert paths.may_try("left", "right", time.monotonic())
-        fails(*sides)
-        until = paths.failed("left", "right", time.monotonic())
-    assert not paths.may_try("right", "left", until - 0.1)
-    assert paths.may_try("right", "left", until)
 
 
 @pytest.mark.parametrize("both_ways", [True, False])

@@ -6,11 +6,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from msgspec import Struct
 
 from treadle.primitives import wire
 
+T = TypeVar("T")
 RUN, KEY = "run-1", bytes(range(32))
 GENEROUS = 60.0
 """Seconds for what should succeed on the slowest machine."""
@@ -71,7 +73,7 @@ def serving(behave: Callable[[wire.Connection], None], tls: wire.Identity | None
 def echo(connection: wire.Connection) -> None:
     """Send back whatever comes, until the other side leaves."""
     while True:
-        message, tail = connection.receive(Said, soon())
+        message, tail = receive(connection, Said)
         connection.send(message, tail, deadline=soon())
 
 
@@ -88,8 +90,12 @@ def until(event: threading.Event) -> Callable[[wire.Connection], None]:
     return wait
 
 
-def received(connection: wire.Connection, deadline: float | None = None) -> tuple[Said, bytes]:
-    message, tail = connection.receive(Said, soon() if deadline is None else deadline)
+def receive(connection: wire.Connection, kind: type[T], deadline: float | None = None) -> tuple[T, bytes]:
+    """The next message and its tail."""
+    deadline = soon() if deadline is None else deadline
+    message, length = connection.receive_head(kind, deadline, tail_limit=1 << 30)
+    tail = bytearray(length)
+    connection.receive_into(memoryview(tail), deadline)
     return message, bytes(tail)
 
 
@@ -98,4 +104,4 @@ def trip(address: str, deadline: float, *, times: int = 1, size: int = 3000) -> 
     with wire.connect(address, RUN, KEY, deadline=deadline) as connection:
         for number in range(times):
             connection.send(Said(number), bytes(size), deadline=deadline)
-            assert received(connection, deadline) == (Said(number), bytes(size))
+            assert receive(connection, Said, deadline) == (Said(number), bytes(size))

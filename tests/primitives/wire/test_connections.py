@@ -19,7 +19,7 @@ from primitives.wire.sides import (
     dial,
     echo,
     key_of,
-    received,
+    receive,
     serving,
     soon,
     trip,
@@ -38,7 +38,7 @@ def test_what_is_said_comes_back(tls: wire.Identity | None, size: int) -> None:
         for number in range(3):
             sender = threading.Thread(target=lambda n=number: connection.send(Said(n), tail, deadline=soon()))
             sender.start()  # so that neither side waits for the other to read
-            message, returned = connection.receive(Said, soon())
+            message, returned = receive(connection, Said)
             sender.join()
             assert message == Said(number)
             assert returned == tail
@@ -50,10 +50,10 @@ def test_long_heads_and_tails_of_many_pieces_come_whole(tls: wire.Identity | Non
     with serving(echo, tls) as address, dial(address) as connection:
         connection.send(Said(1, "x" * 200_000), pieces, deadline=soon())
         connection.send(Said(2), deadline=soon())
-        message, tail = connection.receive(Said, soon())
+        message, tail = receive(connection, Said)
         assert message == Said(1, "x" * 200_000)
         assert tail == b"".join(pieces)
-        assert connection.receive(Said, soon())[0] == Said(2)
+        assert receive(connection, Said)[0] == Said(2)
 
 
 def test_messages_that_come_together_are_taken_one_by_one() -> None:
@@ -63,18 +63,18 @@ def test_messages_that_come_together_are_taken_one_by_one() -> None:
 
     with serving(rapid) as address, dial(address) as connection:
         for number in range(500):
-            message, tail = connection.receive(Said, soon())
+            message, tail = receive(connection, Said)
             assert message.number == number
             assert tail == bytes([number % 256]) * (number % 300)
         with pytest.raises(wire.Closed):
-            connection.receive(Said, soon())
+            receive(connection, Said)
 
 
 def test_a_tail_can_be_received_in_parts_where_the_caller_wants_it() -> None:
     whole = os.urandom(300_000)
     with serving(lambda server: server.send(Said(1), whole, deadline=soon())) as address, dial(address) as connection:
         target = memoryview(bytearray(300_000))
-        message, length = connection.receive_head(Said, soon())
+        message, length = connection.receive_head(Said, soon(), tail_limit=300_000)
         assert (message, length) == (Said(1), 300_000)
         for start in range(0, length, 70_000):
             connection.receive_into(target[start : start + 70_000], soon())
@@ -93,9 +93,9 @@ def test_a_file_is_sent_as_a_tail(tls: wire.Identity | None, tmp_path: os.PathLi
 
     try:
         with serving(send, tls) as address, dial(address) as connection:
-            assert received(connection) == (Said(1), content[1000:1_501_000])
+            assert receive(connection, Said) == (Said(1), content[1000:1_501_000])
             with pytest.raises(wire.WireError, match="within a message"):
-                connection.receive(Said, soon())  # the file ends before the tail that was announced
+                receive(connection, Said)  # the file ends before the tail that was announced
     finally:
         os.close(descriptor)
 
@@ -109,9 +109,9 @@ def test_a_tail_is_sent_in_pieces_as_they_are_had(tls: wire.Identity | None) -> 
         connection.send_pieces(Said(2), iter(pieces), len(content) + 1, deadline=soon())
 
     with serving(send, tls) as address, dial(address) as connection:
-        assert received(connection) == (Said(1), content)
+        assert receive(connection, Said) == (Said(1), content)
         with pytest.raises(wire.WireError, match="within a message"):
-            connection.receive(Said, soon())  # the pieces end before the tail that was announced
+            receive(connection, Said)  # the pieces end before the tail that was announced
 
 
 def test_unions_are_told_apart_and_what_is_neither_is_an_error() -> None:
@@ -120,9 +120,9 @@ def test_unions_are_told_apart_and_what_is_neither_is_an_error() -> None:
         connection.send(Other(["b"]), deadline=soon())
 
     with serving(send) as address, dial(address) as connection:
-        assert connection.receive(Said | Other, soon())[0] == Other(["a"])
+        assert connection.receive_head(Said | Other, soon())[0] == Other(["a"])
         with pytest.raises(wire.WireError, match="not a Said"):
-            connection.receive(Said, soon())
+            receive(connection, Said)
         assert connection.closed
 
 
@@ -135,9 +135,9 @@ def test_no_answer_in_time_leaves_the_connection_usable() -> None:
 
     with serving(late) as address, dial(address) as connection:
         with pytest.raises(wire.TimedOut):
-            connection.receive(Said, at_once())
+            receive(connection, Said, at_once())
         go.set()
-        assert received(connection) == (Said(1), b"late")
+        assert receive(connection, Said) == (Said(1), b"late")
 
 
 def test_a_reader_that_takes_nothing_does_not_hold_its_sender(tls: wire.Identity | None) -> None:
@@ -154,7 +154,7 @@ def test_a_connection_aborted_by_another_thread_is_closed_for_the_one_that_waits
         timer = threading.Timer(0.05, connection.abort)
         timer.start()
         with pytest.raises(wire.Closed):
-            connection.receive(Said, soon())
+            receive(connection, Said)
         timer.join()
         connection.close()
         with pytest.raises(wire.Closed):
@@ -167,7 +167,7 @@ def test_stale_means_that_something_came_unasked() -> None:
         assert not connection.stale
         said.set()
         with pytest.raises(wire.Closed):
-            connection.receive(Said, soon())
+            receive(connection, Said)
         assert connection.stale
 
 
@@ -206,6 +206,8 @@ def test_somebody_in_between_with_a_certificate_of_his_own_is_found_out(
 
 
 def test_nobody_there_is_an_error_at_once(tls: wire.Identity | None) -> None:
+    with pytest.raises(wire.WireError, match=r"a\.\.b"):
+        dial("tls://a..b:1")  # no host can be called so
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(wire.WireError, match=f"127.0.0.1:{port}") as caught:
@@ -233,7 +235,7 @@ def test_a_slow_drip_keeps_nobody_beyond_the_deadline() -> None:
     with serving(echo) as address, FaultyPath(address, [Fault("drip")]) as path, dial(path.address) as connection:
         connection.send(Said(1), bytes(10_000_000), deadline=soon())
         with pytest.raises(wire.TimedOut):
-            connection.receive(Said, at_once())
+            receive(connection, Said, at_once())
 
 
 @pytest.mark.parametrize("at", range(0, 140, 7))
@@ -251,8 +253,28 @@ def test_announced_lengths_beyond_the_limits_end_the_connection() -> None:
 
     with serving(boast) as address, dial(address) as connection:
         with pytest.raises(wire.WireError, match="announces"):
-            connection.receive(Said, soon())
+            receive(connection, Said)
         assert connection.closed
+
+
+def test_memory_is_had_for_what_has_come_not_for_what_is_announced() -> None:
+    size, come = 16 << 20, threading.Event()
+
+    def boast(connection: wire.Connection) -> None:
+        connection.sock.setblocking(True)
+        connection.sock.sendall(LENGTHS.pack(size, 0) + bytes(100_000))
+        come.wait(60)
+        connection.sock.sendall(bytes(size - 100_000))
+        connection.send(Said(1), deadline=soon())
+
+    with serving(boast) as address, dial(address) as connection:
+        with pytest.raises(wire.TimedOut):
+            connection.receive_head(Said, at_once())
+        assert len(connection._buffer) < 300_000
+        come.set()
+        with pytest.raises(wire.WireError, match="not a Said"):
+            connection.receive_head(Said, soon())
+        assert len(connection._buffer) >= size
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:1", "tcp://0.0.0.0:0", "tcp://example.org:80", "tcp://[::]:0"])
@@ -305,7 +327,7 @@ def test_one_can_dial_from_a_chosen_port() -> None:
         wire.connect(address, RUN, KEY, deadline=soon(), source=("127.0.0.1", port)) as connection,
         pytest.raises(wire.Closed),
     ):
-        connection.receive(Said, soon())
+        receive(connection, Said)
     assert seen == [f"127.0.0.1:{port}"]
 
 

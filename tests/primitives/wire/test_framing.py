@@ -52,6 +52,14 @@ def test_more_than_the_limits_is_refused_when_announced(lengths: tuple[int, int]
         Decoder(head_limit=64).feed(LENGTHS.pack(*lengths))
 
 
+def test_memory_is_had_for_what_has_come_not_for_what_is_announced() -> None:
+    decoder, size = Decoder(), 16 << 20
+    assert decoder.feed(LENGTHS.pack(size, 0) + bytes(100_000)) == []
+    assert len(decoder.room()) < 200_000
+    assert decoder.feed(bytes(size - 100_000)) == [bytes(size)]
+    assert len(decoder.room()) < 200_000
+
+
 def test_a_large_tail_is_not_copied_to_be_sent() -> None:
     tail = bytearray(1_000_000)
     last = encode(b"head", memoryview(tail))[-1]

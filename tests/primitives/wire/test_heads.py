@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from treadle.primitives.wire import WireError
-from treadle.primitives.wire.heads import decode_head, encode_head
+from treadle.primitives.wire.heads import decoder, encode_head
 
 
 class Said(Struct, tag="said"):
@@ -24,9 +24,14 @@ class Counted(Struct, tag="counted"):
 @given(st.binary(max_size=40) | st.builds(lambda end: encode_head(Said("abc"))[:-1] + end, st.binary(max_size=3)))
 def test_any_bytes_are_a_message_or_a_classified_error(head: bytes) -> None:
     with contextlib.suppress(WireError):
-        assert isinstance(decode_head(Said | Counted, head, "a"), Said | Counted)
+        assert isinstance(decoder(Said | Counted)(head, "a"), Said | Counted)
 
 
-def test_words_that_are_no_text_are_no_message() -> None:
-    with pytest.raises(WireError, match="a sent what is not a"):
-        decode_head(Said | Counted, encode_head(Said("abc"))[:-1] + b"\xff", "a")
+@pytest.mark.parametrize(
+    "head",
+    [encode_head(Said("abc"))[:-1] + b"\xff", b"\x82\xa4type\xa4said\xa1x" + b"\x91" * 100_000],
+    ids=["no text", "too deep"],
+)
+def test_what_cannot_be_read_is_no_message(head: bytes) -> None:
+    with pytest.raises(WireError, match="a sent what is not a message"):
+        decoder(Said | Counted)(head, "a")

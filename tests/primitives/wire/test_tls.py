@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from primitives.wire.sides import dial, echo, received, serving
+from primitives.wire.sides import Said, dial, echo, receive, serving
 
 from treadle.primitives import wire
 from treadle.primitives.errors import UsageError
@@ -62,6 +62,6 @@ def test_what_is_said_under_tls_is_not_seen_on_the_way(identity: wire.Identity) 
         with serving(echo, tls) as address, FaultyPath(address, [HEALTHY]) as path:
             with dial(path.address) as connection:
                 connection.send_frame(b"\x82\xa4type\xa4said\xa6number\x01", b"secret", deadline=float("inf"))
-                assert received(connection)[1] == b"secret"
+                assert receive(connection, Said)[1] == b"secret"
             seen[tls] = b"secret" in b"".join(path.passed)
     assert seen == {None: True, identity: False}

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Awaitable
 
 from treadle.primitives.errors import StoreError
 
@@ -138,7 +137,7 @@ class MemberCall:
         if answer.ended == "accepted":
             await asyncio.sleep(max(0.0, self._standing.born + self._begins - time.monotonic()))
             if self._hub.present(self.name):
-                await _never()
+                await asyncio.Event().wait()  # the coordinator will tell
         elif answer.ended == "answered":
             refuse(decode_response(answer.response), self._means.name)
 
@@ -146,9 +145,3 @@ class MemberCall:
 def _is_copy(answer: Answer) -> bool:
     """It is the answer of a second run of one call, which found the first one at work."""
     return answer.ended == "answered" and decode_response(answer.response).problem == "copy"
-
-
-async def _never() -> None:
-    """The coordinator will tell."""
-    forever: Awaitable[None] = asyncio.get_running_loop().create_future()
-    await forever

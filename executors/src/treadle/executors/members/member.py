@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.primitives.coordinator.messages import ToMember
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.store import Store
@@ -18,7 +16,7 @@ from treadle.primitives.store import Store
 from ..functions.calls import usable
 from ..functions.payload import Adopt, Join, Order, Request, Response, respond
 from .life import Span, not_their_fault
-from .machine import COPY, Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
+from .machine import COPY, Begin, MemberMachine, Stop
 from .shelf import Shelf
 from .uplink import Uplink
 
@@ -50,14 +48,10 @@ class _Member:
         self._began = time.monotonic()
         self._ends = self._began + seconds
         self._works_until = self._began + min(join.work, seconds)
-        self._uplink = Uplink(join.coordinator, session, handler.run_key(session), self._hear, self._broken)
+        self._uplink = Uplink(join.coordinator, session, handler.run_key(session))
         self._shelf: Shelf | None = None
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
-        self._dialling: asyncio.Task[None] | None = None
-        self._woken = asyncio.Event()
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._is_copy = False
 
     async def run(self) -> Response:
         try:
@@ -66,17 +60,14 @@ class _Member:
             return Response(problem="coordinator")
         try:
             await self._set_up()
-            self._connected()
-            await self._keep_time()
+            why = await self._uplink.keep_time()
             await self._uplink.finish()
         finally:
             await self._stop()
-            if self._dialling is not None:
-                self._dialling.cancel()
-            self._uplink.hang_up()
+            self._uplink.close()
             if self._shelf is not None:
                 await asyncio.to_thread(self._shelf.close)
-        return Response(problem="copy" if self._is_copy else "")
+        return Response(problem="copy" if why == COPY else "")
 
     async def _set_up(self) -> None:
         address = host = ""
@@ -96,55 +87,15 @@ class _Member:
             ends=self._ends,
             idle=self._join.idle,
         )
+        self._uplink.attend(self._machine, self._act, self._shelf.gateway if self._shelf is not None else None)
 
-    async def _keep_time(self) -> None:
-        while not self._over.done():
-            wait = max(0.0, self._machine.wakes_at() - time.monotonic())
-            self._woken.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._woken.wait()
-            self._perform(self._machine.tick(time.monotonic()))
-        self._over.result()
-
-    # -- events
-
-    def _connected(self) -> None:
-        self._uplink.listen()
-        self._perform(self._machine.connected(time.monotonic()))
-
-    def _hear(self, message: ToMember) -> None:
-        if self._shelf is not None:
-            self._shelf.gateway.heard(message, self._uplink.source)
-        self._perform(self._machine.heard(message, time.monotonic()))
-
-    def _broken(self) -> None:
-        self._perform(self._machine.disconnected(time.monotonic()))
-
-    # -- instructions
-
-    def _perform(self, instructions: list[Instruction]) -> None:
-        for one in instructions:
-            match one:
-                case Say(message):
-                    self._uplink.say(message)
-                case Begin(task, body):
-                    self._under_way = asyncio.create_task(self._do(task, body, self._under_way), name=f"task {task}")
-                case Stop():
-                    if self._under_way is not None:
-                        self._under_way.cancel()
-                case Dial():
-                    self._dialling = asyncio.create_task(self._dial(), name="dial")
-                case Leave(why) if not self._over.done():
-                    self._is_copy = why == COPY
-                    self._over.set_result(None)
-        self._woken.set()
-
-    async def _dial(self) -> None:
-        """Until the machine has lost its patience."""
-        with contextlib.suppress(TreadleError):
-            await self._uplink.dial(self._ends)
-            self._connected()
+    def _act(self, instruction: Begin | Stop) -> None:
+        match instruction:
+            case Begin(task, body):
+                self._under_way = asyncio.create_task(self._do(task, body, self._under_way), name=f"task {task}")
+            case Stop():
+                if self._under_way is not None:
+                    self._under_way.cancel()
 
     async def _stop(self) -> None:
         if self._under_way is not None:
@@ -157,11 +108,9 @@ class _Member:
         try:
             response = await self._respond(body)
         except Exception as error:  # noqa: BLE001 (a full disk, say: it ends this call as it ends an ordinary one)
-            if not self._over.done():
-                self._over.set_exception(error)
-            self._woken.set()
+            self._uplink.fail(error)
         else:
-            self._perform(self._machine.done(task, msgspec.json.encode(response)))
+            self._uplink.perform(self._machine.done(task, msgspec.json.encode(response)))
 
     async def _respond(self, body: bytes) -> Response:
         content = await asyncio.to_thread(lambda: self._handler.open(_request.decode(body)))

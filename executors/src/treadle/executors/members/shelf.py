@@ -18,7 +18,7 @@ from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import Directory, PeerClient, PeerServer, announce
 from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.store import Store
-from treadle.primitives.wire import Identity, NotAuthentic, WireError, is_loopback
+from treadle.primitives.wire import Address, Identity, NotAuthentic, WireError, is_loopback
 
 from ..functions.payload import Blockset
 
@@ -52,8 +52,8 @@ class Shelf:
 
     def _serve(self, host: str, tls: Identity | None) -> PeerServer:
         tls = None if is_loopback(host) else tls
-        address = f"{'tls' if tls else 'tcp'}://{f'[{host}]' if ':' in host else host}:0"
-        return PeerServer(self._folder, self._run_key, address, tls, forward=self.gateway.forward)
+        address = Address("tls" if tls else "tcp", host, 0)
+        return PeerServer(self._folder, self._run_key, str(address), tls, forward=self.gateway.forward)
 
     def announce(self, run: str, store: Store, host: str = "") -> None:
         """Say, once, where the blocks of this member are; `host`: those that it took over from another one.

@@ -1,4 +1,4 @@
-"""A member's connection to its coordinator, for an event loop: a thread reads, another one sends."""
+"""A member at its coordinator, in an event loop: what its machine says, over a connection that two threads serve."""
 
 from __future__ import annotations
 
@@ -8,37 +8,48 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.traversal import ANY
 from treadle.primitives.wire import Connection, WireError, connect
 
+from .machine import Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
+
+if TYPE_CHECKING:
+    from treadle.primitives.peers.gateway import Gateway
+
 _ATTEMPT = 5.0
 """Seconds for one attempt to connect, and for one message to be taken by the kernel."""
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 """Seconds between attempts; each pause is twice the last."""
 _FOREVER = 1e9
-_encode = msgspec.msgpack.Encoder().encode
 _Unsent = SimpleQueue[FromMember | None]
 """None: there is no more."""
 
 
 class Uplink:
-    """`heard` gets messages and `broken` is called once for each connection that ends, both in the loop."""
+    """Use once: `dial`, `attend`, `keep_time`, `close`."""
 
-    def __init__(
-        self, address: str, run: str, key: bytes, heard: Callable[[ToMember], None], broken: Callable[[], None]
-    ) -> None:
+    _machine: MemberMachine
+    _work: Callable[[Begin | Stop], None]
+    _gateway: Gateway | None
+
+    def __init__(self, address: str, run: str, key: bytes) -> None:
         self._address, self._run, self._key = address, run, key
-        self._heard, self._broken = heard, broken
         self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        self._dialling: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._unsent: _Unsent | None = None
         """For the connection there is, from `listen` on."""
         self._sender: threading.Thread | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._unsent is not None
 
     @property
     def source(self) -> tuple[str, int]:
@@ -51,7 +62,7 @@ class Uplink:
 
     async def dial(self, until: float) -> None:
         """Connect, trying until that moment (monotonic). Raises TreadleError when nobody was there."""
-        self.hang_up()
+        self._hang_up()
         pause = _PAUSE
         while True:
             try:
@@ -64,17 +75,63 @@ class Uplink:
             else:
                 return
 
-    def listen(self) -> None:
-        """Hear what comes over the new connection, and say what is to be said."""
+    def attend(
+        self, machine: MemberMachine, work: Callable[[Begin | Stop], None], gateway: Gateway | None = None
+    ) -> None:
+        """Hear what comes over the new connection, and do what the machine says to that.
+
+        `work` gets what is to be done but to speak and to dial again; `gateway` hears everything, too.
+        """
+        self._machine, self._work, self._gateway = machine, work, gateway
+        self._listen()
+
+    async def keep_time(self) -> str:
+        """Until the machine leaves; why it does. Raises what `fail` was given."""
+        while not self._over.done():
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._machine.wakes_at() - time.monotonic())):
+                    await self._woken.wait()
+            self.perform(self._machine.tick(time.monotonic()))
+        return self._over.result()
+
+    def fail(self, error: Exception) -> None:
+        """It cannot go on."""
+        if not self._over.done():
+            self._over.set_exception(error)
+        self._woken.set()
+
+    def perform(self, instructions: list[Instruction]) -> None:
+        """What the machine says."""
+        for one in instructions:
+            match one:
+                case Say(message):
+                    self.say(message)
+                case Dial():
+                    self._dialling = asyncio.create_task(self._dial_again(), name="dial")
+                case Leave(why):
+                    if not self._over.done():
+                        self._over.set_result(why)
+                case _:
+                    self._work(one)
+        self._woken.set()
+
+    async def _dial_again(self) -> None:
+        """Until the machine has lost its patience."""
+        await self.dial(float("inf"))
+        self._listen()
+
+    def _listen(self) -> None:
         assert self._connection is not None
         self._unsent = SimpleQueue()
         self._sender = self._start(_send, self._connection, self._unsent)
         self._start(self._read, self._connection)
+        self.perform(self._machine.connected(time.monotonic()))
 
     def say(self, message: FromMember) -> None:
         """In order, without waiting. While nobody listens it is lost: what matters is said again over a new connection.
 
-        What cannot be sent ends the connection, which is told by `broken`.
+        What cannot be sent ends the connection.
         """
         if self._unsent is not None:
             self._unsent.put(message)
@@ -89,9 +146,15 @@ class Uplink:
         if sender is not None and unsent is not None:
             unsent.put(None)
             await asyncio.to_thread(sender.join)
-        self.hang_up()
+        self._hang_up()
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
+        """Hang up at once, and dial no more."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         """End the connection; the thread that reads it closes it."""
         connection, self._connection = self._connection, None
         unsent, self._unsent = self._unsent, None
@@ -115,7 +178,7 @@ class Uplink:
     def _read(self, connection: Connection) -> None:
         with contextlib.suppress(WireError), connection:
             while True:
-                message, _ = connection.receive(ToMember, time.monotonic() + _FOREVER, tail_limit=0)
+                message, _ = connection.receive_head(ToMember, time.monotonic() + _FOREVER)
                 self._tell(self._hear, connection, message)
         self._tell(self._ended, connection)
 
@@ -125,17 +188,19 @@ class Uplink:
 
     def _hear(self, connection: Connection, message: ToMember) -> None:
         if connection is self._connection:
-            self._heard(message)
+            if self._gateway is not None:
+                self._gateway.heard(message, self.source)
+            self.perform(self._machine.heard(message, time.monotonic()))
 
     def _ended(self, connection: Connection) -> None:
         if connection is self._connection:
-            self.hang_up()
-            self._broken()
+            self._hang_up()
+            self.perform(self._machine.disconnected(time.monotonic()))
 
 
 def _send(connection: Connection, unsent: _Unsent) -> None:
     with contextlib.suppress(WireError):
         while (message := unsent.get()) is not None:
-            connection.send_frame(_encode(message), deadline=time.monotonic() + _ATTEMPT)
+            connection.send(message, deadline=time.monotonic() + _ATTEMPT)
         return
     connection.abort()

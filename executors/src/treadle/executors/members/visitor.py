@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.primitives.coordinator.messages import ToMember
-from treadle.primitives.errors import TreadleError
 from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerServer, presence
 from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.store import Store
 
-from .machine import Dial, Instruction, Leave, MemberMachine, Say
+from .machine import MemberMachine
 from .uplink import Uplink
 
 _FOREVER = 1e9
@@ -36,15 +32,23 @@ class Visitor:
     ) -> None:
         """`address`: of this driver's coordinator; `has`: whether it has a member; `folder` stays empty."""
         self.name = f"driver-{secrets.token_hex(6)}"
-        self._uplink = Uplink(address, session, key, self._hear, self._broken)
+        self._uplink = Uplink(address, session, key)
         host = HostFolder(folder)
         self._gateway = Gateway(host, key_of, Membership(self.name, session, key, self._uplink.say_threadsafe))
         self._server = PeerServer(host, key_of, forward=self._gateway.forward)
-        self._present = presence.Members(has, self._server.address)
-        self._machine = MemberMachine(self.name, "", self.name, works_until=-_FOREVER, ends=_FOREVER)
-        self._beating = asyncio.create_task(self._beat(), name="visitor")
-        self._dialling = asyncio.create_task(self._dial(), name="visitor")
+        self._present = presence.Members(lambda member: self._uplink.connected and has(member), self._server.address)
+        presence.add(self._present)
+        self._visiting = asyncio.create_task(self._visit(), name="visitor")
         self._known: set[str] = set()
+
+    async def _visit(self) -> None:
+        machine = MemberMachine(self.name, "", self.name, works_until=-_FOREVER, ends=_FOREVER)
+        try:
+            await self._uplink.dial(_FOREVER)
+            self._uplink.attend(machine, lambda _: None, self._gateway)
+            await self._uplink.keep_time()
+        finally:
+            self._uplink.close()
 
     def know(self, run: str, store: str) -> None:
         """Where the run's blocks may be passed on."""
@@ -54,42 +58,10 @@ class Visitor:
 
     async def stop(self) -> None:
         presence.remove(self._present)
-        self._beating.cancel()
-        self._dialling.cancel()
-        await asyncio.gather(self._beating, self._dialling, return_exceptions=True)
-        self._uplink.hang_up()
+        self._visiting.cancel()
+        await asyncio.gather(self._visiting, return_exceptions=True)
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self._gateway.close()
         self._server.close()
-
-    def _hear(self, message: ToMember) -> None:
-        self._gateway.heard(message, self._uplink.source)
-        self._perform(self._machine.heard(message, time.monotonic()))
-
-    def _broken(self) -> None:
-        self._perform(self._machine.disconnected(time.monotonic()))
-
-    def _perform(self, instructions: list[Instruction]) -> None:
-        for one in instructions:
-            match one:
-                case Say(message):
-                    self._uplink.say(message)
-                case Dial():
-                    presence.remove(self._present)
-                    self._dialling = asyncio.create_task(self._dial(), name="visitor")
-                case Leave():
-                    presence.remove(self._present)
-
-    async def _beat(self) -> None:
-        while not self._machine.over:
-            await asyncio.sleep(max(0.1, self._machine.wakes_at() - time.monotonic()))
-            self._perform(self._machine.tick(time.monotonic()))
-
-    async def _dial(self) -> None:
-        with contextlib.suppress(TreadleError):
-            await self._uplink.dial(_FOREVER)
-            self._uplink.listen()
-            self._perform(self._machine.connected(time.monotonic()))
-            presence.add(self._present)

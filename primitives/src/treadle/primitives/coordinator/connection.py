@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import TreadleError
+from ..wire.addresses import Address
 from ..wire.dialling import prepare
 from ..wire.errors import NotAuthentic, TimedOut, WireError
 from ..wire.framing import Decoder, encode
 from ..wire.handshake import MESSAGE_LIMIT, Handshake
+
+if TYPE_CHECKING:
+    from .server import CoordinatorServer
 
 MESSAGE_BYTES = 1 << 20
 """Of the longest message a member may send."""
@@ -21,23 +25,10 @@ CLOSING_SECONDS = 2.0
 """For what was written last to be read."""
 
 
-class Owner(Protocol):
-    """What a connection tells its server."""
-
-    def admitted(self, connection: ServerConnection) -> None:
-        """The other side has proved that it holds the key of `connection.run`."""
-
-    def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
-        """Messages, not decoded yet. Raises TreadleError for what is none: the connection ends."""
-
-    def ended(self, connection: ServerConnection, why: Exception | None) -> None:
-        """It is closed; `why` is None when nothing was wrong."""
-
-
 class ServerConnection(asyncio.BufferedProtocol):
     """Received straight into the decoder's buffer; a batch is written with one call."""
 
-    def __init__(self, owner: Owner, handshake: Handshake, number: int) -> None:
+    def __init__(self, owner: CoordinatorServer, handshake: Handshake, number: int) -> None:
         self.number = number
         self.address = ""
         """The other end, as seen from here."""
@@ -85,9 +76,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             prepare(transport.get_extra_info("socket"))
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         scheme = "tcp" if transport.get_extra_info("ssl_object") is None else "tls"
-        self.address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        self.address = str(Address(scheme, host, port))
         late = TimedOut(f"{self.address} did not prove in time who it is", "Something else dialled this port.")
         self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._fail, late)
+        self._owner.began(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._decoder.room()

@@ -12,13 +12,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from ..errors import UsageError
 from ..wire.addresses import parse
 from ..wire.dialling import address_of, listen
-from ..wire.errors import WireError
 from ..wire.handshake import Handshake, KeyOf
+from ..wire.heads import decoder, encode_head
 from .connection import HANDSHAKE_SECONDS, ServerConnection
 from .instructions import Close, Deliver, Instruction, Returned, Send
 from .machine import Coordinator, Statistics
@@ -34,8 +32,7 @@ OnResult = Callable[[str, Deliver], None]
 OnReturned = Callable[[str, Returned], None]
 """Called in the loop with a run and a task that its member did not do."""
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode: Callable[[bytes], FromMember] = msgspec.msgpack.Decoder(FromMember).decode
+_decode: Callable[[bytes, str], FromMember] = decoder(FromMember)
 
 
 class _Run:
@@ -61,7 +58,6 @@ class CoordinatorServer:
         address: str = "tcp://127.0.0.1:0",
         *,
         tls: Identity | None = None,
-        plain: bool = False,
         timing: Timing | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -69,11 +65,11 @@ class CoordinatorServer:
         on_returned: OnReturned = lambda run, task: None,  # noqa: ARG005
         on_refused: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
     ) -> None:
-        if (parse(address, plain=plain).scheme == "tls") != (tls is not None):
+        if (parse(address).scheme == "tls") != (tls is not None):
             raise UsageError(f"an identity goes with tls:// and only with it, not with {address}", "See tls_identity.")
         self.address = address
         """Where it listens; with its real port once started."""
-        self._key_of, self._tls, self._plain = key_of, tls, plain
+        self._key_of, self._tls = key_of, tls
         self._timing, self._limits, self._clock = timing, limits or Limits(), clock
         self._on_result, self._on_returned, self._on_refused = on_result, on_returned, on_refused
         self._runs: dict[str, _Run] = {}
@@ -87,7 +83,7 @@ class CoordinatorServer:
 
     async def start(self) -> None:
         """Listen. Raises UsageError for an address that cannot be, WireError when it is taken."""
-        sock = listen(self.address, plain=self._plain)
+        sock = listen(self.address)
         self.address = address_of(sock, tls=self._tls is not None)
         secure: dict[str, Any] = {}
         if self._tls is not None:
@@ -96,8 +92,9 @@ class CoordinatorServer:
 
     async def stop(self) -> None:
         """End all connections; members notice, and may find another coordinator. Stopped already is well too."""
-        if self._server is not None:
-            self._server.close()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         for run in self._runs.values():
             if run.timer is not None:
                 run.timer.cancel()
@@ -149,30 +146,33 @@ class CoordinatorServer:
 
     def _accept(self) -> ServerConnection:
         handshake = Handshake.server(self._key_of, self._tls.digest if self._tls else b"")
-        connection = ServerConnection(self, handshake, next(self._numbers))
+        return ServerConnection(self, handshake, next(self._numbers))
+
+    def began(self, connection: ServerConnection) -> None:
+        """It can be written to, and has proved nothing yet. Where TLS fails there is none."""
         self._open.add(connection)
-        return connection
+        if self._server is None:
+            connection.abort()
 
     def admitted(self, connection: ServerConnection) -> None:
+        """The other side has proved that it holds the key of `connection.run`."""
         run = self._run(connection.run)
         run.connections[connection.number] = connection
         run.instructions += run.machine.connected(connection.number, self._clock(), connection.address)
         self._later(connection.run)
 
     def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
+        """Messages, not decoded yet. Raises WireError for what is none: the connection ends."""
         run = self._runs.get(connection.run)
         if run is None:
             return
         for head in heads:
-            try:
-                message = _decode(head)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                hint = "It speaks another protocol, or another version of it."
-                raise WireError(f"{connection.address} sent what is no message of a member", hint) from error
+            message = _decode(head, connection.address)
             run.instructions += run.machine.received(connection.number, message, self._clock())
         self._later(connection.run)
 
     def ended(self, connection: ServerConnection, why: Exception | None) -> None:
+        """It is closed; `why` is None when nothing was wrong."""
         self._open.discard(connection)
         run = self._runs.get(connection.run)
         if run is not None and run.connections.pop(connection.number, None) is not None:
@@ -244,5 +244,5 @@ def _encoded(message: ToMember, known: dict[int, bytes]) -> bytes:
     """By identity: the batch keeps its messages alive."""
     head = known.get(id(message))
     if head is None:
-        head = known[id(message)] = _encode(message)
+        head = known[id(message)] = encode_head(message)
     return head

@@ -16,6 +16,8 @@ _CHUNK = 256 << 10
 """Bytes after which `moved` is told."""
 _PATIENCE = 60.0
 """Seconds in which the other side must take one message."""
+_BEHIND = 1000
+"""Asks that may wait for their answers."""
 _FOREVER = 1e9
 Answered = tuple[Answer, list[bytes]]
 """An answer and its bytes."""
@@ -73,10 +75,12 @@ class BothWays:
                     Ask | Answer, _FOREVER, head_limit=REQUEST_LIMIT, tail_limit=PIECE
                 )
                 self._moved()
-                if isinstance(message, Ask):
-                    self._unsaid.put((message, True))
-                else:
+                if not isinstance(message, Ask):
                     self._heard(message, self._receive(length))
+                elif length or self._unsaid.qsize() > _BEHIND:
+                    return  # it is no ask, or nobody reads the answers
+                else:
+                    self._unsaid.put((message, True))
         except WireError:
             pass
         finally:

@@ -5,23 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from ..errors import CorruptError, MissingError
 from ..host import HostFolder
 from ..run_names import run_folder
 from ..store_errors import border
 from ..whole_files import check_name
-from ..wire import Connection, NotAuthentic, TimedOut, WireError
+from ..wire import NotAuthentic, TimedOut, WireError
 from . import pulling
 from .directory import behind
 from .messages import GONE, Pull, Want
 from .pool import Failure, Pool
 from .shared import one_puller, save
-
-T = TypeVar("T")
 
 
 class PeerClient:
@@ -137,29 +134,15 @@ class PeerClient:
                     self._read[over] += size
 
     def _pull_whole(self, address: str, request: Pull, path: Path, deadline: float) -> memoryview | None:
-        """None: it is at `path` now."""
-
-        def receive(connection: Connection) -> memoryview | None:
-            connection.send(request, deadline=deadline)
-            (got,), length = pulling.expect(connection, request.wants, deadline)
-            private = save(connection, length, path, deadline) if got != GONE else None
-            self._count(pulling.came(connection, length, deadline, request.member))
-            if got == GONE:
-                raise _gone(address, request.wants[0].name)
-            return private
-
-        return self._with_connection(address, receive, deadline)
-
-    def _with_connection(self, address: str, use: Callable[[Connection], T], deadline: float) -> T:
-        """Again with another connection when an old one fails."""
+        """None: it is at `path` now. With another connection when an old one fails."""
         while True:
             connection, fresh = self._pool.take(address, deadline)
             began = time.monotonic()
             try:
-                result = use(connection)
-            except MissingError:
-                self._pool.give(address, connection)
-                raise
+                connection.send(request, deadline=deadline)
+                (got,), length = pulling.expect(connection, request.wants, deadline)
+                private = save(connection, length, path, deadline) if got != GONE else None
+                self._count(pulling.came(connection, length, deadline, request.member))
             except pulling.Unreached:
                 raise
             except WireError as error:
@@ -170,7 +153,9 @@ class PeerClient:
                 raise
             else:
                 self._pool.give(address, connection)
-                return result
+                if got == GONE:
+                    raise _gone(address, request.wants[0].name)
+                return private
 
     def _give_up(self, address: str, error: WireError | NotAuthentic, hopeless: bool, began: float) -> None:
         """Raise the error if another connection would not help."""

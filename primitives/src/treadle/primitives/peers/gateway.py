@@ -21,17 +21,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..coordinator.messages import Dial, FromMember, Refused, Relay, Relayed, ToMember
-from ..errors import CorruptError, MissingError, StoreError
+from ..errors import StoreError, TreadleError
 from ..host import HostFolder
 from ..store import Store
 from ..traversal import Reacher, Schedule
 from ..traversal.machine import SCHEDULE
 from ..traversal.ports import Endpoint
 from ..wire import Connection, WireError
+from ..wire.heads import decoder, encode_head
 from . import asking, passing
 from .asking import Asks, Patience
 from .both_ways import BothWays
-from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Came, Part, Pull, Want, decode_ask_or_answer
+from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Came, Part, Pull, Want
 from .serving import Batch, answer_ask
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ _PATIENCE = 60.0
 """Seconds in which a reader must take a part of what it asked for."""
 _ANSWERING = 4
 """Relayed asks answered at a time."""
-_encode = msgspec.msgpack.Encoder().encode
+_WAITING = 256
+"""And those that wait for it; whoever asks for more is not answered, and asks again."""
+_ask_or_answer: Callable[[bytes, str], Ask | Answer] = decoder(Ask | Answer)
 
 
 class Membership(NamedTuple):
@@ -104,6 +107,7 @@ class Gateway:
         self._open: set[BothWays] = set()
         self._changed = threading.Condition()
         self._answering = ThreadPoolExecutor(_ANSWERING, "treadle-gateway")
+        self._room = threading.Semaphore(_ANSWERING + _WAITING)
         self._closed = False
 
     def know(self, run: str, store: Store) -> None:
@@ -118,8 +122,8 @@ class Gateway:
             case Refused(member, reason):
                 self._do(lambda: self._asks.refused(member, reason))
             case Relayed(member, body):
-                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RuntimeError):  # the last: closed
-                    self._relayed(member, decode_ask_or_answer(body))
+                with contextlib.suppress(WireError, RuntimeError):  # RuntimeError: closed
+                    self._relayed(member, _ask_or_answer(body, member))
 
     def close(self) -> None:
         """Whoever waits gets an error; nothing is answered any more. May be called again."""
@@ -201,10 +205,10 @@ class Gateway:
             raise found
         return found
 
-    def _taken(self, run: str, name: str) -> memoryview:
+    def _taken(self, run: str, token: str) -> memoryview:
         try:
-            return passing.take(self._stores[run], self._key_of(run), name)
-        except (KeyError, MissingError, CorruptError, StoreError) as error:
+            return passing.take(self._stores[run], run, self._key_of(run), token)
+        except (KeyError, TreadleError) as error:
             raise WireError(f"what a member left in the store cannot be had: {error}") from error
 
     # -- instructions
@@ -222,7 +226,7 @@ class Gateway:
                     self._paths[member].ask(ask)
                 case asking.Relay(number):
                     member, ask = self._asked[number]
-                    self._say(Relay(member, _encode(ask)))
+                    self._say(Relay(member, encode_head(ask)))
                 case asking.Reach(member):
                     self._reacher.want(member)
                 case asking.HangUp(member):
@@ -234,10 +238,11 @@ class Gateway:
     # -- what other members say
 
     def _relayed(self, member: str, message: Ask | Answer) -> None:
-        if isinstance(message, Ask):
-            self._answering.submit(self._answer_relayed, member, message)
-        else:
+        if not isinstance(message, Ask):
             self._heard(member, message, memoryview(message.data), "relayed")
+        elif self._room.acquire(blocking=False):
+            answering = self._answering.submit(self._answer_relayed, member, message)
+            answering.add_done_callback(lambda _: self._room.release())
 
     def _heard(self, member: str, answer: Answer, data: memoryview, over: str) -> None:
         with self._changed:
@@ -252,7 +257,7 @@ class Gateway:
             answer = msgspec.structs.replace(answer, data=b"".join(data))
         else:
             answer = self._left(ask, answer, data)
-        self._say(Relay(member, _encode(answer)))
+        self._say(Relay(member, encode_head(answer)))
 
     def _left(self, ask: Ask, answer: Answer, data: list[bytes]) -> Answer:
         try:

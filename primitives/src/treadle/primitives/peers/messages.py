@@ -9,7 +9,6 @@ A reader asks the gateway of its own host (`gateway`) for blocks of members that
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 GONE, REFUSED = -1, -2
@@ -76,7 +75,4 @@ class Answer(Struct, frozen=True, tag="answer"):
     lengths: tuple[int, ...]
     data: bytes = b""
     stored: str = ""
-    """Name of a sealed object in the run's store, which the asker removes."""
-
-
-decode_ask_or_answer = msgspec.msgpack.Decoder(Ask | Answer).decode
+    """What a sealed object in the run's store is called (`passing`), which the asker removes."""

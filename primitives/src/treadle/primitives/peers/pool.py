@@ -19,8 +19,6 @@ _SHORTEST, _LONGEST = 1.0, 30.0
 class Failure(NamedTuple):
     """An address that failed, and is not dialled again for twice the time that this cost, at least a second."""
 
-    times: int
-    """In a row."""
     until: float
     """Moment of `time.monotonic()`."""
     error: TreadleError
@@ -64,9 +62,8 @@ class Pool:
         """Remember it, unless it was a moment's matter of which the next dial will know more."""
         now = time.monotonic()
         with self._lock:
-            times = self.failures[address].times + 1 if address in self.failures else 1
             pause = min(max(2 * (now - began), _SHORTEST), _LONGEST)
-            self.failures[address] = Failure(times, now + pause, error)
+            self.failures[address] = Failure(now + pause, error)
             dropped = self._idle.pop(address, [])
         for connection in dropped:
             connection.close()

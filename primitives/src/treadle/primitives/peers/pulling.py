@@ -92,7 +92,7 @@ def came(connection: Connection, length: int, deadline: float, member: str) -> M
     """All answers to a request are here, of `length` bytes: what they came over. Raises WireError."""
     if not member:
         return {"peer": length}
-    said: Came = connection.receive_head(Came, deadline, tail_limit=0)[0]
+    said: Came = connection.receive_head(Came, deadline)[0]
     return said.over
 
 

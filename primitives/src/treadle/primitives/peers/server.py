@@ -181,7 +181,7 @@ class PeerServer:
 
 def _next_request(connection: Connection) -> Pull:
     deadline = time.monotonic() + _IDLE
-    request: Pull = connection.receive_head(Pull, deadline, head_limit=REQUEST_LIMIT, tail_limit=0)[0]
+    request: Pull = connection.receive_head(Pull, deadline, head_limit=REQUEST_LIMIT)[0]
     return request
 
 

@@ -25,8 +25,7 @@ class Reacher:
     """Turns `Dial` messages into connections, each attempt on a thread of its own; for use from any thread.
 
     Whoever has something for an unreachable member calls `want`, and relays it meanwhile; whoever hears the coordinator
-    passes each `Dial` to `dial`. `opened` gets the connection and owns it, `failed` the member's name and the reason;
-    both are called from the attempt's thread.
+    passes each `Dial` to `dial`. `opened` gets the connection and owns it; it is called from the attempt's thread.
     """
 
     def __init__(
@@ -37,17 +36,14 @@ class Reacher:
         *,
         ask: Callable[[Reach], None],
         opened: Callable[[str, Connection], None],
-        failed: Callable[[str, str], None] = lambda member, reason: None,  # noqa: ARG005 - what needs it is relayed
         tls: Identity | None = None,
-        plain: bool = False,
         schedule: Schedule = SCHEDULE,
-        paths: Paths | None = None,
     ) -> None:
-        """`tls`, `plain`, `schedule`: as for `open_path`. `ask` sends to the coordinator."""
+        """`tls`, `schedule`: as for `open_path`. `ask` sends to the coordinator."""
         self._me, self._run, self._key = me, run, key
-        self._ask, self._opened, self._failed = ask, opened, failed
-        self._tls, self._plain, self._schedule = tls, plain, schedule
-        self._paths = Paths() if paths is None else paths
+        self._ask, self._opened = ask, opened
+        self._tls, self._schedule = tls, schedule
+        self._paths = Paths()
         self._under_way: set[str] = set()
         self._settled: dict[str, float] = {}
         self._asked: dict[str, float] = {}
@@ -61,7 +57,7 @@ class Reacher:
         """
         now = time.monotonic()
         with self._lock:
-            may = not self._closed and self._may_begin(member, now) and self._paths.may_try(self._me, member, now)
+            may = not self._closed and self._may_begin(member, now) and self._paths.may_try(member, now)
             may = may and now >= self._asked.get(member, now)
             if may:
                 self._asked[member] = now + _ANSWER
@@ -101,12 +97,10 @@ class Reacher:
                 self._key,
                 deadline,
                 tls=self._tls,
-                plain=self._plain,
                 schedule=schedule,
             )
-        except TreadleError as error:
-            self._end(dial.member, opened=False)
-            self._failed(dial.member, error.message)
+        except TreadleError:
+            self._end(dial.member, opened=False)  # what needs it is relayed
         else:
             if self._end(dial.member, opened=True):
                 self._opened(dial.member, connection)
@@ -119,8 +113,8 @@ class Reacher:
         with self._lock:
             self._under_way.discard(member)
             if opened:
-                self._paths.opened(self._me, member)
+                self._paths.opened(member)
                 self._settled[member] = now + self._schedule.total
             else:
-                self._paths.failed(self._me, member, now)
+                self._paths.failed(member, now)
             return not self._closed

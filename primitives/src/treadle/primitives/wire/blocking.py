@@ -12,7 +12,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any
 
 import msgspec
 
@@ -20,10 +20,9 @@ from ..whole_files import Buffer
 from . import framing
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .handshake import MESSAGE_LIMIT, Handshake
-from .heads import decode_head, encode_head
+from .heads import decoder, encode_head
 from .transports import WANT_READ, Transport
 
-T = TypeVar("T")
 _BUFFER = 64 << 10
 
 
@@ -124,44 +123,22 @@ class Connection:
 
     # -- receiving ----------
 
-    @overload
-    def receive(
-        self, kind: type[T], deadline: float, *, tail_limit: int = framing.TAIL_LIMIT
-    ) -> tuple[T, memoryview]: ...
-    @overload
-    def receive(
-        self, kind: Any, deadline: float, *, tail_limit: int = framing.TAIL_LIMIT
-    ) -> tuple[Any, memoryview]: ...
-    def receive(self, kind: Any, deadline: float, *, tail_limit: int = framing.TAIL_LIMIT) -> tuple[Any, memoryview]:
-        """The next message and its tail (writable, in memory of its own). Raises WireError; Closed at the end.
-
-        `kind`: a Struct type, or a union of tagged ones.
-        """
-        message, length = self.receive_head(kind, deadline, tail_limit=tail_limit)
-        end = self._start + length
-        if end <= self._end:  # it came with its head
-            tail = memoryview(bytearray(self._buffer[self._start : end]))
-            self._start, self._tail_left = end, 0
-        else:
-            tail = memoryview(bytearray(length))
-            self.receive_into(tail, deadline)
-        return message, tail
-
     def receive_head(
         self,
         kind: Any,
         deadline: float,
         *,
         head_limit: int = framing.HEAD_LIMIT,
-        tail_limit: int = framing.TAIL_LIMIT,
+        tail_limit: int = 0,
     ) -> tuple[Any, int]:
         """The next message and the length of its tail, which `receive_into` must fetch before anything else.
 
-        Raises WireError. After TimedOut it may be called again.
+        `kind`: a Struct type, or a union of tagged ones. Raises WireError; Closed at the end. After TimedOut it may be
+        called again.
         """
         head, length = self._receive_head(deadline, head_limit, tail_limit)
         try:
-            return decode_head(kind, head, self.name), length
+            return decoder(kind)(head, self.name), length
         except WireError:
             self.close()
             raise
@@ -196,15 +173,14 @@ class Connection:
         return self._buffer[begin : begin + head], tail
 
     def _fill(self, size: int, deadline: float) -> None:
-        """At least `size` bytes of the next frame are in the buffer."""
+        """At least `size` bytes of the next frame are in the buffer, which grows as they come."""
         if self._start == self._end:
             self._start = self._end = 0
-        if size > len(self._buffer) - self._start or len(self._buffer) > _BUFFER:
-            rest = self._buffer[self._start : self._end]
-            self._buffer = memoryview(bytearray(max(size, len(rest), _BUFFER)))
-            self._buffer[: len(rest)] = rest
-            self._start, self._end = 0, len(rest)
-        while self._end - self._start < size:
+            if len(self._buffer) > _BUFFER:
+                self._buffer = memoryview(bytearray(_BUFFER))
+        while (have := self._end - self._start) < size:
+            if size > len(self._buffer) - self._start and (self._start or have == len(self._buffer)):
+                self._make_room(max(_BUFFER, min(size, 2 * have)))
             if self._start == self._end and not self._transport.buffers and not self._wait(self._readable, deadline):
                 raise self._late()  # a new message is normally awaited: to try first would be in vain
             receive = functools.partial(self._transport.receive, self._buffer[self._end :])
@@ -214,6 +190,13 @@ class Connection:
                 what = "closed the connection" if between else "ended within a message"
                 raise self._broken((Closed if between else WireError)(f"{self.name} {what}", "Connect again."))
             self._end += received
+
+    def _make_room(self, size: int) -> None:
+        """What is in the buffer goes to the front of one of this size."""
+        rest = self._buffer[self._start : self._end]
+        self._buffer = memoryview(bytearray(size))
+        self._buffer[: len(rest)] = rest
+        self._start, self._end = 0, len(rest)
 
     # -- both ----------
 

@@ -27,14 +27,13 @@ def connect(
     *,
     deadline: float,
     source: tuple[str, int] | None = None,
-    plain: bool = False,
 ) -> Connection:
     """A connection to the server at `address` that has proved to hold the run's key, as this side has to it.
 
     `source`: host and port to dial from. Raises UsageError for an address that cannot be (see `parse`), WireError
     when nobody is there, and NotAuthentic.
     """
-    target = parse(address, plain=plain)
+    target = parse(address)
     sock = _dial(target, deadline, source)
     return dialled(sock, run, key, deadline=deadline, tls=target.scheme == "tls", name=address)
 
@@ -46,15 +45,15 @@ def dialled(
 
     Raises WireError and NotAuthentic; the socket is closed then.
     """
-    connection = _wrapped(sock, name) if not tls else _encrypted(sock, name)
+    connection = _connection(sock, name, tls)
     certificate = connection.secure(deadline)
     connection.greet(Handshake.client(run, key, certificate), deadline)
     return connection
 
 
-def listen(address: str, *, plain: bool = False) -> socket.socket:
+def listen(address: str) -> socket.socket:
     """A listening socket; port 0 takes a free one (see `address_of`). Raises UsageError and WireError."""
-    target = parse(address, plain=plain)
+    target = parse(address)
     family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
     try:
         return socket.create_server(target[1:], family=family, backlog=_BACKLOG)
@@ -81,7 +80,7 @@ def accept(sock: socket.socket, key_of: KeyOf, *, deadline: float, tls: Identity
 
 def incoming(sock: socket.socket, *, tls: Identity | None = None) -> Connection:
     """A connection nothing was said over yet: the first half of `accept`, which waits for nothing. Raises WireError."""
-    return _wrapped(sock, "") if tls is None else _encrypted(sock, "", tls)
+    return _connection(sock, "", tls is not None, tls)
 
 
 def welcome(connection: Connection, key_of: KeyOf, *, deadline: float, tls: Identity | None = None) -> None:
@@ -101,11 +100,11 @@ def prepare(sock: socket.socket) -> None:
 
 def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> socket.socket:
     """Each address of the host is tried in turn."""
-    error: OSError | None = None
+    error = OSError("no address")
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except OSError as unknown:
-        found, error = [], unknown
+    except (OSError, UnicodeError) as unknown:  # the latter: no host can be called so
+        raise _failed(str(target), unknown) from unknown
     for family, kind, protocol, _, place in found:
         sock = socket.socket(family, kind, protocol)
         try:
@@ -122,33 +121,26 @@ def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> s
         except BaseException:
             sock.close()
             raise
-    raise _failed(str(target), error or OSError("no address")) from error
+    raise _failed(str(target), error) from error
 
 
-def _wrapped(sock: socket.socket, name: str) -> Connection:
-    try:
-        prepare(sock)
-        return Connection(sock, Plain(sock), name=name)
-    except OSError as error:
-        sock.close()
-        raise _failed(name, error) from error
-
-
-def _encrypted(sock: socket.socket, name: str, tls: Identity | None = None) -> Connection:
+def _connection(sock: socket.socket, name: str, secure: bool, tls: Identity | None = None) -> Connection:
     """`tls`: of a server; None: a client."""
-    from .tls import Encrypted, client_context
-
     try:
         prepare(sock)
+        if not secure:
+            return Connection(sock, Plain(sock), name=name)
+        from .tls import Encrypted, client_context
+
         sock.setblocking(False)
         context = tls.context() if tls else client_context()
-        secure = context.wrap_socket(sock, server_side=tls is not None, do_handshake_on_connect=False)
-        return Connection(secure, Encrypted(secure), name=name)
+        wrapped = context.wrap_socket(sock, server_side=tls is not None, do_handshake_on_connect=False)
+        return Connection(wrapped, Encrypted(wrapped), name=name)
     except OSError as error:
         sock.close()
         raise _failed(name, error) from error
 
 
-def _failed(name: str, error: OSError) -> WireError:
+def _failed(name: str, error: OSError | UnicodeError) -> WireError:
     kind = TimedOut if isinstance(error, TimeoutError) else WireError
     return kind(f"no connection with {name or 'the other side'}: {error}", "Is it up, and reachable from here?")

@@ -17,8 +17,6 @@ from .errors import WireError
 
 LENGTHS = struct.Struct(">IQ")
 HEAD_LIMIT = 16 << 20
-TAIL_LIMIT = 1 << 30
-"""Unless the reader says otherwise; a tail is given memory only as it comes."""
 _JOINED = 16 << 10
 """Up to so many bytes, one more copy is cheaper than one more vector."""
 _SCRATCH = 64 << 10
@@ -67,18 +65,17 @@ class Decoder:
 
     def advance(self, count: int) -> list[bytes]:
         """Heads that are whole now that `count` more bytes are in the room. Raises WireError; then give up."""
-        heads, start, needed = [], 0, _SCRATCH
-        filled = self._filled + count
+        heads, start, filled = [], 0, self._filled + count
         while filled - start >= LENGTHS.size:
             size, _ = parse_lengths(self._data, start, self.head_limit, 0)
             body = start + LENGTHS.size
             if body + size > filled:
-                needed = max(needed, LENGTHS.size + size)
                 break
             start = body + size
             heads.append(bytes(self._data[body:start]))
-        self._filled = filled - start
-        if self._filled or needed != len(self._data):
+        self._filled, size = filled - start, len(self._data)
+        needed = _SCRATCH if not self._filled else 2 * size if self._filled == size else size
+        if needed != size or (start and self._filled):
             self._keep(self._data[start:filled], needed)
         return heads
 
@@ -94,7 +91,7 @@ class Decoder:
         return heads
 
     def _keep(self, rest: memoryview, size: int) -> None:
-        """The beginning of a message goes to the front, and the whole of it has room."""
+        """The beginning of a message goes to the front of a buffer that grows as it comes, not as was announced."""
         kept = bytes(rest)
         if size != len(self._data):
             self._data = memoryview(bytearray(size))

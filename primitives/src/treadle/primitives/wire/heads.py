@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from ..decoding import known
 from ..whole_files import Buffer
 from .errors import WireError
 
 encode_head = msgspec.msgpack.Encoder().encode
 
 
-def decode_head(kind: Any, head: Buffer, name: str) -> Any:
-    """The message that `name` sent: a Struct of type `kind`, or of a union of tagged ones. Raises WireError."""
-    try:
-        return _decoder(kind).decode(head)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        wanted = getattr(kind, "__name__", str(kind))
-        hint = "It speaks another protocol, or bytes were damaged on the way."
-        raise WireError(f"{name} sent what is not a {wanted}", hint) from error
-
-
 @functools.cache
-def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)
+def decoder(kind: Any) -> Callable[[Buffer, str], Any]:
+    """What decodes a head that somebody of a name sent: a Struct of type `kind`, or of a union of tagged ones.
+
+    It raises WireError.
+    """
+    decode = msgspec.msgpack.Decoder(known(kind)).decode
+
+    def decode_head(head: Buffer, name: str) -> Any:
+        try:
+            return decode(head)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            wanted = getattr(kind, "__name__", "message")
+            hint = "It speaks another protocol, or bytes were damaged on the way."
+            raise WireError(f"{name} sent what is not a {wanted}", hint) from error
+
+    return decode_head

@@ -19,7 +19,7 @@ class Link:
         self._transport = connection.transport
         self._plain = isinstance(self._transport, Plain)
         self._decoder = Decoder()
-        self._early = self._decoder.feed(connection.unread())
+        self._early = connection.unread()
         self._queue: deque[Buffer] = deque()
 
     def fileno(self) -> int:
@@ -31,14 +31,9 @@ class Link:
 
     @property
     def source(self) -> tuple[str, int]:
-        """The local address."""
+        """The local address; its host is this machine as the other side sees it."""
         host, port = self._connection.sock.getsockname()[:2]
         return host, port
-
-    @property
-    def local_host(self) -> str:
-        """The address of this machine that the other side sees."""
-        return self.source[0]
 
     @property
     def full(self) -> bool:
@@ -76,7 +71,7 @@ class Link:
 
     def receive(self) -> list[bytes]:
         """The frames that are here now. Raises WireError; Closed at the end."""
-        heads, self._early = self._early, []
+        heads, self._early = self._decoder.feed(self._early), b""
         while True:
             room = self._decoder.room()
             try:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ...errors import TreadleError
 from ...wire import WireError, accept, connect
+from ...wire.heads import decoder, encode_head
 from ..messages import Caller, Letter, Message
 from ..protocols.path import Path
 from .links import Link
@@ -31,9 +30,8 @@ _DIALLING = 5.0
 """Seconds until a dialled member must have proved itself."""
 _HANDSHAKES = 64
 """At the same time."""
-_encode = msgspec.msgpack.Encoder().encode
-_letter = msgspec.msgpack.Decoder(Letter).decode
-_caller = msgspec.msgpack.Decoder(Caller).decode
+_letter: Callable[[bytes, str], Letter] = decoder(Letter)
+_caller: Callable[[bytes, str], Caller] = decoder(Caller)
 
 
 class Road:
@@ -112,8 +110,12 @@ class Roads:
                 self.send(road.member, None, last=True)
 
     def from_relay(self, member: str, body: bytes) -> None:
-        """A letter that came through the coordinator."""
-        self._arrived(self._road(member), _letter(body))
+        """A letter that came through the coordinator; what is none is as good as lost."""
+        try:
+            letter = _letter(body, member)
+        except WireError:
+            return
+        self._arrived(self._road(member), letter)
 
     def _road(self, member: str) -> Road:
         if member not in self._roads:
@@ -124,14 +126,14 @@ class Roads:
         if road.link is not None:
             self._put(road, road.link, letter)
         elif road.relayed:
-            self._relay(road.member, _encode(letter))
+            self._relay(road.member, encode_head(letter))
             self._reach(road.member)
         else:
             self._dial(road)
 
     def _put(self, road: Road, link: Link, letter: Letter) -> None:
         try:
-            link.send(_encode(letter))
+            link.send(encode_head(letter))
             if link.full:
                 self._loop.change(link.fileno(), link.events)
         except WireError:
@@ -186,7 +188,7 @@ class Roads:
     def _connect(self, road: Road, address: str) -> None:
         try:
             link = Link(connect(address, self._run, self._key, deadline=time.monotonic() + _DIALLING))
-            link.send(_encode(Caller(self._me)))
+            link.send(encode_head(Caller(self._me)))
         except TreadleError:
             self._loop.do(lambda: self._unreachable(road))
             return
@@ -222,12 +224,12 @@ class Roads:
                 self._loop.change(link.fileno(), link.events)
             for head in link.receive():
                 if known[0] is None:
-                    known[0] = road = self._road(_caller(head).member)
+                    known[0] = road = self._road(_caller(head, link.name).member)
                     if road.link is None:
                         self._use(road, link)
                 else:
-                    self._arrived(known[0], _letter(head))
-        except (WireError, msgspec.MsgspecError, UnicodeDecodeError):
+                    self._arrived(known[0], _letter(head, link.name))
+        except WireError:
             self._broken(known[0], link)
 
     def _broken(self, road: Road | None, link: Link) -> None:
@@ -250,7 +252,7 @@ class Roads:
         road.relayed = True
         self._reach(road.member)
         for letter in road.path.again():
-            self._relay(road.member, _encode(letter))
+            self._relay(road.member, encode_head(letter))
 
     def tick(self) -> None:
         """The first of many."""

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ...coordinator.messages import Alive, FromMember, ToMember
 from ...errors import TreadleError
 from ...traversal.ports import ANY
 from ...wire import WireError, connect, is_loopback, parse
+from ...wire.heads import decoder, encode_head
 from .links import Link
 
 if TYPE_CHECKING:
@@ -26,8 +25,7 @@ _SILENCE = 6.0
 _ATTEMPT = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to connect; each pause is twice the last."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(ToMember).decode
+_decode: Callable[[bytes, str], ToMember] = decoder(ToMember)
 
 
 class Uplink:
@@ -71,13 +69,16 @@ class Uplink:
         pause = _PAUSE
         while self._link is None:
             try:
-                self._link = Link(connect(self.address, self._run, self._key, deadline=deadline, source=self._source))
+                self._link = self._new_link(deadline)
             except WireError:
                 if time.monotonic() + pause > deadline:
                     raise
                 time.sleep(pause)  # it may be about to be started again
                 pause = min(pause * 2, _LONGEST_PAUSE)
-        return self._link.local_host
+        return self._link.source[0]
+
+    def _new_link(self, deadline: float) -> Link:
+        return Link(connect(self.address, self._run, self._key, deadline=deadline, source=self._source))
 
     def begin(self) -> None:
         """Say who we are, and listen from now on."""
@@ -107,7 +108,7 @@ class Uplink:
         if link is None:
             return
         try:
-            link.send(_encode(message))
+            link.send(encode_head(message))
             if link.full:
                 self._loop.change(link.fileno(), link.events)
         except WireError as error:
@@ -118,13 +119,12 @@ class Uplink:
             if event & select.EPOLLOUT:
                 link.flush()
                 self._loop.change(link.fileno(), link.events)
-            heads = link.receive()
+            messages = [_decode(head, link.name) for head in link.receive()]
         except WireError as error:
             self._lost(link, error.message)
             return
         self._heard = time.monotonic()
-        for head in heads:
-            message = _decode(head)
+        for message in messages:
             if not isinstance(message, Alive):
                 self.messages += 1
                 self._receive(message)
@@ -142,8 +142,7 @@ class Uplink:
         pause = _PAUSE
         while not self._closed:
             try:
-                deadline = time.monotonic() + _ATTEMPT
-                link = Link(connect(self.address, self._run, self._key, deadline=deadline, source=self._source))
+                link = self._new_link(time.monotonic() + _ATTEMPT)
             except TreadleError as error:
                 self.trouble = error.message
                 time.sleep(pause)
