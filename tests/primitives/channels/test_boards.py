@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
+import signal
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -45,21 +48,71 @@ def test_a_generation_is_complete_for_all_once_all_have_arrived(arrivals: list[i
                 for generation in range(max(arrived) + 1):
                     there = sum(count > generation for count in arrived)
                     assert board.present(generation) == there
-                    assert board.complete(generation) == (there == SIZE)
+                    assert bool(board.met(generation)) == (there == SIZE)
 
 
-def test_whoever_has_arrived_cannot_refuse_and_one_refusal_is_final_for_all() -> None:
-    with gang() as members:
+STEPS = st.tuples(
+    st.sampled_from(["arrive", "arrive", "look", "doubt"]), st.integers(0, SIZE - 1), st.integers(0, SIZE - 1)
+)
+
+
+@given(steps=st.lists(STEPS, max_size=60))
+def test_all_pass_or_none_does_whoever_is_said_to_be_gone(steps: list[tuple[str, int, int]]) -> None:
+    """Rightly or not: whoever is said to be gone goes on."""
+    with gang() as members, settled(0.0):
+        boards = [member.open("epoch") for member in members]
+        passed, waits = [0] * SIZE, [False] * SIZE
+        found: defaultdict[int, set[bool]] = defaultdict(set)
+
+        def look(rank: int) -> None:
+            met = boards[rank].met(passed[rank]) if waits[rank] else None
+            if met is not None:
+                found[passed[rank]].add(met)
+                passed[rank], waits[rank] = passed[rank] + met, False
+
+        for what, rank, other in steps:
+            if what == "doubt":
+                boards[rank].doubt(other)
+            elif what == "look":
+                look(rank)
+            elif not waits[rank]:
+                boards[rank].arrive(passed[rank])
+                waits[rank] = True
+        for rank in range(SIZE):
+            look(rank)
+        assert all(len(ends) == 1 for ends in found.values()), found
+        if any(what == "doubt" for what, _, _ in steps):
+            assert not any(waits), "nobody waits for ever"
+
+
+def test_who_was_only_silent_does_not_pass_alone() -> None:
+    with gang() as members, settled(0.0):
         boards = [member.open("epoch") for member in members]
         for board in boards[:-1]:
             board.arrive(0)
-            board.refuse(0)
-        assert not any(board.fails(0, []) for board in boards)
-        assert all(board.fails(0, [f"{SIZE - 1}"]) and not board.fails(0, ["0"]) for board in boards), "one is dead"
-        with edge_triggered(members[0].bell) as waiting:
-            boards[-1].refuse(0)
-            assert waiting.poll(0)
-        assert all(board.fails(0, []) and not board.complete(0) for board in boards)
+        boards[0].doubt(SIZE - 1)
+        with edge_triggered(members[1].bell) as waiting:
+            assert boards[0].met(0) is False
+            assert waiting.poll(0), "the others need not wait until they look"
+        boards[-1].arrive(0)
+        assert [board.met(0) for board in boards] == [False] * SIZE
+        assert {board.gone for board in boards} == {SIZE - 1}
+
+
+def test_nobody_gives_up_before_counts_are_seen_by_all_or_while_another_one_decides() -> None:
+    with gang() as members, settled(1000.0):
+        first, *others = [member.open("epoch") for member in members]
+        for board in (first, *others[:-1]):
+            board.arrive(0)
+        first.doubt(SIZE - 1)
+        assert first.met(0) is None
+        with settled(0.0):
+            fcntl.flock(others[0]._file, fcntl.LOCK_EX)
+            assert first.met(0) is None
+            fcntl.flock(others[0]._file, fcntl.LOCK_UN)
+        others[-1].arrive(0)
+        assert first.met(0)
+        assert all(board.met(0) for board in others)
 
 
 def test_only_the_last_to_arrive_rings_and_all_are_woken() -> None:
@@ -82,7 +135,7 @@ def test_once_all_have_met_no_file_is_left_and_they_meet_on() -> None:
             for board in boards:
                 board.arrive(generation)
             assert [path for path in files.rglob("*") if not path.is_dir()] == []
-        assert all(board.complete(1) for board in boards)
+        assert all(board.met(1) for board in boards)
 
 
 def test_shared_memory_that_is_full_is_an_error_with_a_class(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,6 +156,14 @@ def gang() -> Iterator[list[Boards]]:
         yield members
         for member in members:
             member.close()
+
+
+@contextlib.contextmanager
+def settled(seconds: float) -> Iterator[None]:
+    """Everybody sees what was written after so long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("treadle.primitives.channels.io.boards._SETTLES", seconds)
+        yield
 
 
 @contextlib.contextmanager
@@ -135,6 +196,16 @@ def test_all_pass_or_none_does_when_a_member_is_killed(here: Place, phase: str, 
     passed = {tuple(one.value) for one in ended}
     assert len(passed) == 1, passed
     assert passed.pop()[-1] == "lost 1"
+
+
+def test_a_stopped_member_that_goes_on_after_its_lease_ends_as_the_others_do(here: Place) -> None:
+    members = here.start(3, functions.survives, "barrier", "before", 1)
+    members[1].reached("here")
+    members[1].kill(signal.SIGSTOP)
+    others = [members[number].end().value for number in (0, 2)]
+    members[1].go()
+    members[1].kill(signal.SIGCONT)
+    assert [*others, members[1].end().value] == [[None, "lost 1"]] * 3
 
 
 @pytest.mark.parametrize("rounds", [0, 1])

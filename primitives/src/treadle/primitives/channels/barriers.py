@@ -47,11 +47,13 @@ class Arrival(Struct):
         return answer
 
     def _met(self, board: Board) -> Released | Broken | Refused | None:
-        """That it broke counts once it is certain that this generation will not be complete."""
-        answer = self.answer
-        if isinstance(answer, Broken) and not board.fails(self.generation, map(rank_of, answer.lost)):
-            answer = None  # whoever has not arrived says soon which it is
-        return Released(self.barrier, self.generation) if board.complete(self.generation) else answer
+        """That somebody is gone counts once it is certain that this generation will not be complete."""
+        met = board.met(self.generation)
+        if met:
+            return Released(self.barrier, self.generation)
+        if met is None:
+            return self.answer if isinstance(self.answer, Refused) else None
+        return self.answer or Broken(self.barrier, self.generation, (str(board.gone),))
 
 
 class Barriers:
@@ -113,7 +115,7 @@ class Barriers:
         if isinstance(message, Refused) or message.generation == arrival.wait.generation:
             arrival.answer, arrival.waiting = message, False
         if arrival.board is not None and isinstance(arrival.answer, Broken):
-            arrival.board.refuse(arrival.generation)
+            arrival.board.doubt(int(rank_of(arrival.answer.lost[0])))
 
     def close(self) -> None:
         if self._boards is not None:

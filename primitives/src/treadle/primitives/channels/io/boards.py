@@ -1,17 +1,18 @@
 """Where members of one host meet without a message: boards, which say who has arrived, and a bell that wakes them all.
 
 A **board** is a page of shared memory with a count for each member: how often it has arrived at one barrier. Nobody
-writes another's count, and none falls; so a generation that is complete is so for all who look, for ever. When some die
-meanwhile, each of the others that has not arrived says that it will not; nobody gives up before it is certain that one
-is missing. So all pass or none does. The **bell** only says that it is time to look.
+writes another's count, and none falls; so a generation that is complete is so for all who look, for ever. Once somebody
+is said to be gone, which may be wrong of who was only silent, whoever looks next decides, for all and for ever, that
+what is not complete never will be: so all pass or none does. The **bell** only says that it is time to look.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
-from collections.abc import Iterable
+import time
 from pathlib import Path
 
 import xxhash
@@ -20,8 +21,10 @@ from ...host import HostFolder
 from ...store_errors import border
 from ...whole_files import make_folders
 
-_COUNT = 8
-"""Bytes of a count: it is written whole. Behind the counts one more says whether somebody refuses."""
+_WORD = 8
+"""Bytes of a count: it is written whole."""
+_SETTLES = 0.01
+"""Seconds after which everybody sees what was written; it takes microseconds."""
 
 
 class Boards:
@@ -50,18 +53,21 @@ class Boards:
 
 
 class Board:
-    """One barrier's."""
+    """One barrier's. Behind the counts stand, once that matters, who is gone and how many generations pass."""
 
     def __init__(self, path: Path, rank: int, size: int, bell: Bell) -> None:
         self._path, self._rank, self._bell = path, rank, bell
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(descriptor, 0, (size + 1) * _COUNT)  # in shared memory that is full, now or never
-            self._memory = mmap.mmap(descriptor, (size + 1) * _COUNT)
-        finally:
-            os.close(descriptor)
+            os.posix_fallocate(self._file, 0, (size + 2) * _WORD)  # in shared memory that is full, now or never
+            self._memory = mmap.mmap(self._file, (size + 2) * _WORD)
+        except BaseException:
+            os.close(self._file)
+            raise
         words = memoryview(self._memory).cast("Q")
-        self._counts, self._refused = words[:size], words[size:]
+        self._counts, self._gone, self._limit = words[:size], words[size : size + 1], words[size + 1 :]
+        """The last two count from 1; 0: nobody is, that is open."""
+        self._doubted_at = 0.0
 
     def arrive(self, generation: int) -> None:
         """This member is at the barrier for the (generation + 1)-th time; whoever completes it wakes the others.
@@ -70,30 +76,53 @@ class Board:
         who wait find out when they next look.
         """
         self._counts[self._rank] = generation + 1
-        if self.complete(generation):
+        if min(self._counts) > generation:
             if not generation:
                 self._remove()  # everybody has it open
             self._bell.ring()
 
-    def refuse(self, generation: int) -> None:
-        """If this member has not arrived, it will not any more."""
-        if self._counts[self._rank] <= generation:
-            self._refused[0] = 1
-            self._bell.ring()
+    def doubt(self, rank: int) -> None:
+        """This member is gone, or was silent for so long that others go on without it."""
+        self._gone[0] = self._gone[0] or rank + 1
 
-    def fails(self, generation: int, lost: Iterable[str]) -> bool:
-        """Whether it is certain that not all will arrive, unless they have; those of the ranks `lost` are dead.
+    @property
+    def gone(self) -> int:
+        """Who was doubted."""
+        return self._gone[0] - 1
 
-        To be asked before `complete`: who refuses a later generation has passed this one, which is seen then.
+    def met(self, generation: int) -> bool | None:
+        """Whether all members arrive in this generation, the same for all who ask; None: that is open.
+
+        Without a lock while nobody is gone: whoever sees that all are there looks at the counts first, and who decides
+        waits until they show what was seen then.
         """
-        return bool(self._refused[0]) or any(self._counts[int(rank)] <= generation for rank in lost)
+        complete = min(self._counts) > generation
+        if not self._gone[0]:
+            return complete or None
+        self._doubted_at = self._doubted_at or time.monotonic()
+        met = self._look(generation, fcntl.LOCK_SH)
+        if met is None and time.monotonic() - self._doubted_at >= _SETTLES:
+            met = self._look(generation, fcntl.LOCK_EX)
+        return met
 
-    def complete(self, generation: int) -> bool:
-        """Whether all members have arrived."""
-        return min(self._counts) > generation
+    def _look(self, generation: int, lock: int) -> bool | None:
+        """With an exclusive lock: and decide."""
+        try:
+            fcntl.flock(self._file, lock | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        try:
+            if lock == fcntl.LOCK_EX and not self._limit[0]:
+                self._limit[0] = min(self._counts) + 1
+                self._bell.ring()
+            if limit := self._limit[0]:
+                return generation + 1 < limit
+            return min(self._counts) > generation or None
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def present(self, generation: int) -> int:
-        """How many have."""
+        """How many have arrived."""
         return sum(count > generation for count in self._counts)
 
     def _remove(self) -> None:
@@ -102,9 +131,10 @@ class Board:
 
     def close(self) -> None:
         self._remove()
-        self._counts.release()
-        self._refused.release()
+        for words in (self._counts, self._gone, self._limit):
+            words.release()
         self._memory.close()
+        os.close(self._file)
 
 
 class Bell:
