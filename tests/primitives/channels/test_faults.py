@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+import socket
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from primitives.channels import coordinators, functions
 from primitives.channels.gangs import KEY, RUN, Place, place
+
+from treadle.primitives import wire
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.channels import Gang, Member
+from treadle.primitives.store import Store
 
 SIZE = 4
 
@@ -65,3 +74,31 @@ def test_the_coordinator_may_be_killed_between_and_within_operations() -> None:
 def test_a_peer_that_accepts_and_never_answers_is_reached_through_the_coordinator(here: Place) -> None:
     ended = here.run(3, functions.dials_a_silent_peer)
     assert [one.value for one in ended] == [("small", functions.BIG - 1), None, ("small", functions.BIG - 1)], ended
+
+
+def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
+    here: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[float] = []
+
+    class Full:
+        """A listener when this process has too many open files."""
+
+        def __init__(self, listener: socket.socket) -> None:
+            self.fileno = listener.fileno
+            self.close = listener.close
+
+        def accept(self) -> None:
+            calls.append(time.monotonic())
+            raise OSError(errno.EMFILE, "too many open files")
+
+    blocks = Blocks(Store.open(f"file://{tmp_path}"), RUN)
+    member = Member(Gang(here.address, RUN, "alone", 0, 1), KEY, blocks)
+    try:
+        assert member._listener is not None
+        monkeypatch.setattr(member, "_listener", Full(member._listener))
+        with socket.create_connection(wire.parse(member.address)[1:]):
+            member._loop.wait(lambda: len(calls) > 2 or None, time.monotonic() + 60)
+        assert calls[2] - calls[0] > 0.1
+    finally:
+        member.close()

@@ -34,32 +34,36 @@ _LINGER = 5.0
 class _Channel(Generic[M]):
     """Joins when it is first used or entered, and leaves when it is closed."""
 
-    _what = ""
+    _what = _role = ""
+    _machine_of: type[M]
 
     def __init__(
         self,
         name: str,
-        machine: Callable[[str, str, OnLoss], M],
         *,
-        parties: int | None,
-        deadline: float | None,
-        on_loss: OnLoss,
-        fan_out: int,
-        role: str,
-        member: Member | None,
+        parties: int | None = None,
+        deadline: float | None = None,
+        on_loss: OnLoss = "fail",
+        fan_out: int = 2,
+        member: Member | None = None,
     ) -> None:
+        """`parties`: how many must have joined before anybody begins; the gang's size if not given.
+
+        `deadline`: seconds an operation may take; the gang's if not given. `on_loss`: `fail` tells every member once of
+        a loss (MemberLost), `go on` does not. `fan_out` of the tree.
+        """
         self.name = name
         self._member = member or current_member()
         gang = self._member.gang
         self.deadline = gang.deadline if deadline is None else deadline
         self._key = f"{gang.name}/{self._what}/{name}"
-        self._make, self._on_loss = machine, on_loss
+        self._on_loss = on_loss
         self._machine = self._new_machine()
-        self._join = Join(self._key, parties or gang.size, fan_out, role)
+        self._join = Join(self._key, parties or gang.size, fan_out, self._role)
         self._open = False
 
     def _new_machine(self) -> M:
-        machine = self._make(self._key, self._member.name, self._on_loss)
+        machine = self._machine_of(self._key, self._member.name, self._on_loss)
         machine.title = f"{self._what} channel {self.name}"
         return machine
 
@@ -117,32 +121,7 @@ class BroadcastChannel(_Channel[Broadcast]):
     """Values that one member sends reach all others, each once and in the order they were sent."""
 
     _what = "broadcast"
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        parties: int | None = None,
-        deadline: float | None = None,
-        on_loss: OnLoss = "fail",
-        fan_out: int = 2,
-        member: Member | None = None,
-    ) -> None:
-        """`parties`: how many must have joined before anybody begins; the gang's size if not given.
-
-        `deadline`: seconds an operation may take; the gang's if not given. `on_loss`: `fail` tells every member once of
-        a loss (MemberLost), `go on` does not. `fan_out` of the tree.
-        """
-        super().__init__(
-            name,
-            Broadcast,
-            parties=parties,
-            deadline=deadline,
-            on_loss=on_loss,
-            fan_out=fan_out,
-            role="",
-            member=member,
-        )
+    _machine_of = Broadcast
 
     def send(self, value: Any, *, deadline: float | None = None) -> None:
         """Give `value` to all other members. Any member may, one after the other.
@@ -183,6 +162,7 @@ class ReduceChannel(_Channel[Reduce]):
     """Folds one value of each member into one; in any order and any grouping."""
 
     _what = "reduce"
+    _machine_of = Reduce
 
     def __init__(
         self,
@@ -201,9 +181,7 @@ class ReduceChannel(_Channel[Reduce]):
         `handler` is called with each result, at the member that gets it. For the others see BroadcastChannel; with
         `on_loss` `go on` a round begins again among those left.
         """
-        super().__init__(
-            name, Reduce, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=fan_out, role="", member=member
-        )
+        super().__init__(name, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=fan_out, member=member)
         self._reduce, self._handler = reduce, handler
         self._passed: Payload | None = None
         self._room: Room | None = None
@@ -289,6 +267,7 @@ class ShuffleChannel(_Channel[Shuffle]):
     """Each producer gives each consumer the records whose hash is the consumer's."""
 
     _what = "shuffle"
+    _machine_of = Shuffle
 
     def __init__(
         self,
@@ -304,10 +283,8 @@ class ShuffleChannel(_Channel[Shuffle]):
         if role not in ("both", "producer", "consumer"):
             raise UsageError(f"{role!r} is no role in a shuffle", "Use both, producer or consumer.")
         member = member or current_member()
-        seat = role_of(member.gang.rank, role)
-        super().__init__(
-            name, Shuffle, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=2, role=seat, member=member
-        )
+        self._role = role_of(member.gang.rank, role)
+        super().__init__(name, parties=parties, deadline=deadline, on_loss=on_loss, member=member)
 
     def send(self, data: Any, hash: Callable[[Any], Any], *, deadline: float | None = None) -> None:
         """Give the records of `data` away: consumer `hash(record) % consumers` gets a record.

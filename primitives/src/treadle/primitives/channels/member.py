@@ -33,7 +33,7 @@ from ..coordinator.messages import (
 from ..errors import TreadleError, UsageError
 from ..host import SHARED_MEMORY, host_id
 from ..traversal import Reacher
-from ..wire import Identity, address_of, is_loopback, listen, parse
+from ..wire import Address, Identity, address_of, is_loopback, listen, parse
 from .barriers import Barriers
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang, folder_of
@@ -47,6 +47,8 @@ from .protocols.roster import Send, advance
 
 T = TypeVar("T")
 _LONGER = "Where it only is busy for longer, give the stage a `timeout`, or the call a `deadline`."
+_PAUSE = 0.1
+"""Seconds until somebody may be accepted again."""
 _FAREWELL = 5.0
 """Seconds a member that leaves waits until others have what it sent."""
 
@@ -112,8 +114,7 @@ class Member:
                     self._identity.context()
             except UsageError:
                 return
-        scheme = "tcp" if plain else "tls"
-        self._listener = listen(f"{scheme}://{f'[{local}]' if ':' in local else local}:0")
+        self._listener = listen(str(Address("tcp" if plain else "tls", local, 0)))
         self._listener.setblocking(False)
         self.address = address_of(self._listener, tls=not plain)
         self._loop.do(self._accept_from_now)
@@ -141,14 +142,18 @@ class Member:
         return self._reacher
 
     def _accept_from_now(self) -> None:
-        assert self._listener is not None
-        self._loop.register(self._listener.fileno(), self._accept)
+        if self._listener is not None:
+            self._loop.register(self._listener.fileno(), self._accept)
 
     def _accept(self, _: int) -> None:
         assert self._listener is not None
         try:
             sock, _where = self._listener.accept()
-        except OSError:
+        except BlockingIOError:
+            return  # the caller has gone
+        except OSError:  # out of descriptors: to look again at once would be in vain
+            self._loop.unregister(self._listener.fileno())
+            self._loop.later(_PAUSE, self._accept_from_now)
             return
         self._roads.accepted(sock, self._identity)
 
@@ -324,4 +329,5 @@ class Member:
         if self._listener is not None:
             self._loop.unregister(self._listener.fileno())
             self._listener.close()
+            self._listener = None
         self.values.close()

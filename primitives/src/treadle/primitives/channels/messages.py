@@ -25,11 +25,16 @@ class Payload(Struct, frozen=True, array_like=True, gc=False):
     """Of `numbers`, with `dtype`."""
 
 
-class Cast(Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """A broadcast value on its way along the tree. Data."""
+class Said(Struct, frozen=True, array_like=True):
+    """What every message begins with."""
 
     channel: str
     epoch: int
+
+
+class Cast(Said, frozen=True, tag=1, gc=False):
+    """A broadcast value on its way along the tree. Data."""
+
     sender: str
     number: int
     """Its count: 1, 2, ..."""
@@ -38,52 +43,40 @@ class Cast(Struct, frozen=True, array_like=True, tag=1, gc=False):
     payload: Payload
 
 
-class Have(Struct, frozen=True, array_like=True, tag=2):
+class Have(Said, frozen=True, tag=2):
     """To a new neighbour: what I have of each sender, so that you send what I lack."""
 
-    channel: str
-    epoch: int
     numbers: dict[str, int]
 
 
-class Taken(Struct, frozen=True, array_like=True, tag=3):
+class Taken(Said, frozen=True, tag=3):
     """To the parent: what the users of my subtree have all received, by sender."""
 
-    channel: str
-    epoch: int
     numbers: dict[str, int]
 
 
-class Stable(Struct, frozen=True, array_like=True, tag=4):
+class Stable(Said, frozen=True, tag=4):
     """To children: what everybody has received; it need be kept no longer."""
 
-    channel: str
-    epoch: int
     numbers: dict[str, int]
 
 
-class Partial(Struct, frozen=True, array_like=True, tag=5):
+class Partial(Said, frozen=True, tag=5):
     """To the parent: the fold of my subtree. Data."""
 
-    channel: str
-    epoch: int
     round: int
     payload: Payload
 
 
-class Done(Struct, frozen=True, array_like=True, tag=6):
+class Done(Said, frozen=True, tag=6):
     """To children: the root has the result of this round."""
 
-    channel: str
-    epoch: int
     round: int
 
 
-class Failed(Struct, frozen=True, array_like=True, tag=7):
+class Failed(Said, frozen=True, tag=7):
     """To all neighbours in turn: this round has no result, because."""
 
-    channel: str
-    epoch: int
     round: int
     reason: str
 
@@ -112,54 +105,41 @@ class Standing(Struct, frozen=True, array_like=True):
     plans: tuple[Plan, ...] = ()
 
 
-class Status(Struct, frozen=True, array_like=True, tag=8):
+class Status(Said, frozen=True, tag=8):
     """To the parent, in a new epoch: how far my subtree is."""
 
-    channel: str
-    epoch: int
     standing: Standing
 
 
-class Agreed(Struct, frozen=True, array_like=True, tag=9):
+class Agreed(Said, frozen=True, tag=9):
     """To children: from where everybody goes on in this epoch."""
 
-    channel: str
-    epoch: int
     standing: Standing
 
 
-class Pieces(Struct, frozen=True, array_like=True, tag=10):
+class Pieces(Said, frozen=True, tag=10):
     """From a producer to a consumer: its piece of a round; None: an empty one. Data."""
 
-    channel: str
-    epoch: int
     round: int
     plan: int
     """Epoch of the plan the records were distributed by."""
     payload: Payload | None
 
 
-class Got(Struct, frozen=True, array_like=True, tag=11):
+class Got(Said, frozen=True, tag=11):
     """To a producer: its block of this round is mapped here."""
 
-    channel: str
-    epoch: int
     round: int
 
 
-class Leaving(Struct, frozen=True, array_like=True, tag=12):
+class Leaving(Said, frozen=True, tag=12):
     """To neighbours: I am about to leave; what I have sent you, and know of the rounds, must not go with me."""
 
-    channel: str
-    epoch: int
     standing: Standing
 
 
-class Noted(Struct, frozen=True, array_like=True, tag=13):
+class Noted(Said, frozen=True, tag=13):
     """The answer to `Leaving`."""
-
-    channel: str
-    epoch: int
 
 
 Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces | Got | Leaving | Noted

@@ -111,10 +111,6 @@ class Machine:
             self._unnoted[sender] -= 1
             self._unnoted += Counter()  # keeps what is above 0
 
-    def told(self) -> None:
-        """The user was told of all losses so far."""
-        self._untold.clear()
-
     def _tell(self) -> None:
         """Raise MemberLost for losses that the user was not told of."""
         if not self._untold:

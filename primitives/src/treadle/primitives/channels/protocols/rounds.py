@@ -7,7 +7,7 @@ messages for each view. Until then nobody begins a round of the new epoch. It is
 
 from __future__ import annotations
 
-import msgspec.structs
+from msgspec.structs import replace
 
 from ..errors import short
 from ..messages import Agreed, Message, Plan, Standing, Status
@@ -33,7 +33,7 @@ class Rounds(Machine):
     def _moved(self, before: Roster) -> list[Send]:
         if before.epoch and self.roster.lost:
             lost = tuple(dict.fromkeys(self.standing.lost + self.roster.lost))[-_REMEMBERED:]
-            self.standing = _changed(self.standing, loss=self.epoch, lost=lost)
+            self.standing = replace(self.standing, loss=self.epoch, lost=lost)
         self.agreed = False
         self._statuses.clear()
         return self._gather()
@@ -128,32 +128,23 @@ def merge_plans(one: tuple[Plan, ...], other: tuple[Plan, ...]) -> tuple[Plan, .
 
 def fail_next(standing: Standing) -> Standing:
     """The round under way fails for a loss that none has failed for."""
-    number = standing.decided + 1
     reason = f"{LOST}{', '.join(map(short, standing.lost))}"
-    return _changed(
-        standing, decided=number, failures=_latest(standing.failures | {number: reason}), answered=standing.loss
-    )
+    return answered(failed(standing, standing.decided + 1, reason))
 
 
 def failed(standing: Standing, number: int, reason: str) -> Standing:
     """A round is over without a result."""
-    return _changed(
-        standing, decided=max(standing.decided, number), failures=_latest(standing.failures | {number: reason})
-    )
+    return replace(decided(standing, number), failures=_latest(standing.failures | {number: reason}))
 
 
 def answered(standing: Standing) -> Standing:
     """All losses so far are dealt with."""
-    return _changed(standing, answered=standing.loss)
+    return replace(standing, answered=standing.loss)
 
 
 def decided(standing: Standing, number: int) -> Standing:
-    return _changed(standing, decided=max(standing.decided, number))
+    return replace(standing, decided=max(standing.decided, number))
 
 
 def _latest(failures: dict[int, str]) -> dict[int, str]:
     return dict(sorted(failures.items())[-_REMEMBERED:])
-
-
-def _changed(standing: Standing, **fields: object) -> Standing:
-    return msgspec.structs.replace(standing, **fields)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec.structs
+from msgspec.structs import replace
 
 from ...errors import UsageError
 from ..errors import MemberLost
@@ -54,7 +54,7 @@ class Shuffle(Rounds):
         if self.next_plan() != plan:
             return None
         self._sent += 1
-        self.standing = msgspec.structs.replace(self.standing, decided=max(self.standing.decided, self._sent))
+        self.standing = replace(self.standing, decided=max(self.standing.decided, self._sent))
         sends = []
         for consumer, payload in zip(plan.consumers, pieces, strict=True):
             if consumer == self.me:
@@ -82,7 +82,7 @@ class Shuffle(Rounds):
         lost = [one for one in missing if one in self._lost]
         if lost and self.on_loss == "fail":
             self._take(plan, number)
-            self.told()
+            self._untold.clear()  # it is told here
             raise MemberLost(self.title, lost)
         if any(one in self.roster.members for one in missing):
             return None
@@ -156,7 +156,7 @@ class Shuffle(Rounds):
 
     def _conclude(self, standing: Standing) -> Standing:
         plan = _make_plan(self.roster, standing.decided + 1)
-        return msgspec.structs.replace(standing, plans=merge_plans(standing.plans, (plan,)), answered=standing.loss)
+        return replace(standing, plans=merge_plans(standing.plans, (plan,)), answered=standing.loss)
 
     def _enter(self, standing: Standing) -> int:
         """Others may have begun rounds that this member has a part in."""
