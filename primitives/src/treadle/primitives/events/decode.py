@@ -40,9 +40,13 @@ def decode(record: Record, format: Format, connection: str) -> Event:
         raise Undecodable(f"the record has {len(record.value)} bytes; at most {MAX_RECORD} are read")
     if format == "cloudevents":
         return _cloudevent(record)
+    return _wrapped(record, connection, parse_json(_value(record)) if format == "json" else _value(record))
+
+
+def _value(record: Record) -> bytes:
     if record.value is None:
         raise Undecodable("the record has no value (a tombstone)")
-    return _wrapped(record, connection, parse_json(record.value) if format == "json" else record.value)
+    return record.value
 
 
 def event_time(event: Event, record: Record | None = None) -> datetime:
@@ -88,15 +92,15 @@ def event_of(attributes: Mapping[str, Any], data: Any) -> Event:
 def _cloudevent(record: Record) -> Event:
     headers = {name.lower(): value for name, value in record.headers}
     content_type = _header("content-type", headers.get("content-type"))
-    if (content_type or "").lower().startswith(_STRUCTURED):
-        return _structured(record, (content_type or "").lower())
+    kind = (content_type or "").lower()
+    if kind.startswith(_STRUCTURED):
+        return _structured(record, kind)
     if "ce_specversion" in headers:
         given = {name[3:]: _header(name, value) for name, value in headers.items() if name.startswith("ce_")}
         return binary(given, content_type, record.value)
-    if record.value is None:
-        raise Undecodable("the record has no value (a tombstone)")
-    if content_type is None and record.value.lstrip()[:1] == b"{":  # many a producer forgets the header
-        return structured(record.value)
+    value = _value(record)
+    if content_type is None and value.lstrip()[:1] == b"{":  # many a producer forgets the header
+        return structured(value)
     raise Undecodable("the record is no CloudEvent: neither its content-type nor ce_ headers say so")
 
 
@@ -104,9 +108,7 @@ def _structured(record: Record, content_type: str) -> Event:
     kind = content_type.partition(";")[0].strip()
     if kind != f"{_STRUCTURED}+json":
         raise Undecodable(f"CloudEvents as {kind} are not read; {_STRUCTURED}+json is")
-    if record.value is None:
-        raise Undecodable("the record has no value (a tombstone)")
-    return structured(record.value)
+    return structured(_value(record))
 
 
 def _wrapped(record: Record, connection: str, data: Any) -> Event:
