@@ -90,6 +90,9 @@ def test_prices_of_the_home_take_the_place_of_our_own(tmp_path: Path) -> None:
     (home.path / "prices.toml").write_text(own + "cpu_secnd = 1\n")
     with pytest.raises(UsageError, match="cpu_secnd"):
         load_prices(home)
+    (home.path / "prices.toml").write_bytes(head.encode("utf-16"))
+    with pytest.raises(UsageError, match=r"prices\.toml: .*utf-8"):
+        load_prices(home)
 
 
 def test_memory_is_the_size_of_the_function_that_holds_it() -> None:

@@ -49,8 +49,8 @@ class Prices(Struct, frozen=True, forbid_unknown_fields=True):
 def load_prices(home: Home) -> Prices:
     """`prices.toml` of the home folder, else treadle's own. Raises UsageError for a table that cannot be read."""
     file = home.path / "prices.toml"
-    text = file.read_text("utf-8") if file.exists() else files(__package__).joinpath("prices.toml").read_text("utf-8")
+    table = file if file.exists() else files(__package__).joinpath("prices.toml")
     try:
-        return msgspec.convert(tomllib.loads(text), Prices)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        return msgspec.convert(tomllib.loads(table.read_text("utf-8")), Prices)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{file}: {error}", "Mend it; docs/cost.md says what it holds.") from None
