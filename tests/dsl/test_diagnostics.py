@@ -5,8 +5,9 @@ import json
 import jsonschema
 import pytest
 
+from treadle.dsl.diagnostics import formats
 from treadle.dsl.diagnostics.diagnostics import Diagnostic, Span, a, did_you_mean, in_order, one_of
-from treadle.dsl.diagnostics.formats import DiagnosticFormat, format_diagnostics, render
+from treadle.dsl.diagnostics.formats import DiagnosticFormat, format_diagnostics, render, visible
 from treadle.dsl.document.reading import load
 from treadle.dsl.validation.validate import validate
 
@@ -46,6 +47,18 @@ def test_long_line_is_cut_around_the_mistake() -> None:
     line, marks = carets("x" * 500 + "HERE" + "y" * 500, Span(1, 501, 1, 505))
     assert len(line) <= 120
     assert line[marks.index("^") :][: marks.count("^")] == "HERE"
+
+
+def test_only_what_is_shown_of_a_line_is_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def counted(text: str) -> str:
+        seen.append(len(text))
+        return visible(text)
+
+    monkeypatch.setattr(formats, "visible", counted)
+    carets("x" * 10_000, Span(1, 501, 1, 9_505))
+    assert max(seen) <= 120
 
 
 def test_span_over_several_lines_marks_the_first_to_its_end() -> None:
@@ -146,4 +159,4 @@ def test_words_for_messages() -> None:
     assert one_of([]) == "nothing"
     assert did_you_mean("maxconcurency", ["maxConcurrency", "timeout"]) == "did you mean 'maxConcurrency'?"
     assert did_you_mean("zzz", ["timeout"]) == ""
-    assert (a("map"), a("integer")) == ("a map", "an integer")
+    assert [a(noun) for noun in ("map", "integer", "uri", "Enum")] == ["a map", "an integer", "a uri", "an Enum"]

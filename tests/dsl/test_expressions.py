@@ -385,7 +385,7 @@ def test_type_of(text: str, kind: Type) -> None:
         ("inputs.name == 3", 12, "string and int cannot be compared"),
         ("inputs.on && inputs.k", 13, "expected true or false, got int"),
         ("stages.done == 1", 0, "stages.done is not a value"),
-        ("inputs.k.x", 0, "inputs.k is a int"),
+        ("inputs.k.x", 0, "inputs.k is of type int"),
         ("state.x", 0, "there is no state"),
         ("1 < null", 4, "null has no order"),
         ("has(stages.dome)", 4, "there is no stages.dome"),

@@ -116,6 +116,14 @@ def changed(**triggers: Any) -> Spec:
     return Spec.model_validate(data, by_alias=True, by_name=False)
 
 
+@pytest.mark.parametrize("uri", ["s3://data[0-9]/in", "s3://[a", "s3://data/*.csv"])
+def test_a_prefix_with_wildcards_is_told(uri: str) -> None:
+    stages = "stages: {a: {type: map, input: {range: 1}, uses: m:f}}\n"
+    triggers = f"triggers: {{t: {{type: object, poll: {{uri: '{uri}'}}}}}}\n"
+    (found,) = validate(load(f"apiVersion: treadle/v1\nname: w\n{triggers}{stages}"))
+    assert (found.code, found.message) == ("T705", "a prefix has no wildcards")
+
+
 def test_normal_form_says_the_defaults_of_triggers() -> None:
     said = normalise(load(ORDERS).require())["triggers"]
     assert said["live"]["dedupe"] == "offset"

@@ -14,11 +14,13 @@ from treadle.dsl.document.document import InvalidDocument
 from treadle.dsl.document.loader import load_yaml
 from treadle.dsl.document.reading import from_spec, load
 from treadle.dsl.graph.graph import Graph, StateTarget
+from treadle.dsl.graph.needs import needs_first, topological
 from treadle.dsl.validation.references import edges
 from treadle.dsl.validation.validate import validate
 
 GOOD = sorted((Path(__file__).parent / "golden" / "good").glob("*.yaml"))
 HEAD = "apiVersion: treadle/v1\nname: flow\n"
+ZEROS = "0" * 400
 
 
 def found(stages: str, head: str = "") -> list[Diagnostic]:
@@ -120,12 +122,32 @@ def test_what_is_inside_of_a_second_loop_of_one_id_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["timeout: 36501d", f"timeout: 1{'0' * 400}ms", "memory: 8388608TiB", f"memory: 1{'0' * 400}B"]
+    "setting",
+    [
+        "timeout: 36501d",
+        f"timeout: 1{ZEROS}ms",
+        f"timeout: 1{2500 * ZEROS}s",
+        "memory: 8388608TiB",
+        f"memory: 1{ZEROS}B",
+        f"memory: 1{2500 * ZEROS}B",
+    ],
+    ids=lambda setting: setting[:20],
 )
 def test_a_quantity_that_nothing_can_hold_is_told(setting: str) -> None:
     stage = f"  a: {{type: map, input: {{range: 1}}, uses: m:f, {setting}}}\n"
     assert codes(stage) == ["T015"]
-    assert codes(stage.replace("36501d", "36500d").replace("8388608T", "8388607T").replace("0" * 400, "")) == []
+    assert codes(stage.replace("36501d", "36500d").replace("8388608T", "8388607T").replace(ZEROS, "")) == []
+
+
+def test_a_long_chain_of_stages_is_followed_from_either_end() -> None:
+    chain = [f"  s{i}: {{type: map, input: s{i + 1}, uses: m:f, cache: true}}\n" for i in range(1000)]
+    chain.append("  s1000: {type: map, input: {range: 3}, uses: m:f}\n")
+    gang = "  last: {type: map, input: s0, uses: m:f, gang: 4}\n"
+    for stages in (chain, chain[::-1]):
+        document = load(f"{HEAD}stages:\n{''.join(stages)}{gang}")
+        assert {one.code for one in validate(document)} == {"T220", "T223"}
+        order = topological(document.require().stages)
+        assert order == [*(f"s{i}" for i in range(1000, -1, -1)), "last"]
 
 
 def test_boundaries_ascend_however_large_they_are() -> None:
@@ -133,6 +155,11 @@ def test_boundaries_ascend_however_large_they_are() -> None:
     for boundaries, found in ((f"1.5, {huge}", ["T602"]), (f"{huge}, 1.5", ["T207"]), (f"{huge}1, {huge}0", ["T207"])):
         ranged = f"partitions: 3, partitioner: {{type: range, boundaries: [{boundaries}]}}"
         assert codes(f"  a: {{type: shuffle, input: {{range: 3}}, by: m:f, {ranged}}}\n") == found
+
+
+def test_needs_come_first_and_else_the_order_stays() -> None:
+    assert needs_first({"a": ["d", "c"], "b": [], "c": ["b"], "d": ["gone"]}) == ["d", "b", "c", "a"]
+    assert sorted(needs_first({"a": ["b"], "b": ["c"], "c": ["a", "c"]})) == ["a", "b", "c"]
 
 
 def test_warnings_wait_until_there_are_no_errors() -> None:

@@ -26,7 +26,7 @@ class Cache(Model):
 
 CacheSetting = Annotated[
     Annotated[Flag, Tag("<flag>")] | Annotated[Cache, Tag("<cache>")],
-    Discriminator(lambda value: "<flag>" if isinstance(value, bool) else "<cache>"),
+    Discriminator(lambda value: "<cache>" if isinstance(value, (dict, Cache)) else "<flag>"),
 ]
 """`true` is `{}`; `false` is for a stage that shall not do what `defaults` say."""
 

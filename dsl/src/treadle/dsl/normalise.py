@@ -29,6 +29,11 @@ def normalise(spec: Spec) -> dict[str, Any]:
     return result
 
 
+def as_written(spec: Spec) -> dict[str, Any]:
+    """The document as JSON: what was written of it, in the order of the keys there."""
+    return spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
 def read_normalised(data: dict[str, Any]) -> Spec:
     """The spec behind a normalised form; raises pydantic.ValidationError when it is none."""
     return Spec.model_validate(data, by_alias=True, by_name=False)

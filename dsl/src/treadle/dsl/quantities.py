@@ -6,7 +6,8 @@ A bare number is refused: `timeout: 30` has been read as seconds, milliseconds a
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, Overflow
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -24,7 +25,6 @@ SIZE_UNITS = {
 }
 _DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+"
 _SIZE = r"([0-9]+(?:\.[0-9]+)?)(B|KiB|MiB|GiB|TiB|KB|MB|GB)"
-_LONGEST = 36_500 * 86_400
 _LARGEST = 2**63 - 1
 TOO_MUCH = "it may be at most"
 """How the error of too large a quantity begins."""
@@ -35,10 +35,7 @@ def parse_duration(text: Any) -> float:
     if not isinstance(text, str) or not re.fullmatch(_DURATION, text):
         raise ValueError(f"a duration needs a unit, such as 30s, 5m or 1h30m; got {text!r}")
     pairs = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
-    seconds = sum(Decimal(number) * _UNIT_MILLISECONDS[unit] for number, unit in pairs) / 1000
-    if seconds > _LONGEST:
-        raise ValueError(f"{TOO_MUCH} 36500d")
-    return float(seconds)
+    return float(_total(pairs, _UNIT_MILLISECONDS, 36_500 * _UNIT_MILLISECONDS["d"], "36500d") / 1000)
 
 
 def format_duration(seconds: float) -> str:
@@ -56,10 +53,18 @@ def parse_size(text: Any) -> int:
     match = re.fullmatch(_SIZE, text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"a size needs a unit, such as 64MiB or 1GB; got {text!r}")
-    size = int(Decimal(match[1]) * SIZE_UNITS[match[2]])
-    if size > _LARGEST:
-        raise ValueError(f"{TOO_MUCH} {_LARGEST}B")
-    return size
+    return int(_total([(match[1], match[2])], SIZE_UNITS, _LARGEST, f"{_LARGEST}B"))
+
+
+def _total(parts: Iterable[tuple[str, str]], units: Mapping[str, int], most: int, words: str) -> Decimal:
+    """The sum of numbers with their units; raises ValueError for more than `most`."""
+    try:
+        total = sum((Decimal(number) * units[unit] for number, unit in parts), Decimal())
+    except Overflow:  # of a million digits
+        total = Decimal("Infinity")
+    if total > most:
+        raise ValueError(f"{TOO_MUCH} {words}")
+    return total
 
 
 def parse_percentage(text: str) -> float:

@@ -7,6 +7,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from treadle.primitives.errors import UsageError
 
+from ..diagnostics.diagnostics import a
 from ..expressions import Binary, Call, Expr, Literal, Path, Unary, unparse
 
 
@@ -19,7 +20,7 @@ def to_expression(value: Any) -> Expr:
     if value is None or isinstance(value, (bool, int, float, str)):
         return Literal(value)
     hint = "Use a handle's `.metrics.x`, `.output.uri` or `.state.x`, an input, or a literal."
-    raise UsageError(f"a {type(value).__name__} cannot be part of an expression", hint)
+    raise UsageError(f"{a(type(value).__name__)} cannot be part of an expression", hint)
 
 
 def _binary(operator: str, swapped: bool = False) -> Callable[[Any, Any], Value]:

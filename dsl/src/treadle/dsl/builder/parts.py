@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import reference
 
+from ..diagnostics.diagnostics import a
 from ..expressions import parse, unparse
 from ..templates import is_reference
 from .formats import Files, LiteralData
@@ -59,7 +60,7 @@ def data(value: Any) -> Any:
     if isinstance(value, str):
         return value
     raise UsageError(
-        f"a {type(value).__name__} is no input of a stage",
+        f"{a(type(value).__name__)} is no input of a stage",
         "Give a stage, an input, text(...), parquet(...), items([...]) or range_(n).",
     )
 

@@ -21,6 +21,7 @@ from treadle.primitives.errors import UsageError
 from ..expressions import Path
 from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
+from ..normalise import as_written
 from ..triggers import Trigger
 from .formats import Files, LiteralData, given
 from .handles import ChildHandle, Condition, DataValue, Names, Scalar, StageHandle, Value
@@ -314,7 +315,7 @@ class Workflow(Body):
             return other
         self.captured |= other.captured
         other.is_inside = True
-        return other.spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return as_written(other.spec())
 
     def claim(self, id: str) -> None:
         """Note a stage's id; UsageError when it is taken: ids are unique across nesting."""

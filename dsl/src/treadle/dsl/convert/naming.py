@@ -5,13 +5,10 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Iterator
 
+from .. import __all__ as BUILDER
 from ..graph.stages import all_stages, functions_of
 from ..model import Spec
 
-BUILDER: tuple[str, ...] = ("Workflow", "batch", "event", "has", "run", "size", "trigger", "wf")
-BUILDER += ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
-BUILDER += ("kafka", "objects", "schedule", "webhook")
-"""Taken by what the module imports or defines."""
 PYTHON = ("bool", "float", "getattr", "int", "list", "str")
 """Names of Python's own that it writes."""
 
@@ -20,7 +17,7 @@ class Naming:
     """The names of one module."""
 
     def __init__(self, spec: Spec) -> None:
-        self._taken = {*BUILDER, *PYTHON}
+        self._taken = {"wf", *BUILDER, *PYTHON}
         self._used: set[str] = set()
         stages = dict(all_stages(spec.stages))
         named = {reference for stage in stages.values() for reference in functions_of(stage)}

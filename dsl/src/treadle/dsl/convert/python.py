@@ -10,6 +10,7 @@ from ..expressions import Path
 from ..graph.needs import dependencies, topological
 from ..graph.stages import all_stages
 from ..model import LoopStage, Spec, Stage, WorkflowStage
+from ..normalise import as_written
 from ..templates import is_reference, template_paths, whole
 from .naming import Naming
 from .source import Source, literal
@@ -96,13 +97,15 @@ class _Module:
             if isinstance(stage, LoopStage):
                 self._loop(owner, name, stage, dumped[name], depth)
             else:
-                self._stage(owner, name, dict(dumped[name]), depth)
+                self._stage(owner, name, stage, dict(dumped[name]), depth)
 
-    def _stage(self, owner: str, name: str, declared: dict[str, Any], depth: int) -> None:
+    def _stage(self, owner: str, name: str, stage: Stage, declared: dict[str, Any], depth: int) -> None:
         kind = declared.pop("type")
         first = [("", literal(name))]
-        if kind == "workflow":
-            first.append(("uses", literal(self._workflow(name, declared.pop("uses")))))
+        if isinstance(stage, WorkflowStage):
+            del declared["uses"]
+            uses = stage.uses if isinstance(stage.uses, str) else as_written(stage.uses)
+            first.append(("uses", literal(uses)))
         else:
             data = declared.pop("input")
             edges = [self._data(one) for one in data] if isinstance(data, list) else [self._data(data)]
@@ -110,14 +113,6 @@ class _Module:
         options = [self._option(key, value) for key, value in declared.items()]
         target = f"{self._naming.stages[name]} = " if name in self._read else ""
         self._call(depth, f"{target}{owner}.{kind}", [*first, *options])
-
-    def _workflow(self, name: str, uses: Any) -> Any:
-        """A file, or the document that stands in its place."""
-        stage = self._spec.stages[name]
-        assert isinstance(stage, WorkflowStage)
-        if isinstance(stage.uses, Spec):
-            return stage.uses.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return uses
 
     def _option(self, key: str, value: Any) -> tuple[str, str]:
         match key:
@@ -169,12 +164,11 @@ class _Module:
     def _loop(self, owner: str, name: str, stage: LoopStage, declared: dict[str, Any], depth: int) -> None:
         outer, handle = self._source, self._naming.stages[name]
         shown = {"type", "stages", "state", "next", "until"}
-        state = (
-            "{" + ", ".join(f"{literal(key)}: {self._state(value)}" for key, value in declared["state"].items()) + "}"
-        )
+        state = ", ".join(f"{literal(key)}: {self._state(value)}" for key, value in declared["state"].items())
+        first = [("", literal(name)), ("state", f"{{{state}}}")]
         options = [self._option(key, value) for key, value in declared.items() if key not in shown]
         self._lines.append("")
-        self._call(depth, f"with {owner}.loop", [("", literal(name)), ("state", state), *options], f" as {handle}:")
+        self._call(depth, f"with {owner}.loop", [*first, *options], f" as {handle}:")
         self._source = Source(self._naming, {**outer.states, **dict.fromkeys(stage.state, handle)})
         self._body(handle, stage.stages, declared["stages"], depth + 1)
         self._after_each(handle, declared, depth + 1)

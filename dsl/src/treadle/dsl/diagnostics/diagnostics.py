@@ -163,8 +163,8 @@ def for_files(text: str) -> str:
 
 
 def a(noun: str) -> str:
-    """`a map`, `an integer`."""
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    """`a map`, `an integer`, `a uri`."""
+    return f"{'an' if noun[0].lower() in 'aeio' else 'a'} {noun}"
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

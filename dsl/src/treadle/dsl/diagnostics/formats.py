@@ -37,16 +37,16 @@ def _render_one(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
 def _excerpt(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
     if diagnostic.line > len(lines):
         return ""
-    line = visible(lines[diagnostic.line - 1].replace("\t", " "))
+    line = lines[diagnostic.line - 1].replace("\t", " ")
     start = diagnostic.col - 1
     end_line, end_col = diagnostic.end
     stop = end_col - 1 if end_line == diagnostic.line else len(line.rstrip())
     clip = max(0, start - _WINDOW // 2) if len(line) > _WINDOW else 0
-    shown = line[clip : clip + _WINDOW].rstrip()
-    carets = "^" * max(1, _width(line[start : min(stop, clip + _WINDOW)]))
+    shown = visible(line[clip : clip + _WINDOW])  # of a line that may be all of the document
+    carets = "^" * max(1, _width(shown[start - clip : max(0, stop - clip)]))
     number = str(diagnostic.line)
     gutter = " " * len(number)
-    return f"  {number} | {shown}\n  {gutter} | {' ' * _width(line[clip:start])}{carets}\n"
+    return f"  {number} | {shown.rstrip()}\n  {gutter} | {' ' * _width(shown[: start - clip])}{carets}\n"
 
 
 def visible(text: str) -> str:

@@ -102,7 +102,7 @@ class _Reader:
         try:
             file = (trail[-1].parent / uses).resolve()
             exists = file.is_file()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
             raise _Wrong(f"'{uses}' cannot be looked for: {error}") from error
         if not file.is_relative_to(self._root):
             hint = f"keep it in {self._root} or below"

@@ -83,18 +83,24 @@ def _problem(details: ErrorDetails, data: Any) -> tuple[Problem, bool]:
     if kind in ("union_tag_not_found", "union_tag_invalid"):
         return _stage_type(path, details), kind == "union_tag_not_found"
     code, message, hint = _value(details, name)
+    if on_key and kind == "string_pattern_mismatch":
+        message = f"the key '{path[-1]}' cannot be {_pattern_words(details)[0]}"
     return Problem(code, message, hint, path=path), on_key
 
 
 def document_path(loc: tuple[str | int, ...], data: Any, missing: bool = False) -> tuple[Path, bool]:
     """Where a `loc` of Pydantic is in the document, without the tags of unions; and whether it means the key."""
     path: list[str | int] = []
+    entered = True
     for index, part in enumerate(loc):
         if part == "[key]" and index == len(loc) - 1:
             return tuple(path), True
+        if entered and isinstance(data, dict) and part == data.get("type") and index < len(loc) - 1:
+            entered = False  # the tag of a union, and not a key of that name
+            continue
         known = part in data if isinstance(data, dict) else isinstance(part, int) and isinstance(data, list)
         if known:
-            data = data[part]
+            data, entered = data[part], True
             path.append(part)
         elif missing and index == len(loc) - 1:
             path.append(part)
@@ -123,11 +129,9 @@ def _missing(path: Path, data: Any) -> Problem:
     for part in path[:-1]:
         here = here[part]
     known = keys_at(data, path[:-1])
-    field = known.get(str(name))
-    choices = [str(choice) for choice in get_args(field.annotation)] if field is not None else []
-    literal = all(isinstance(choice, str) for choice in get_args(field.annotation)) if field is not None else False
+    choices = get_args(known[str(name)].annotation) if name in known else ()
+    hint = f"write `{name}: {choices[0]}`" if choices and all(isinstance(one, str) for one in choices) else ""
     typos = [key for key in here if key not in known and did_you_mean(str(key), [str(name)])]
-    hint = f"write `{name}: {choices[0]}`" if choices and literal else ""
     if typos:
         hint = f"'{typos[0]}' is perhaps meant to be '{name}'"
     return Problem("T011", f"{owner} needs the key '{name}'", hint, path=path)
@@ -140,8 +144,6 @@ def _unknown(path: Path, data: Any) -> Problem:
         return Problem("T018", f"'{name}' is not part of this version", LATER[name], path=path)
     if OTHER_NAMES.get(name) in known:
         hint = f"the word here is '{OTHER_NAMES[name]}'"
-    elif "".join(word.capitalize() for word in name.split("_"))[1:] in {key[1:] for key in known} and "_" in name:
-        hint = did_you_mean(name.replace("_", ""), known)
     else:
         hint = did_you_mean(name, known) or f"known here: {', '.join(sorted(known))}"
     return Problem("T012", f"unknown key '{name}'", hint, path=path)
@@ -179,7 +181,7 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
     if kind == "value_error":
         return _quantity(str(context["error"]), value, name)
     if kind == "string_pattern_mismatch":
-        needed, hint = PATTERNS.get(str(context["pattern"]), ("other text", f"it must match {context['pattern']}"))
+        needed, hint = _pattern_words(details)
         if name == "input":
             hint = for_files(str(value)) or hint
         if name == "by":
@@ -195,6 +197,11 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
             _advice(kind, value, name),
         )
     return "T015", f"'{name}' is {found(value)}: {_bound(kind, context)}", ""
+
+
+def _pattern_words(details: ErrorDetails) -> tuple[str, str]:
+    pattern = str(details.get("ctx", {})["pattern"])
+    return PATTERNS.get(pattern, ("other text", f"it must match {pattern}"))
 
 
 def _advice(kind: str, value: Any, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..model import Spec
+from ..normalise import as_written
 from .children import with_children
 from .document import Document, load_file, load_text
 
@@ -21,5 +22,4 @@ def load(source: Path | str, file: str = "") -> Document:
 
 def from_spec(spec: Spec, file: str = "<workflow>", path: Path | None = None) -> Document:
     """A document without text, for a spec made by the builder (in the file at `path`) or read back from a run."""
-    data = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return with_children(Document(file, data=data, spec=spec), path)
+    return with_children(Document(file, data=as_written(spec), spec=spec), path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import yaml
 
 from ..model import Spec
+from ..normalise import as_written
 from .scalars import resolve
 
 
 def to_yaml(spec: Spec) -> str:
     """The document, with what was written of it; keys in their order."""
-    written = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return yaml.dump(written, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(as_written(spec), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -57,7 +57,7 @@ def _resolve(path: Path, scope: Scope) -> Any:
         if here is Type.UNKNOWN or here is Type.NULL:
             return here
         if not isinstance(here, Mapping):
-            message = f"{'.'.join(path.names[:depth])} is a {here.value}, it has no {name!r}"
+            message = f"{'.'.join(path.names[:depth])} is of type {here.value}, it has no {name!r}"
             raise ExpressionError(message, path.offset)
         if name not in here:
             message = f"there is no {'.'.join(path.names[: depth + 1])}"

@@ -75,12 +75,10 @@ def _follow(path: Path, env: Mapping[str, Any]) -> Any:
 
 
 def _has(path: Path, env: Mapping[str, Any]) -> bool:
-    value: Any = env
-    for name in path.names:
-        if not isinstance(value, Mapping) or name not in value:
-            return False
-        value = value[name]
-    return value is not None
+    try:
+        return _follow(path, env) is not None
+    except ExpressionError:
+        return False
 
 
 def _boolean(expr: Expr, env: Mapping[str, Any]) -> bool:

@@ -117,11 +117,8 @@ class Parser:
 
     def expect(self, text: str) -> None:
         if self.token.text != text:
-            raise ExpressionError(f"expected {text!r}, got {self.found()}", self.token.offset)
+            raise ExpressionError(f"expected {text!r}, got {shown(self.token)}", self.token.offset)
         self.advance()
-
-    def found(self) -> str:
-        return "the end" if self.token.kind == "end" else repr(self.token.text)
 
     def finish(self, kind: str) -> int:
         if self.token.kind == kind:
@@ -130,7 +127,7 @@ class Parser:
             raise ExpressionError("the expression has no closing }}", self.token.offset)
         word = _WORDS.get(self.token.text)
         hint = f"the operator is {word}" if word in PRECEDENCE else ""
-        raise ExpressionError(f"expected an operator, got {self.found()}", self.token.offset, hint)
+        raise ExpressionError(f"expected an operator, got {shown(self.token)}", self.token.offset, hint)
 
     def expression(self, above: int = 0) -> Expr:
         """Everything that binds tighter than `above`."""
@@ -166,8 +163,7 @@ class Parser:
                 return self.name(token)
             case (("int" | "float" | "string"), _):
                 return literal(token)
-        what = "the end" if token.kind == "end" else repr(token.text)
-        raise ExpressionError(f"expected a value, got {what}", token.offset)
+        raise ExpressionError(f"expected a value, got {shown(token)}", token.offset)
 
     def name(self, first: Token) -> Expr:
         if self.token == ("op", "(", self.token.offset):
@@ -178,7 +174,7 @@ class Parser:
         while self.token == ("op", ".", self.token.offset):
             self.advance()
             if self.token.kind != "name":
-                raise ExpressionError(f"expected a name after '.', got {self.found()}", self.token.offset)
+                raise ExpressionError(f"expected a name after '.', got {shown(self.token)}", self.token.offset)
             names.append(self.advance().text)
         return path(names, first.offset)
 
@@ -193,6 +189,10 @@ class Parser:
             arguments.append(self.expression())
         self.expect(")")
         return checked_call(Call(name.text, tuple(arguments), name.offset))
+
+
+def shown(token: Token) -> str:
+    return "the end" if token.kind == "end" else repr(token.text)
 
 
 def path(names: list[str], offset: int) -> Path:

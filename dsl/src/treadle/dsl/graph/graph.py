@@ -219,6 +219,14 @@ def next_references(loop: LoopStage) -> Iterator[tuple[Path, str]]:
     yield from ((("next", name), value) for name, value in bare(loop.next))
 
 
+def all_references(node: Node) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    """Every bare data reference of a stage: its path in the document, and the loops inside of which it is read."""
+    yield from (((*node.path, *below), reference, node.loops) for below, reference in references_of(node.stage))
+    if isinstance(node.stage, LoopStage):
+        inner = (*node.loops, node.id)
+        yield from (((*node.path, *below), reference, inner) for below, reference in next_references(node.stage))
+
+
 def bare(values: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
     """The bare references among the values of `state` or `next`: every text without `${{ }}`."""
     yield from ((name, value) for name, value in values.items() if is_reference(value))

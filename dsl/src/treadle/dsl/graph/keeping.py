@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ..model import (
-    BarrierStage,
-    BroadcastStage,
-    LoopStage,
-    MapStage,
-    ReduceStage,
-    ShuffleStage,
-    Stage,
-    WorkStage,
-)
+from ..model import BarrierStage, LoopStage, MapStage, Stage, WorkStage
 from ..quantities import parse_percentage
 from ..templates import condition_paths, mentioned
 from .graph import Graph, Node, StageTarget, StateTarget, references_of
+from .needs import needs_first
 
 _ELSEWHERE = {"output", "failed_items", "when", "needs", "description"}
 """Keys of a stage that do not change its data."""
@@ -36,13 +28,22 @@ class Keeping:
         """`wanted`: ids of the stages that shall be kept; `known`: reasons that the document does not show, by id."""
         self._graph, self._wanted, self._known = graph, wanted, known or {}
         self._found: dict[str, str] = {}
+        for name in needs_first({name: self._before(node) for name, node in graph.nodes.items()}):
+            self._found[name] = self._reason(graph.nodes[name])
 
     def why_not(self, name: str) -> str:
         """The reason, as a clause whose subject is the stage; empty: it can be kept."""
-        if name not in self._found:
-            self._found[name] = ""  # stages in a circle are refused elsewhere
-            self._found[name] = self._reason(self._graph.nodes[name])
-        return self._found[name]
+        return self._found.get(name, "")  # not there yet: stages in a circle, which are refused elsewhere
+
+    def _before(self, node: Node) -> list[str]:
+        """Stages whose reasons may be that of this one."""
+        if node.loops:
+            return [node.loops[0]]
+        return [source for one in (node, *self._within(node)) for source in self._sources(one)]
+
+    def _within(self, node: Node) -> list[Node]:
+        loop = isinstance(node.stage, LoopStage)
+        return [one for one in self._graph.nodes.values() if node.id in one.loops] if loop else []
 
     def _reason(self, node: Node) -> str:
         reason = self._alone(node)
@@ -58,7 +59,7 @@ class Keeping:
 
     def _inside(self, loop: Node) -> str:
         """A loop is kept when each stage in it could be, and what they read from outside is."""
-        inner = [node for node in self._graph.nodes.values() if loop.id in node.loops]
+        inner = self._within(loop)
         for node in inner:
             reason = self._alone(node)
             if reason:
@@ -73,7 +74,7 @@ class Keeping:
             return "its quorum may be met by others each time" if _is_partial(stage) else ""
         if isinstance(stage, LoopStage):
             return _given(_paths(stage) | _conditions(stage))
-        if not isinstance(stage, MapStage | ShuffleStage | BroadcastStage | ReduceStage):
+        if not isinstance(stage, WorkStage):
             return f"a {stage.type} is not kept"
         if node.id not in self._wanted:
             return NOT_CACHED

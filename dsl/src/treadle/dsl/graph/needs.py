@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..expressions import parse, paths
 from ..model import LoopStage, Stage
@@ -63,20 +63,41 @@ def dependencies(stage: Stage) -> set[str]:
 
 
 def topological(stages: StageMap) -> list[str]:
-    """Stage ids, needs first; ties in document order. The graph has no cycles (validated)."""
+    """Stage ids, needs first; ties in document order."""
+    places = {name: place for place, name in enumerate(stages)}
+    found = {name: dependencies(stage) & stages.keys() for name, stage in stages.items()}
+    return needs_first({name: sorted(needs, key=places.__getitem__) for name, needs in found.items()})
+
+
+def needs_first(needs: Mapping[str, Iterable[str]]) -> list[str]:
+    """Names, each after what it needs of the others; where that leaves a choice, as they are.
+
+    Without recursion, since chains may be long; names in a circle come in some order.
+    """
     order: list[str] = []
     seen: set[str] = set()
-    needs = {name: dependencies(stage) for name, stage in stages.items()}
-
-    def visit(name: str) -> None:
-        if name in seen:
-            return
-        seen.add(name)
-        for other in stages:
-            if other in needs[name]:
-                visit(other)
-        order.append(name)
-
-    for name in stages:
-        visit(name)
+    for first in needs:
+        way = [] if first in seen else [(first, iter(needs[first]))]
+        seen.add(first)
+        while way:
+            name, left = way[-1]
+            need = next((one for one in left if one in needs and one not in seen), None)
+            if need is None:
+                order.append(name)
+                way.pop()
+            else:
+                seen.add(need)
+                way.append((need, iter(needs[need])))
     return order
+
+
+def all_needs(stages: StageMap, names: Iterable[str]) -> set[str]:
+    """Those of `names` that are among the stages, and whatever of the stages comes before them."""
+    found: set[str] = set()
+    todo = [*names]
+    while todo:
+        name = todo.pop()
+        if name in stages and name not in found:
+            found.add(name)
+            todo += dependencies(stages[name])
+    return found

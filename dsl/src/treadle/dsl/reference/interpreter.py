@@ -12,12 +12,12 @@ from treadle.primitives.files import absolute_uri
 
 from ..expressions import ExpressionError, evaluate, parse
 from ..graph.graph import Graph, Node
+from ..graph.needs import data_stages, inner_stages
 from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec, WorkflowStage
 from ..templates import render
 from ..validation.subworkflows import given_inputs
 from .calls import ReferenceFailure
 from .data import Partition
-from .edges import data_sources
 from .loops import run_loop
 from .scopes import Done, Frame, LazyStages
 from .stages import Work
@@ -122,11 +122,17 @@ class Interpreter:
         return frame.done[name]
 
     def _is_skipped(self, node: Node, frame: Frame) -> bool:
-        """Data of a skipped stage is wanted, or `when` is false."""
-        if any(self.stage(source, frame) is None for source in data_sources(self.graph, node)):
+        """Data of a skipped stage is wanted, also by what is inside of a loop; or `when` is false."""
+        wanted = data_stages(node.stage)
+        if isinstance(node.stage, LoopStage):
+            wanted |= inner_stages(node.stage)[0]
+        if any(self.stage(name, frame) is None for name in sorted(wanted) if not self._is_within(name, node)):
             return True
         when = node.stage.when
         return when is not None and not self.condition(when, self.env(frame), frame.prefix + node.id)
+
+    def _is_within(self, name: str, loop: Node) -> bool:
+        return loop.id in (name, *self.graph.nodes[name].loops)
 
     def _done(self, node: Node, frame: Frame) -> Done:
         path = frame.prefix + node.id

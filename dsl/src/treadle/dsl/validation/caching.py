@@ -12,19 +12,18 @@ def check_caching(graph: Graph, report: Report) -> None:
     """A stage that asks for it itself must be able to; what `defaults` say is for those that are."""
     given = {name: getattr(node.stage, "cache", None) for name, node in graph.nodes.items()}
     usual = graph.spec.defaults.cache
+    for path, cache in [(("defaults",), usual), *((node.path, given[name]) for name, node in graph.nodes.items())]:
+        if isinstance(cache, Cache) and cache.ttl == 0:
+            report.add("T015", (*path, "cache", "ttl"), "'ttl' must be more than nothing")
+    asking = [name for name, cache in given.items() if first_given(cache)]
+    if not asking:
+        return
     keeping = Keeping(graph, {name for name, cache in given.items() if first_given(cache, usual)})
-    _check_ttl(report, ("defaults", "cache"), usual)
-    for name, node in graph.nodes.items():
-        path = (*node.path, "cache")
-        _check_ttl(report, path, given[name])
-        reason = keeping.why_not(name) if first_given(given[name]) else ""
+    for name in asking:
+        reason = keeping.why_not(name)
         if reason:
+            path = (*graph.nodes[name].path, "cache")
             report.add("T223", path, f"'{name}' cannot be cached: {reason}", _hint(reason), key=True)
-
-
-def _check_ttl(report: Report, path: tuple[str | int, ...], cache: Cache | bool | None) -> None:
-    if isinstance(cache, Cache) and cache.ttl == 0:
-        report.add("T015", (*path, "ttl"), "'ttl' must be more than nothing")
 
 
 def _hint(reason: str) -> str:

@@ -76,24 +76,22 @@ class Expressions:
             name = site.path[-1]
             self.report.add("T303", site.path, f"'{name}' is always an expression", f"write `{name}: {bare}`")
             return
+        self.scalar(site, text, {Type.BOOL}, "true or false")
+
+    def scalar(self, site: Site, text: str, wanted: set[Type], words: str) -> None:
+        """An expression without delimiters that gives one of the wanted types."""
         try:
             expr = parse(text)
         except ExpressionError as error:
             self.report.expression("T301", site.path, text, error)
             return
-        found = self._type(site, text, expr)
-        if found not in (None, Type.BOOL, Type.UNKNOWN):
-            self.report.add("T304", site.path, f"a condition must be true or false; this is {a(found)}")
+        self._whole(site, text, expr, wanted, words)
 
-    def scalar(self, site: Site, text: str, wanted: set[Type], words: str) -> None:
-        """An expression without delimiters that gives one of the wanted types."""
-        try:
-            found = self._type(site, text, parse(text))
-        except ExpressionError as error:
-            self.report.expression("T301", site.path, text, error)
-            return
-        if found is not None and found not in {*wanted, Type.UNKNOWN}:
-            self.report.add("T304", site.path, f"this must be {words}; the expression gives {a(found)}")
+    def _whole(self, site: Site, text: str, expr: Expr, wanted: set[Type] | None, words: str) -> None:
+        found = self._type(site, text, expr)
+        if found is not None and wanted is not None and found not in {*wanted, Type.UNKNOWN}:
+            message = f"this must be {words}; the expression gives {a(found)}"
+            self.report.add("T304", site.path, message, _division(text, found))
 
     def count(self, site: Site, value: object) -> None:
         """A number or one whole expression that gives a whole number."""
@@ -132,11 +130,7 @@ class Expressions:
             self.report.expression("T301", site.path, text, error)
             return
         if len(pieces) == 1 and not isinstance(pieces[0], str):
-            found = self._type(site, text, pieces[0])
-            if wanted is not None and found is not None and found not in {*wanted, Type.UNKNOWN}:
-                self.report.add(
-                    "T304", site.path, f"this must be {words}; the expression gives {a(found)}", _division(text, found)
-                )
+            self._whole(site, text, pieces[0], wanted, words)
             return
         if not embedded:
             self.report.add("T304", site.path, f"this must be {words} or one expression, without other text around it")

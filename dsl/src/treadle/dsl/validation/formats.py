@@ -21,28 +21,32 @@ _REFUSED: Mapping[str, Mapping[Kind, str]] = {
     "text": {"table": "use csv or parquet, or return texts"},
 }
 """Format -> kinds whose records it never takes -> what to do instead."""
-_TEXTUAL = ("text", "jsonl", "csv")
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "record_bytes": ("fixed",),
+    "header": ("csv",),
+    "delimiter": ("csv",),
+    "compression": ("text", "jsonl", "csv"),
+    "table": ("text",),
+    "columns": ("csv", "parquet"),
+}
+"""Option -> formats that have it."""
 
 
 def check_source(report: Report, path: Path, source: Source) -> None:
     """Options of a source fit its format."""
     if source.format == "fixed" and source.record_bytes is None:
-        report.add(
-            "T211", path, "the format fixed needs `recordBytes`", "write the bytes of one record: `recordBytes: 100`"
-        )
-    _only(report, path, source, "record_bytes", "recordBytes", ("fixed",))
-    _only(report, path, source, "header", "header", ("csv",))
-    _only(report, path, source, "delimiter", "delimiter", ("csv",))
-    _only(report, path, source, "compression", "compression", _TEXTUAL)
-    _only(report, path, source, "table", "table", ("text",))
+        hint = "write the bytes of one record: `recordBytes: 100`"
+        report.add("T211", path, "the format fixed needs `recordBytes`", hint)
+    _check_options(report, path, source)
     if "split" in source.model_fields_set and source.split == 0:
         report.add("T015", (*path, "split"), "'split' must be more than nothing")
 
 
-def _only(report: Report, path: Path, options: Source | Output, field: str, key: str, formats: tuple[str, ...]) -> None:
-    if field in options.model_fields_set and getattr(options, field) is not None and options.format not in formats:
-        message = f"'{key}' belongs to the format {one_of(formats)}, and this is {options.format}"
-        report.add("T211", (*path, key), message, "remove it", key=True)
+def _check_options(report: Report, path: Path, given: Source | Output) -> None:
+    for field, formats in _OPTIONS.items():
+        if field in given.model_fields_set and getattr(given, field) is not None and given.format not in formats:
+            message = f"'{to_camel(field)}' belongs to the format {one_of(formats)}, and this is {given.format}"
+            report.add("T211", (*path, to_camel(field)), message, "remove it", key=True)
 
 
 def check_files(graph: Graph, report: Report, node: Node) -> None:
@@ -57,9 +61,7 @@ def check_files(graph: Graph, report: Report, node: Node) -> None:
 
 def _check_output(graph: Graph, report: Report, node: Node, output: Output) -> None:
     path: Path = (*node.path, "output")
-    _only(report, path, output, "header", "header", ("csv",))
-    _only(report, path, output, "delimiter", "delimiter", ("csv",))
-    _only(report, path, output, "columns", "columns", ("csv", "parquet"))
+    _check_options(report, path, output)
     if output.columns == {}:
         report.add("T015", (*path, "columns"), "'columns' names no column", "name at least one, or leave it out")
     kind = output_kind(graph, node)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from treadle.primitives.partitioning import DEFAULT_PARTITIONS
 
-from ..graph.graph import Graph, Node, StageTarget, inputs_of
+from ..graph.graph import Graph, Node, StageTarget, inputs_of, references_of
+from ..graph.needs import needs_first, stage_name
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -21,12 +24,19 @@ from ..model import (
 from .report import Report
 
 
-def check_gang(graph: Graph, report: Report, node: Node, stage: MapStage) -> None:
+def check_gangs(graph: Graph, report: Report) -> None:
     """What a document alone shows; the rest is refused by the plan, or when the data is there."""
-    if stage.gang is None:
-        return
-    _check_width(graph, report, node, stage, stage.gang)
-    _check_concurrency(graph, report, node, stage, stage.gang)
+    gangs = [(node, one, one.gang) for node in graph.nodes.values() if isinstance(one := node.stage, MapStage)]
+    widths = _widths(graph) if any(gang for *_, gang in gangs) else {}
+    for node, stage, gang in gangs:
+        if gang is not None:
+            if stage.batch is None:
+                _check_width(report, node, stage, gang, _input_width(graph, node, stage.input, widths))
+            _check_concurrency(graph, report, node, stage, gang)
+            _check_failures(report, node, stage)
+
+
+def _check_failures(report: Report, node: Node, stage: MapStage) -> None:
     if stage.tolerated_failures is not None:
         message = (
             f"the partitions of the gang '{node.id}' stand or fall together, so none of their failures can be set aside"
@@ -42,8 +52,7 @@ def check_quorum_of_gang(report: Report, barrier: Node, source: Node) -> None:
         report.add("T215", (*barrier.path, "quorum"), message, "remove `quorum`", key=True)
 
 
-def _check_width(graph: Graph, report: Report, node: Node, stage: MapStage, gang: int) -> None:
-    width = None if stage.batch is not None else _input_width(graph, node, stage.input, frozenset({node.id}))
+def _check_width(report: Report, node: Node, stage: MapStage, gang: int, width: int | None) -> None:
     if width is None or width == gang:
         return
     count = f"{width} partition{'s' * (width != 1)}"
@@ -65,26 +74,32 @@ def _check_concurrency(graph: Graph, report: Report, node: Node, stage: MapStage
 # -- how many partitions a stage gives, where the document says it; None: files, data or a state decide ----------
 
 
-def _width(graph: Graph, node: Node, seen: frozenset[str]) -> int | None:
-    stage, seen = node.stage, seen | {node.id}
+def _widths(graph: Graph) -> dict[str, int | None]:
+    """By stage; those that are not there yet when they are asked for stand in a circle."""
+    reads = {name: [one for _, one in references_of(node.stage)] for name, node in graph.nodes.items()}
+    found: dict[str, int | None] = {}
+    for name in needs_first({name: list(filter(None, map(stage_name, given))) for name, given in reads.items()}):
+        found[name] = _width(graph, graph.nodes[name], found)
+    return found
+
+
+def _width(graph: Graph, node: Node, known: Mapping[str, int | None]) -> int | None:
+    stage = node.stage
     match stage:
-        case MapStage(batch=None) | BarrierStage():
-            return _input_width(graph, node, stage.input, seen)
         case ReduceStage(per="all") | BroadcastStage():
             return 1
-        case ReduceStage():
-            return _input_width(graph, node, stage.input, seen)
+        case MapStage(batch=None) | BarrierStage() | ReduceStage():
+            return _input_width(graph, node, stage.input, known)
         case ShuffleStage(partitions=int(given)):
             return given
         case ShuffleStage(partitions=None):
-            widths = [_input_width(graph, node, item, seen) for _, item in inputs_of(stage)]
-            known = [width for width in widths if width is not None]
-            return min(sum(known), DEFAULT_PARTITIONS) if len(known) == len(widths) else None
+            widths = [_input_width(graph, node, item, known) for _, item in inputs_of(stage)]
+            return min(sum(filter(None, widths)), DEFAULT_PARTITIONS) if None not in widths else None
         case MapStage() | ShuffleStage() | LoopStage() | WorkflowStage():
             return None
 
 
-def _input_width(graph: Graph, node: Node, item: StageInput, seen: frozenset[str]) -> int | None:
+def _input_width(graph: Graph, node: Node, item: StageInput, known: Mapping[str, int | None]) -> int | None:
     match item:
         case Source():
             return None
@@ -95,6 +110,4 @@ def _input_width(graph: Graph, node: Node, item: StageInput, seen: frozenset[str
         case Items() | Range():
             return item.partitions if isinstance(item.partitions, int) else None
     target = graph.find(item, node.loops)
-    if isinstance(target, StageTarget) and target.node.id not in seen:
-        return _width(graph, target.node, seen)
-    return None
+    return known.get(target.node.id) if isinstance(target, StageTarget) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
@@ -168,16 +168,34 @@ def resolve_inputs(spec: Spec, given: Mapping[str, JsonValue]) -> dict[str, Json
 
     A text given for an input of another type (`-i k=8`) is read as that type. Raises InvalidInputs.
     """
-    problems = [_unknown(spec, name) for name in given if name not in spec.inputs]
-    values: dict[str, JsonValue] = {}
+    unknown = [
+        Diagnostic("T501", *undeclared(name, spec.inputs), "inputs", path=("inputs", name))
+        for name in given
+        if name not in spec.inputs
+    ]
+    read = {name: read_as(spec.inputs[name], value) for name, value in given.items() if name in spec.inputs}
+    return resolved(spec, read, "give it with `-i {}=...`", unknown)
+
+
+def resolved(
+    spec: Spec, given: Mapping[str, JsonValue], required: str, problems: Iterable[Diagnostic] = ()
+) -> dict[str, JsonValue]:
+    """As `resolve_inputs`, but no text is read as another type. `required`: what to do about an input without a value,
+    whose name stands at `{}`; `problems`: what is wrong already."""
+    found, values = list(problems), dict[str, JsonValue]()
     for name, declared in spec.inputs.items():
+        if declared.required and name not in given:
+            message = f"the input '{name}' is required"
+            found.append(Diagnostic("T502", message, required.format(name), "inputs", path=("inputs", name)))
+            continue
+        value = given.get(name, declared.default)
         try:
-            values[name] = _resolve(name, declared, given)
+            values[name] = None if value is None and name not in given else accept(declared, value)
         except InputError as error:
-            code = "T503" if name in given else "T502"
-            problems.append(Diagnostic(code, str(error), error.hint, "inputs", path=("inputs", name)))
-    if problems:
-        raise InvalidInputs(problems)
+            message = f"the input '{name}' does not fit: {error}"
+            found.append(Diagnostic("T503", message, error.hint, "inputs", path=("inputs", name)))
+    if found:
+        raise InvalidInputs(found)
     return values
 
 
@@ -189,20 +207,9 @@ class InvalidInputs(UsageError):
         super().__init__(render(diagnostics).rstrip("\n"))
 
 
-def _unknown(spec: Spec, name: str) -> Diagnostic:
-    hint = did_you_mean(name, spec.inputs) or f"declared: {one_of(spec.inputs)}"
-    return Diagnostic("T501", f"the workflow has no input '{name}'", hint, "inputs", path=("inputs", name))
-
-
-def _resolve(name: str, declared: Input, given: Mapping[str, JsonValue]) -> JsonValue:
-    if name in given:
-        try:
-            return accept(declared, read_as(declared, given[name]))
-        except InputError as error:
-            raise InputError(f"the input '{name}' does not fit: {error}", error.hint) from error
-    if declared.required:
-        raise InputError(f"the input '{name}' is required", f"give it with `-i {name}=...`")
-    return None if declared.default is None else accept(declared, declared.default)
+def undeclared(name: str, inputs: Mapping[str, Input]) -> tuple[str, str]:
+    """(message, hint) about an input that the workflow does not have (T501)."""
+    return f"the workflow has no input '{name}'", did_you_mean(name, inputs) or f"declared: {one_of(inputs)}"
 
 
 def read_as(declared: Input, value: JsonValue) -> JsonValue:

@@ -15,8 +15,7 @@ from ..graph.graph import (
     StageTarget,
     StateTarget,
     Target,
-    next_references,
-    references_of,
+    all_references,
 )
 from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage, WorkflowStage
 from ..templates import condition_paths, is_reference, mentioned
@@ -39,11 +38,8 @@ def check_ids(graph: Graph, report: Report) -> None:
 def check_references(graph: Graph, report: Report) -> None:
     """Every bare reference leads to data (or, for boundaries, to a broadcast)."""
     for node in graph.nodes.values():
-        for below, reference in references_of(node.stage):
-            _check_data(graph, report, (*node.path, *below), reference, node.loops)
-        if isinstance(node.stage, LoopStage):
-            for below, reference in next_references(node.stage):
-                _check_data(graph, report, (*node.path, *below), reference, (*node.loops, node.id))
+        for path, reference, loops in all_references(node):
+            _check_data(graph, report, path, reference, loops)
         _check_needs(graph, report, node)
 
 
@@ -106,7 +102,7 @@ def _check_needs(graph: Graph, report: Report, node: Node) -> None:
         try:
             graph.stage(name, node.loops)
         except ReferenceProblem as problem:
-            report.reference(path, problem)
+            report.add(problem.code, path, problem.message, problem.hint)
 
 
 def check_loops(graph: Graph, report: Report) -> None:
@@ -148,13 +144,11 @@ def edges(graph: Graph) -> Iterator[Edge]:
 
 def _sources(graph: Graph, node: Node) -> Iterator[tuple[Path, Node]]:
     stage, inner = node.stage, (*node.loops, node.id)
-    for below, reference in references_of(stage):
-        yield from _target(graph, (*node.path, *below), reference, node.loops)
+    for path, reference, loops in all_references(node):
+        yield from _target(graph, path, reference, loops)
     for index, name in enumerate(stage.needs):
         yield from _target(graph, (*node.path, "needs", index), name, node.loops)
     if isinstance(stage, LoopStage):
-        for below, reference in next_references(stage):
-            yield from _target(graph, (*node.path, *below), reference, inner)
         yield from _values(graph, (*node.path, "until"), condition_paths(stage.until), inner)
         yield from _values(graph, (*node.path, "next"), mentioned(stage.next), inner)
         yield from _values(graph, (*node.path, "state"), mentioned(stage.state), node.loops)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from ..diagnostics.diagnostics import Diagnostic, Path
 from ..document.document import Document
 from ..expressions import ExpressionError
-from ..graph.graph import ReferenceProblem
 
 
 @dataclass
@@ -21,9 +20,6 @@ class Report:
         """A finding about the value at `path`, or about its key."""
         span = self.document.span(path, key=key)
         self.found.append(Diagnostic(code, message, hint, self.document.file, span, path))
-
-    def reference(self, path: Path, problem: ReferenceProblem) -> None:
-        self.add(problem.code, path, problem.message, problem.hint)
 
     def inside(self, code: str, path: Path, text: str, at: tuple[int, int], message: str, hint: str = "") -> None:
         """A finding about the characters `at` of the string at `path`."""

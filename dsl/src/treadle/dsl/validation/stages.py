@@ -24,7 +24,7 @@ from ..model import (
     WorkStage,
 )
 from ..quantities import parse_percentage
-from .gangs import check_gang, check_quorum_of_gang
+from .gangs import check_quorum_of_gang
 from .report import Report
 
 
@@ -43,7 +43,7 @@ def check_stage(graph: Graph, report: Report, node: Node) -> None:
             _check_barrier(graph, report, node, node.stage)
         case LoopStage():
             _check_loop(report, node, node.stage)
-    if isinstance(node.stage, (MapStage, ShuffleStage, BroadcastStage, ReduceStage)):
+    if isinstance(node.stage, WorkStage):
         _check_work(report, node, node.stage)
 
 
@@ -105,7 +105,6 @@ def _check_map(graph: Graph, report: Report, node: Node, stage: MapStage) -> Non
     if batch is not None and batch.max_bytes == 0:
         report.add("T015", (*node.path, "batch", "maxBytes"), "'maxBytes' must be more than nothing")
     _check_failures(report, node, stage)
-    check_gang(graph, report, node, stage)
 
 
 def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> None:
@@ -113,18 +112,12 @@ def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> N
     if stage.per != "partition":
         report.add("T205", path, "`whole` gives a partition as one text", "add `per: partition`", key=True)
     elif stage.batch is not None:
-        report.add(
-            "T205",
-            path,
-            "`batch` cuts a partition into records, `whole` keeps it one text",
-            "keep one of the two",
-            key=True,
-        )
+        message = "`batch` cuts a partition into records, `whole` keeps it one text"
+        report.add("T205", path, message, "keep one of the two", key=True)
     elif isinstance(stage.input, Source):
         if stage.input.format != "text":
-            report.add(
-                "T205", path, f"`whole` reads text files, and these are {stage.input.format}", "remove it", key=True
-            )
+            message = f"`whole` reads text files, and these are {stage.input.format}"
+            report.add("T205", path, message, "remove it", key=True)
         elif stage.input.table:
             message = "`whole` gives a partition as one text, `table` as a table"
             report.add("T205", path, message, "keep one of the two", key=True)

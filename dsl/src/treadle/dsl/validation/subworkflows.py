@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from ..diagnostics.diagnostics import Diagnostic, Path, did_you_mean, one_of
+from ..diagnostics.diagnostics import Path
 from ..expressions import ExpressionError, Type
 from ..expressions import Path as Name
 from ..graph.graph import Node
 from ..model import Input, Spec, WorkflowStage
 from ..templates import OPEN, mentioned, whole
 from .expressions import OUTPUT_ROOTS, Expressions, Site
-from .inputs import WORDS, InputError, InvalidInputs, accept
+from .inputs import WORDS, InputError, accept, resolved, undeclared
 
 _NUMBER = {Type.INT, Type.FLOAT}
 _WANTED: Mapping[str, set[Type]] = {
@@ -39,8 +39,7 @@ def check_subworkflow(expressions: Expressions, node: Node, stage: WorkflowStage
     for name, value in stage.with_.items():
         path: Path = (*node.path, "with", name)
         if declared is not None and name not in declared:
-            hint = did_you_mean(name, declared) or (f"it has {one_of(declared)}" if declared else "it has none")
-            report.add("T501", path, f"the workflow has no input '{name}'", hint, key=True)
+            report.add("T501", path, *undeclared(name, declared), key=True)
         elif not _names_secret(expressions, path, value):
             _check_value(expressions, Site(path, OUTPUT_ROOTS, "while the run goes on"), declared, value)
     for name, known in (declared or {}).items():
@@ -97,17 +96,4 @@ def given_inputs(spec: Spec, values: Mapping[str, JsonValue]) -> dict[str, JsonV
     Unlike what a person writes on a command line, a text is never read as a number.
     """
     given = {name: value for name, value in values.items() if value is not None}
-    found: dict[str, JsonValue] = {}
-    problems: list[Diagnostic] = []
-    for name, declared in spec.inputs.items():
-        try:
-            value = given.get(name, declared.default)
-            if value is None and declared.required:
-                raise InputError("it is required, and the stage gives null", "ask with has(...) before")
-            found[name] = None if value is None else accept(declared, value)
-        except InputError as error:
-            message = f"the input '{name}' does not fit: {error}"
-            problems.append(Diagnostic("T503", message, error.hint, "inputs", path=("inputs", name)))
-    if problems:
-        raise InvalidInputs(problems)
-    return found
+    return resolved(spec, given, "the stage gives null: ask with has(...) before")

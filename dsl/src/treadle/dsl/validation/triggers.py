@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import JsonValue
 
@@ -29,7 +28,7 @@ from ..triggers import (
 )
 from .cron import CronError, parse_cron
 from .expressions import INPUT_TYPES, Expressions, Site
-from .inputs import InputError, accept
+from .inputs import WORDS, InputError, accept, undeclared
 from .report import Report
 
 _OBJECT = dict.fromkeys(("uri", "bucket", "key", "eTag", "versionId"), Type.STRING) | {"size": Type.INT}
@@ -106,7 +105,8 @@ def _check_kafka(expressions: Expressions, report: Report, path: Path, trigger: 
         _check_dedupe(expressions, path, trigger, trigger.dedupe)
     if trigger.batch is not None and trigger.dedupe != "offset":
         hint = "a batch is known by the offset of its first record; drop one of the two"
-        report.add("T701", (*path, "dedupe"), f"a batch cannot be deduped by {_words(trigger.dedupe)}", hint, key=True)
+        by = "its events" if trigger.dedupe == "event" else "an expression"
+        report.add("T701", (*path, "dedupe"), f"a batch cannot be deduped by {by}", hint, key=True)
     if trigger.format == "raw" and trigger.schema_ is not None:
         report.add("T701", (*path, "schema"), "raw bytes have no JSON to check", "write `format: json`", key=True)
     if trigger.format == "raw" and trigger.events == "inline":
@@ -153,8 +153,7 @@ def _check_object(report: Report, path: Path, trigger: ObjectTrigger) -> None:
         if "start_from" in trigger.model_fields_set:
             report.add("T217", (*path, "startFrom"), "'startFrom' belongs to `poll`", "remove it", key=True)
         return
-    scheme = urlsplit(trigger.poll.uri).scheme
-    if scheme not in _STORES:
+    if trigger.poll.uri.partition("://")[0].lower() not in _STORES:
         hint = f"begin with {one_of(f'{each}://' for each in _STORES)}"
         report.add("T705", (*path, "poll", "uri"), f"'{trigger.poll.uri}' names no place to look at", hint)
     elif re.search(r"[*?\[]", trigger.poll.uri):
@@ -196,21 +195,14 @@ def _scope(trigger: Trigger | EventTrigger) -> Mapping[str, Any]:
     if isinstance(trigger, ScheduleTrigger):
         return {"trigger": about}
     data = _OBJECT if isinstance(trigger, ObjectTrigger) else Type.UNKNOWN
-    return {"trigger": about, "event": _event(data)}
-
-
-def _event(data: Any) -> dict[str, Any]:
-    return dict.fromkeys(_ATTRIBUTES, Type.STRING) | {"data": data, "extensions": Type.UNKNOWN}
+    event = dict.fromkeys(_ATTRIBUTES, Type.STRING) | {"data": data, "extensions": Type.UNKNOWN}
+    return {"trigger": about, "event": event}
 
 
 def _check_dedupe(expressions: Expressions, path: Path, trigger: Trigger, text: str) -> None:
     scope = {**_scope(trigger), "trigger": {"name": Type.STRING}}
     site = Site((*path, "dedupe"), frozenset(), "as the identity of an event", scope=scope)
     expressions.scalar(site, text, {Type.STRING, Type.INT}, "a text or a whole number")
-
-
-def _words(dedupe: str) -> str:
-    return "its events" if dedupe == "event" else "an expression"
 
 
 def _check_schema(report: Report, path: Path, schema: Mapping[str, Any]) -> None:
@@ -248,8 +240,7 @@ def _check_with(spec: Spec, expressions: Expressions, report: Report, path: Path
     for name, value in trigger.with_.items():
         declared = spec.inputs.get(name)
         if declared is None:
-            hint = did_you_mean(name, spec.inputs) or f"declared: {one_of(spec.inputs)}"
-            report.add("T501", (*here, name), f"the workflow has no input '{name}'", hint, key=True)
+            report.add("T501", (*here, name), *undeclared(name, spec.inputs), key=True)
         else:
             _check_value(expressions, report, (*here, name), trigger, declared, value)
     for name, declared in spec.inputs.items():
@@ -271,8 +262,7 @@ def _check_value(
         return
     if _only_expression(value) is not None and declared.type in INPUT_TYPES and isinstance(value, str):
         wanted = {INPUT_TYPES[declared.type], *((Type.INT,) if declared.type == "number" else ())}
-        words = {Type.STRING: "text", Type.BOOL: "true or false", Type.INT: "a whole number", Type.FLOAT: "a number"}
-        expressions.typed(site, value, wanted, words.get(INPUT_TYPES[declared.type], "a list"))
+        expressions.typed(site, value, wanted, WORDS[declared.type])
         return
     try:
         accept(declared, _sample(value))

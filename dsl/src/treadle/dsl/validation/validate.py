@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..diagnostics.diagnostics import Diagnostic, has_errors, in_order
 from ..document.document import Document
-from ..graph.graph import Graph, Node, inputs_of, next_references, references_of
+from ..graph.graph import Graph, Node, all_references, inputs_of
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -18,11 +18,13 @@ from ..model import (
     Source,
     Spec,
     WorkflowStage,
+    WorkStage,
 )
 from ..templates import OPEN
 from .caching import check_caching
 from .expressions import OUTPUT_ROOTS, PLAN_ROOTS, RUN_ROOTS, Expressions, Site
 from .formats import check_files, check_places
+from .gangs import check_gangs
 from .inputs import check_inputs
 from .references import check_cycles, check_ids, check_loops, check_references, edges
 from .report import Report
@@ -46,6 +48,7 @@ def validate(document: Document) -> list[Diagnostic]:
     for node in graph.nodes.values():
         check_stage(graph, report, node)
         check_files(graph, report, node)
+    check_gangs(graph, report)
     check_places(graph, report)
     check_caching(graph, report)
     expressions = Expressions(graph, report)
@@ -101,7 +104,7 @@ def _input(expressions: Expressions, site: Site, item: str | Source | Items | Ra
         expressions.count(site.below("partitions"), item.partitions)
 
 
-def _work(expressions: Expressions, node: Node, stage: MapStage | ShuffleStage | BroadcastStage | ReduceStage) -> None:
+def _work(expressions: Expressions, node: Node, stage: WorkStage) -> None:
     plan = _plan(*node.path)
     expressions.count(plan.below("maxConcurrency"), stage.max_concurrency)
     if stage.output is not None:
@@ -142,7 +145,7 @@ def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
 
 def _check_unused(graph: Graph, report: Report, expressions: Expressions) -> None:
     spec: Spec = graph.spec
-    named = {reference for node in graph.nodes.values() for reference in _references(node)}
+    named = {reference for node in graph.nodes.values() for _, reference, _ in all_references(node)}
     for name in spec.inputs:
         if name not in expressions.used_inputs and f"inputs.{name}" not in named:
             report.add("T601", ("inputs", name), f"nothing uses the input '{name}'", "remove it", key=True)
@@ -155,10 +158,3 @@ def _check_unused(graph: Graph, report: Report, expressions: Expressions) -> Non
         if moves and node.id not in read and getattr(node.stage, "output", None) is None:
             message = f"nothing reads '{node.id}', and a {node.stage.type} alone has no effect"
             report.add("T602", node.path, message, "remove it", key=True)
-
-
-def _references(node: Node) -> list[str]:
-    found = [reference for _, reference in references_of(node.stage)]
-    if isinstance(node.stage, LoopStage):
-        found += [reference for _, reference in next_references(node.stage)]
-    return found
