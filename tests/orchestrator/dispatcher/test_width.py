@@ -201,6 +201,7 @@ def test_what_cannot_be_cut_says_why(
         (100, 3, "local", 9),
         (100_000, 2, "local", 5_000),
         (100, 2, "functions", 0),  # any driver can call them all
+        (100, 0, "local", 0),  # not asked
     ],
 )
 def test_drivers_that_are_there_share_a_segment(
@@ -217,6 +218,9 @@ def test_drivers_that_are_there_share_a_segment(
     (found,) = make_plan(document, {}, {"id": "r", "startTime": ""}, {}, Path("/nowhere"), site).graph.nodes
     assert isinstance(found, Segment)
     assert found.group == size
+    assert [reason for reason in found.reasons if "planned for one driver" in reason] == [
+        "one task group: planned for one driver; where several serve the queue, they share it"
+    ] * (not drivers)
 
 
 def test_a_shuffle_of_groups_on_both_sides_is_as_any_other(breaking: Breaking) -> None:

@@ -98,6 +98,7 @@ def test_address_of_a_named_profile_wins_over_the_variable(home: Home, nowhere: 
         ('temporal = { config_profile = "a", address = "x:1" }', "cannot be combined with address"),
         ('temporal = { address = "x:1", tls = { ca = "f" } }', "temporal.tls.ca: Extra inputs"),
         ("slots = ", "cannot be read"),
+        ('name = "worse"', "profile 'bad' of .*: name: the table itself has it"),
     ],
 )
 def test_wrong_table_is_refused_with_the_reason(home: Home, nowhere: dict[str, str], table: str, reason: str) -> None:

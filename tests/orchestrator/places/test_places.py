@@ -15,10 +15,12 @@ import msgspec
 import pytest
 
 from treadle.dsl.model import Spec
+from treadle.dsl.quantities import Bytes
 from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.place import Place
+from treadle.orchestrator.cli.common.environment import Environment
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import load_profile
+from treadle.orchestrator.environment.profile import Profile, load_profile
 from treadle.orchestrator.places import places as places_module
 from treadle.orchestrator.places.places import Places, find_kind, open_places
 from treadle.orchestrator.plan import Loop, Plan, Segment
@@ -242,6 +244,24 @@ def test_profile_gives_its_executors_beside_local(lab: Places) -> None:
     assert (apart.name, apart.slots, apart.memory_limit) == ("isolated", 5, GIB)
     assert (isolated.name, isolated.slots) == ("isolated", 2)
     assert lab["apart"] is lab["apart"]
+
+
+def test_memory_is_shared_by_the_processors_of_this_process(
+    lab: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 5})
+    home = Home(tmp_path / "home", {})
+    local = open_places(home, Profile(memory=Bytes(3 * GIB)))["local"].capabilities
+    assert (local.slots, local.memory_limit) == (2, 3 * GIB // 2)
+
+
+def test_a_plan_is_made_for_the_hosts_of_its_profile(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home", {})
+    there = 'temporal = {address = "127.0.0.1:1"}\n'
+    home.profiles.write_text(f'[here]\n[hosts]\n{there}[reached]\npeers = "tcp://127.0.0.1:0"\n{there}')
+    for name, seen in {"here": (True, 1, False), "hosts": (False, 0, False), "reached": (False, 0, True)}.items():
+        site = Environment(name, home.path).plan_site()
+        assert (site.one_host, site.drivers, site.peers) == seen
 
 
 def test_wrong_table_is_told_when_its_executor_is_wanted(lab: Places) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from treadle.orchestrator.plan import (
     StateData,
 )
 from treadle.orchestrator.planner import Site, make_plan
+from treadle.orchestrator.planner.explain import mermaid
 from treadle.orchestrator.planner.flow import KEYS
 from treadle.primitives.errors import UsageError
 
@@ -136,7 +138,42 @@ def test_leaves_of_a_fold_run_in_the_producers_tasks() -> None:
     assert stages_of(found) == {"total.leaves": ("a", "total"), "total": ("total",)}
 
 
+@pytest.mark.parametrize(
+    "stage",
+    [
+        mapped({"items": [1], "partitions": 10**9}),
+        mapped({"range": 10**9, "partitions": 10**9}),
+        mapped({"range": 10**9}, batch={"maxItems": 1}),
+        {"type": "shuffle", "input": SOURCE, "by": "m:f", "partitions": 10**9},
+    ],
+)
+def test_more_partitions_than_a_driver_holds_are_refused(stage: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="1,000,000,000 partitions of one stage are too many"):
+        plan({"a": stage})
+
+
+def test_every_node_of_a_flowchart_has_an_id_of_its_own() -> None:
+    total = {"type": "reduce", "input": "a", "per": "all", "combine": "m:add"}
+    made = plan({"a": mapped(SOURCE), "total": total, "total_leaves": mapped(SOURCE), "end": mapped("total_leaves")})
+    chart = mermaid(made)
+    ids = re.findall(r'^  (\w+)\["', chart, re.MULTILINE)
+    assert len({*ids}) == len(ids) == len(made.graph.nodes)
+    assert "end" not in ids, "a word of the language of charts"
+    assert re.findall(r"^  (\w+) --> (\w+)$", chart, re.MULTILINE) == [(ids[0], ids[1])]
+
+
 # -- no circles ----------------------------------------------------------------------------------------------------
+
+
+def test_stages_that_each_read_the_two_before_are_planned() -> None:
+    one = {"type": "reduce", "per": "all", "combine": "m:add"}
+    stages: dict[str, Any] = {"s0": one | {"input": SOURCE}, "s1": one | {"input": "s0"}}
+    for number in range(2, 60):
+        stages[f"s{number}"] = mapped(f"s{number - 1}", needs=[f"s{number - 2}"])
+    stages["told"] = {"type": "broadcast", "input": "s1"}
+    stages["last"] = mapped("s59") | {"with": {"told": "${{ stages.told }}"}}
+    found = {node.id: node for node in plan(stages).graph.nodes}
+    assert isinstance(found["told"], Barrier), "what has no condition runs, so the limit is looked at"
 
 
 def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:

@@ -6,7 +6,7 @@ barrier (a point in the graph). Node ids are stage ids, or `stage.role` where on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -284,22 +284,6 @@ class Graph(Struct, frozen=True):
     def nodes_of(self, stage: str) -> tuple[Node, ...]:
         """The nodes that must be over for the stage to be."""
         return tuple(node for node in self.nodes if stage in node.stages)
-
-
-def needs_first(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """In topological order; where that leaves a choice, as they are. There is no circle among them."""
-    left = {node.id: node for node in nodes}
-    placed: list[Node] = []
-    todo = [*reversed(nodes)]
-    while todo:
-        node = todo[-1]
-        needs = [left[need] for need in (*node.data, *node.after) if need in left]
-        if node.id in left and needs:
-            todo.append(needs[0])
-        else:
-            todo.pop()
-            placed += [left.pop(node.id)] if node.id in left else []
-    return tuple(placed)
 
 
 class Plan(Struct, frozen=True):

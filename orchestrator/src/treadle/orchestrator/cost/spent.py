@@ -81,11 +81,8 @@ class Spending:
             wide = any(segment.group for segment in segments.values())
             for chain in self._files.ledgers(node) if wide else [self._files.segment(node)]:
                 self._follow(chain, segments)
-            lines += [self._line(segment, lost[name]) for name, segment in segments.items() if self._begun(name)]
+            lines += [self._line(segment, lost[name]) for name, segment in segments.items() if name in self._sums]
         return lines + self._idle()
-
-    def _begun(self, name: str) -> bool:
-        return name in self._sums
 
     def _follow(self, chain: str, segments: Mapping[str, Segment]) -> None:
         number = self._read.get(chain, 0)

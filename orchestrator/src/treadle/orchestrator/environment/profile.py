@@ -189,7 +189,7 @@ def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str]
         table["peers"] = peers
     try:
         return Profile(name=name, **table)
-    except (ValidationError, TypeError) as error:
+    except ValidationError as error:
         raise UsageError(f"profile {name!r} of {home.profiles}: {reasons(error)}", "Mend the table.") from None
 
 
@@ -306,16 +306,16 @@ def _table(file: Path, name: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}", "Mend the file.") from None
     found = tables.get(name)
-    if not isinstance(found, dict) or "name" in found:
+    if not isinstance(found, dict):
         known = ", ".join(sorted(tables)) or "none"
         raise UsageError(f"there is no profile {name!r} in {file}", f"It has: {known}.")
+    if "name" in found:
+        raise UsageError(f"profile {name!r} of {file}: name: the table itself has it", "Remove `name`.")
     return dict(found)
 
 
-def reasons(error: ValidationError | TypeError) -> str:
+def reasons(error: ValidationError) -> str:
     """What is wrong with a table, key by key."""
-    if isinstance(error, TypeError):
-        return str(error)
     return "; ".join(
         ".".join(str(step) for step in entry["loc"]) + ": " + entry["msg"].removeprefix("Value error, ")
         for entry in error.errors()

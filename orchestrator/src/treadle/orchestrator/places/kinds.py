@@ -134,10 +134,11 @@ def open_local(settings: LocalSettings, place: Place) -> Executor:
 
     if settings.emulate:
         return _emulated(settings.emulate, settings, place)
-    share = settings.memory // (settings.slots or os.cpu_count() or 1) if settings.memory else None
+    slots = _slots(settings)
+    share = settings.memory // slots if settings.memory else None
     return LocalExecutor(
         run_key=place.run_key,
-        slots=settings.slots,
+        slots=slots,
         memory=share,
         host_root=place.host_root or None,
         secrets=place.secret,
@@ -201,8 +202,12 @@ def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
         emulation = structs.replace(emulation, limits=limits)
     environment = {**os.environ, **_secrets(settings.secrets, place)}
     invoker = ParityInvoker(emulation, trust.load_or_create_key(place.key_file), environment)
-    slots = settings.slots or len(os.sched_getaffinity(0))
-    return _functions(provider, invoker, slots, place, files=is_local(place.store))
+    return _functions(provider, invoker, _slots(settings), place, files=is_local(place.store))
+
+
+def _slots(settings: LocalSettings) -> int:
+    """As many as there are processors for this process, which may be fewer than the machine has."""
+    return settings.slots or len(os.sched_getaffinity(0))
 
 
 def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, files: bool) -> FunctionExecutor:

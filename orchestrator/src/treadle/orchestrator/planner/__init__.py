@@ -22,11 +22,11 @@ from treadle.dsl.validation.subworkflows import given_inputs
 from treadle.primitives.run_names import child_run
 
 from ..plan import Plan
-from .flow import Decorators
 from .graph import GraphPlanner
 from .groups import in_groups
 from .places import crowded, executors_of, settle
 from .planner import Planner
+from .settings import Decorators
 from .sources import Sources
 from .subworkflows import inner
 from .transport import Site as Site

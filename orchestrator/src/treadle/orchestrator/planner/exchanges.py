@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.dsl.graph.graph import inputs_of
-from treadle.dsl.graph.needs import broadcast_paths, dependencies
+from treadle.dsl.graph.needs import all_needs, broadcast_paths
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, By, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
@@ -72,7 +72,7 @@ def _in_two_levels(graph: GraphPlanner, node_id: str, tail: Scatter, flow: Flow,
 
 def _partitions(graph: GraphPlanner, name: str, stage: ShuffleStage, flows: Sequence[Flow]) -> int:
     if stage.partitions is not None:
-        return graph.planner.sources.count(stage.partitions)
+        return graph.planner.sources.partitions(stage.partitions)
     known = [flow.partitions for flow in flows]
     if all(known):
         return min(sum(known), DEFAULT_PARTITIONS)
@@ -92,7 +92,6 @@ def _samples(graph: GraphPlanner, name: str, stage: ShuffleStage, inputs: Sequen
     for index, reference in enumerate(inputs):
         flow = graph.read(reference, name)
         graph.require(flow, name, stage)
-        flow.policy = graph.planner.policy(stage)
         flow.ops.append(Sample(name, by_of(stage)))
         flow.estimate = 2**16
         flow.reasons.append(f"{name} has no boundaries: they are drawn from a sample of each partition")
@@ -142,15 +141,13 @@ def ships_as_it_is(graph: GraphPlanner, name: str, stage: BroadcastStage) -> boo
 
 
 def _runs(graph: GraphPlanner, name: str) -> bool:
-    """Whether the stage runs whenever its level does: neither it nor what it reads has a condition."""
-    stage = graph.stages[name]
-    return not stage.when and all(_runs(graph, other) for other in dependencies(stage) if other in graph.stages)
+    """Whether the stage runs whenever its level does: neither it nor what comes before it has a condition."""
+    return not any(graph.stages[one].when for one in all_needs(graph.stages, [name]))
 
 
 def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flow:
     flow = graph.collect(stage.input, name, stage)
     graph.require(flow, name, stage)
-    flow.policy = graph.planner.policy(stage)
     flow.ops.append(ToBroadcast(name, graph.planner.is_single(stage.input, name), stage.limit))
     return flow
 
@@ -160,13 +157,13 @@ def broadcast_flow(graph: GraphPlanner, name: str, stage: BroadcastStage) -> Flo
 
 def reduce_flow(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
     if stage.per == "key":
-        return _per_key(graph, name, stage)
-    if stage.per == "partition":
+        flow = _per_key(graph, name, stage)
+    elif stage.per == "partition":
         flow = graph.join(stage.input, name, stage)
-        flow.ops.append(_whole(name, stage))
+        flow.ops.append(_fold(name, stage))
     elif stage.uses:
         flow = _root(graph, name, stage, graph.collect(stage.input, name, stage))
-        flow.ops.append(_whole(name, stage))
+        flow.ops.append(_fold(name, stage))
     else:
         flow = _tree(graph, name, stage)
     flow.metrics[name] = dict(stage.metrics)
@@ -181,26 +178,14 @@ def _per_key(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
     names = tuple(item if isinstance(item, str) else str(i) for i, (_, item) in enumerate(inputs_of(shuffle)))
     flow = graph.read(stage.input, name, apart=len(names) > 1)
     graph.require(flow, name, stage)
-    flow.policy = graph.planner.policy(stage)
     flow.estimate //= 4
-    op = Reduce(
-        stage=name,
-        per="key",
-        by=by_of(shuffle),
-        names=names if len(names) > 1 else (),
-        sorted=shuffle.sort,
-        uses=call(stage.uses, stage.with_) if stage.uses else None,
-        combine=stage.combine or "",
-        initial=Value(stage.initial) if stage.has_initial else None,
-        finish=call(stage.finish, stage.with_) if stage.finish else None,
-        metrics=dict(stage.metrics),
-    )
-    flow.ops.append(op)
-    flow.metrics[name] = dict(stage.metrics)
+    apart = names if len(names) > 1 else ()
+    fold = _fold(name, stage)
+    flow.ops.append(msgspec.structs.replace(fold, per="key", by=by_of(shuffle), names=apart, sorted=shuffle.sort))
     return flow
 
 
-def _whole(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
+def _fold(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
     return Reduce(
         stage=name,
         per="partition",
@@ -217,7 +202,6 @@ def _root(graph: GraphPlanner, name: str, stage: ReduceStage, flow: Flow) -> Flo
     """The one task of a reduce over everything, whose result is taken to be small."""
     flow.estimate = 2**16
     graph.require(flow, name, stage)
-    flow.policy = graph.planner.policy(stage)
     return flow
 
 
@@ -240,6 +224,6 @@ def _tree(graph: GraphPlanner, name: str, stage: ReduceStage) -> Flow:
         flow.policy, flow.when = graph.planner.policy(stage), stage.when or ""
         dataset = graph.add(flow, f"{name}.level{level}")
     root = _root(graph, name, stage, graph.all_of(dataset))
-    root.ops.append(_whole(name, stage, fan_in))
+    root.ops.append(_fold(name, stage, fan_in))
     root.reasons.append(f"a tree of fan-in {fan_in}: leaves in the producers' tasks, {level} levels, the rest at once")
     return root

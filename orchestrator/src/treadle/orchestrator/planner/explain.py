@@ -87,21 +87,18 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def mermaid(plan: Plan) -> str:
-    """A flowchart in Mermaid's language."""
-    lines = ["flowchart TD"]
-    for view in explain(plan):
-        lines.append(f'  {_name(view.node)}["{_caption(view, "<br/>")}"]')
-    lines += [f"  {_name(source)} --> {_name(target)}" for source, target in _edges(plan.graph)]
-    return "\n".join(lines) + "\n"
+    """A flowchart in Mermaid's language, whose ids are numbers: words such as `end` mean something there."""
+    ids = {view.node: f"n{number}" for number, view in enumerate(explain(plan), 1)}
+    lines = [f'  {ids[view.node]}["{_caption(view, "<br/>")}"]' for view in explain(plan)]
+    lines += [f"  {ids[source]} --> {ids[target]}" for source, target in _edges(plan.graph)]
+    return "\n".join(["flowchart TD", *lines]) + "\n"
 
 
 def dot(plan: Plan) -> str:
     """A graph in Graphviz's language."""
-    lines = ["digraph plan {", "  node [shape=box]"]
-    for view in explain(plan):
-        lines.append(f'  "{view.node}" [label="{_caption(view, chr(92) + "n")}"]')
+    lines = [f'  "{view.node}" [label="{_caption(view, chr(92) + "n")}"]' for view in explain(plan)]
     lines += [f'  "{source}" -> "{target}"' for source, target in _edges(plan.graph)]
-    return "\n".join([*lines, "}"]) + "\n"
+    return "\n".join(["digraph plan {", "  node [shape=box]", *lines, "}"]) + "\n"
 
 
 # -- nodes ----------
@@ -158,7 +155,7 @@ def _reads(feed: Feed) -> str:
     match feed:
         case FilesFeed(splits):
             count = len({split.uri for split in splits})
-            return f"{count} file{'s' if count != 1 else ''}"
+            return f"{count} file{'s' * (count != 1)}"
         case ItemsFeed(items):
             return f"{len(items)} item{'s' * (len(items) != 1)}"
         case RangeFeed(count):
@@ -257,7 +254,3 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
 def _caption(view: NodeView, newline: str) -> str:
     count = f"{view.partitions} partition{'s' * (view.partitions != 1)}" if view.partitions else view.kind
     return newline.join([", ".join(view.stages) or view.node, count]).replace('"', "'")
-
-
-def _name(node: str) -> str:
-    return node.replace(".", "_").replace("/", "-")

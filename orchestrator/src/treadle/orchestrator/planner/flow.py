@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -128,7 +126,3 @@ def _limits(tolerance: Tolerance | None) -> tuple[float, float]:
 
 def nested_paths(paths: set[tuple[str, ...]]) -> set[str]:
     return {".".join(path) for path in paths}
-
-
-Decorators = Mapping[str, Mapping[str, Any]]
-"""Function reference -> what is known of the function (FunctionInfo as a dict)."""

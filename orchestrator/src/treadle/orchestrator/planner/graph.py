@@ -6,6 +6,7 @@ a flow becomes a segment when its data is wanted by more than one reader, across
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,9 +15,11 @@ import msgspec
 from treadle.dsl.graph.kinds import grouped_by
 from treadle.dsl.graph.needs import (
     StageMap,
+    all_needs,
     broadcast_paths,
     dependencies,
     expression_paths,
+    needs_first,
     order_stages,
     stage_name,
     topological,
@@ -54,7 +57,6 @@ from ..plan import (
     Shipped,
     StateData,
     Tolerance,
-    needs_first,
 )
 from . import exchanges, loops, maps, subworkflows
 from .flow import Dataset, Flow, nested_paths, why_not_fused
@@ -103,7 +105,9 @@ class GraphPlanner:
     def graph(self) -> Graph:
         for name in list(self._open):
             self.dataset(name)
-        return Graph(needs_first([self._settle(node) for node in self.nodes]), self.outputs)
+        nodes = {node.id: self._settle(node) for node in self.nodes}
+        order = needs_first({name: (*node.data, *node.after) for name, node in nodes.items()})
+        return Graph(tuple(nodes[name] for name in order), self.outputs)
 
     def refs(self) -> dict[str, DataRef]:
         """stage -> its data, for those that left some."""
@@ -167,8 +171,7 @@ class GraphPlanner:
 
     def _pass_on(self, name: str, stage: Stage, dataset: Dataset, limit: int = 0) -> Barrier:
         """The node of a stage whose data is its input's."""
-        nodes = frozenset({*dataset.nodes, name})
-        self._datasets[name] = Dataset(dataset.ref, dataset.partitions, dataset.estimate, nodes, limit)
+        self._datasets[name] = dataclasses.replace(dataset, nodes=dataset.nodes | {name}, limit=limit)
         return Barrier(
             id=name,
             stages=(name,),
@@ -211,7 +214,6 @@ class GraphPlanner:
             if apart:
                 flow.reasons.append(f"{name} is apart from {producer}: {apart}")
         self.require(flow, name, stage)
-        flow.policy = policy
         return flow
 
     def take_open(self, producer: str | None) -> Flow | None:
@@ -228,9 +230,10 @@ class GraphPlanner:
         """The planner of a loop's body."""
         return GraphPlanner(self.planner, loop.stages, self, kept_references(loop), (*self.path, "stages", name))
 
-    def require(self, flow: Flow, name: str, stage: Stage) -> None:
-        """What the stage itself needs: order, conditions, values, broadcasts."""
+    def require(self, flow: Flow, name: str, stage: WorkStage) -> None:
+        """What the stage itself needs: settings, order, conditions, values, broadcasts."""
         flow.stages.append(name)
+        flow.policy = self.planner.policy(stage)
         flow.when = flow.when or stage.when or ""
         flow.after |= order_stages(stage) - set(flow.stages)
         flow.paths |= nested_paths(expression_paths(stage))
@@ -269,8 +272,7 @@ class GraphPlanner:
             stage = self.stages[name]
             if isinstance(stage, BarrierStage):
                 behind = self.reference(stage.input, name)
-                joined = frozenset({*behind.nodes, name})
-                self._datasets[name] = Dataset(behind.ref, behind.partitions, behind.estimate, joined)
+                self._datasets[name] = dataclasses.replace(behind, nodes=behind.nodes | {name}, limit=0)
             elif isinstance(stage, ShuffleStage):
                 self._gather(name, stage)
         return self._datasets[name]
@@ -338,8 +340,8 @@ class GraphPlanner:
         awaited = order_stages(stage) & set(flow.stages)
         if awaited:
             return f"{name} waits for all of {', '.join(sorted(awaited))}"
-        if self._reaches(flow, dependencies(stage) - set(flow.stages)):
-            return f"{name} also needs what comes after {flow.stages[-1]}"
+        if not all_needs(self.stages, dependencies(stage) - set(flow.stages)).isdisjoint(flow.stages):
+            return f"{name} also needs what comes after {flow.stages[-1]}"  # one segment would wait for itself
         tolerance = tolerance if isinstance(stage, MapStage) else flow.tolerated.get(flow.stages[-1])
         return why_not_fused(flow, policy, tolerance)
 
@@ -350,19 +352,6 @@ class GraphPlanner:
         if self._consumers[producer or ""] > 1:
             return f"{producer} has several readers"
         return f"{producer} is written out" if stage.output else "its data is kept"
-
-    def _reaches(self, flow: Flow, names: set[str]) -> bool:
-        """Whether any of `names` depends on a stage of the flow: joining would then be a cycle."""
-        seen: set[str] = set()
-        todo = [name for name in names if name in self.stages]
-        while todo:
-            name = todo.pop()
-            if name in flow.stages:
-                return True
-            if name not in seen:
-                seen.add(name)
-                todo += [other for other in dependencies(self.stages[name]) if other in self.stages]
-        return False
 
     def _settle(self, node: Node) -> Node:
         """Stage ids in `after` become node ids, now that all nodes are known."""

@@ -26,10 +26,9 @@ def in_groups(graph: Graph, site: Site) -> Graph:
 def _grouped(node: Node, site: Site) -> Node:
     if not isinstance(node, Segment):
         return node
-    size = _size(node, site)
+    size, why_not = _size(node, site), _why_one(node)
     if 0 < node.partitions <= size:
-        return node
-    why_not = _why_one(node)
+        return node if why_not else _told(node, site)
     if not node.partitions:
         return node if why_not else msgspec.structs.replace(node, group=size)
     if why_not:
@@ -37,6 +36,15 @@ def _grouped(node: Node, site: Site) -> Node:
     count = count_of(node.partitions, size)
     reason = f"{count:,} task groups of at most {size:,} partitions, each for whichever driver has room"
     return msgspec.structs.replace(node, group=size, reasons=(*node.reasons, reason))
+
+
+def _told(segment: Segment, site: Site) -> Segment:
+    """Says so where a run might cut it and this plan cannot know."""
+    can = site.executors[segment.policy.executor]
+    if site.drivers or not can.shares_host or segment.partitions <= can.slots:
+        return segment
+    reason = "one task group: planned for one driver; where several serve the queue, they share it"
+    return msgspec.structs.replace(segment, reasons=(*segment.reasons, reason))
 
 
 def _size(segment: Segment, site: Site) -> int:

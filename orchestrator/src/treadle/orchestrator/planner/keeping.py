@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.graph.graph import Graph, references_of
 from treadle.dsl.graph.keeping import Keeping
 from treadle.dsl.graph.stages import all_stages, functions_of
-from treadle.dsl.model import EventRange, LoopStage, Settings, Spec, Stage, WorkStage
+from treadle.dsl.model import EventRange, LoopStage, Spec, Stage, WorkStage
 
 from ..plan import Kept
-from .flow import Decorators
+from .settings import Decorators, decorated_settings
 from .sources import Sources
 
 
@@ -20,6 +19,8 @@ def kept_stages(graph: Graph, sources: Sources, functions: Decorators) -> tuple[
     """(how stages are kept, why others are not that should be), by id."""
     spec, stages = graph.spec, {name: node.stage for name, node in graph.nodes.items()}
     wanted = {name: cache for name, stage in stages.items() if (cache := _wanted(spec, stage, functions))}
+    if not wanted:
+        return {}, {}
     known = {name: reason for name in wanted if (reason := _known(stages[name], sources, functions))}
     keeping = Keeping(graph, wanted, known)
     why_not = {name: reason for name in wanted if (reason := keeping.why_not(name))}
@@ -39,21 +40,14 @@ def _loops(spec: Spec, kept: Mapping[str, Kept], keeping: Keeping) -> Iterator[t
 def _wanted(spec: Spec, stage: Stage, functions: Decorators) -> Cache | None:
     if not isinstance(stage, WorkStage):
         return None
-    uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
-    decorated = functions.get(uses, {}).get("settings", {}).get("cache")
-    weakest = Settings.model_validate({"cache": decorated}).cache if decorated is not None else None
-    return first_given(stage.cache, spec.defaults.cache, weakest)
+    return first_given(stage.cache, spec.defaults.cache, decorated_settings(stage, functions).cache)
 
 
 def _known(stage: Stage, sources: Sources, functions: Decorators) -> str:
-    asked = {(name, what) for name in functions_of(stage) for what in _asks(functions, name)}
-    for name, what in sorted(asked):
+    codes = {name: functions.get(name, {}).get("code", {}) for name in functions_of(stage)}
+    for name, what in sorted((name, what) for name, code in codes.items() for what in code.get("asks", ())):
         return f"{name} asks for `context.{what}`, which differs from run to run"
     names = [name.removeprefix("inputs.") for _, name in references_of(stage) if name.startswith("inputs.")]
     if any(isinstance(sources.dataset_input(name), EventRange) for name in names):
         return "the events of a topic are read anew"
     return ""
-
-
-def _asks(functions: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
-    return list(functions.get(name, {}).get("code", {}).get("asks", ()))

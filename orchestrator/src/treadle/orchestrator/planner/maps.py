@@ -73,7 +73,6 @@ def _batched(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
         flow = Flow(NarrowFeed(dataset.ref), 0, dataset.estimate, data=set(dataset.nodes))
         flow.reasons.append(f"{name} has its own partitions: {name}.cut re-cuts its input")
     graph.require(flow, name, stage)
-    flow.policy = graph.planner.policy(stage)
     return flow
 
 

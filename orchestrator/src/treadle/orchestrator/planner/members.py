@@ -6,6 +6,7 @@ them. What they hold only they can read, so it stays with them only if nobody el
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 import msgspec
@@ -29,7 +30,7 @@ class Choice(NamedTuple):
     refused: str = ""
 
 
-def choose(segment: Segment, readers: frozenset[str], held: frozenset[str], site: Site) -> Choice:
+def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site) -> Choice:
     """`readers`: executors that read its blocks; `held`: nodes whose blocks stay with members."""
     name = segment.policy.executor
     plain, can = site.executors[name], site.executors.get(name + MEMBERS)
@@ -70,8 +71,8 @@ def _why_not_directly(segment: Segment, name: str, readers: frozenset[str], can:
     return ""
 
 
-def _why_staying(segment: Segment, held: frozenset[str], can: Capabilities) -> str:
-    if held.intersection(segment.data):
+def _why_staying(segment: Segment, held: Set[str], can: Capabilities) -> str:
+    if not held.isdisjoint(segment.data):
         return "they read what others of them hold"
     if not segment.partitions or segment.partitions > can.slots:
         return f"{segment.partitions or 'as many'} partitions on {can.slots} slots: each starts once"

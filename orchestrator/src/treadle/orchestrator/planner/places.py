@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -98,9 +98,11 @@ def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset()) -> Gr
         for need in node.data:
             reads[need] |= who
     nodes: list[Node] = []
+    held: set[str] = set()
     for node in graph.nodes:
-        held = frozenset(one.id for one in nodes if isinstance(one, Segment) and _holds(one))
         nodes.append(_settled(node, around | reads[node.id], held, site))
+        if _holds(nodes[-1]):
+            held.add(node.id)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
@@ -128,9 +130,9 @@ def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(one, graph.nodes)))
 
 
-def _holds(segment: Segment) -> bool:
+def _holds(node: Node) -> bool:
     """Its blocks stay with members."""
-    return segment.put == "host" and segment.policy.executor.endswith(MEMBERS)
+    return isinstance(node, Segment) and node.put == "host" and node.policy.executor.endswith(MEMBERS)
 
 
 def executors_of(graph: Graph) -> frozenset[str]:
@@ -146,7 +148,7 @@ def _executors(node: Node) -> frozenset[str]:
     return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
 
 
-def _settled(node: Node, readers: frozenset[str], held: frozenset[str], site: Site) -> Node:
+def _settled(node: Node, readers: frozenset[str], held: Set[str], site: Site) -> Node:
     if isinstance(node, Loop):
         return msgspec.structs.replace(node, body=settle(node.body, site, readers | _executors(node)))
     if not isinstance(node, Segment):
@@ -163,7 +165,7 @@ def _settled(node: Node, readers: frozenset[str], held: frozenset[str], site: Si
     return msgspec.structs.replace(node, put="store", reasons=(*node.reasons[:-1], reason))
 
 
-def _stays_or_calls(segment: Segment, readers: frozenset[str], held: frozenset[str], site: Site) -> Segment:
+def _stays_or_calls(segment: Segment, readers: frozenset[str], held: Set[str], site: Site) -> Segment:
     found = members.choose(segment, readers, held, site)
     if found.refused:
         hint = (

@@ -14,10 +14,9 @@ from treadle.dsl.model import MapStage, Spec, Stage, WorkflowStage, WorkStage
 from treadle.primitives.files import absolute_uri
 
 from ..plan import Kept, Plan, Policy
-from .flow import Decorators
 from .keeping import kept_stages
 from .places import within
-from .settings import policy_of
+from .settings import Decorators, decorated_settings, policy_of
 from .sources import Sources
 from .transport import Site
 
@@ -40,9 +39,8 @@ class Planner:
         self._outermost = {id(stage) for stage in spec.stages.values()}
 
     def policy(self, stage: WorkStage) -> Policy:
-        uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
-        decorator = self.functions.get(uses, {}).get("settings", {})
-        policy = policy_of(stage, self.spec.defaults, decorator, self.sources.count, self.site.default)
+        decorated = decorated_settings(stage, self.functions)
+        policy = policy_of(stage, self.spec.defaults, decorated, self.sources.count, self.site.default)
         policy = msgspec.structs.replace(policy, cache=self.kept(stage))
         if policy.cache is not None and id(stage) in self._outermost:  # another run finds it in the store only
             policy = msgspec.structs.replace(policy, durability=policy.durability or "segment")

@@ -11,18 +11,19 @@ from ..plan import Policy
 
 Count = Callable[[Any], int]
 """Gives the number behind a literal or a template."""
+Decorators = Mapping[str, Mapping[str, Any]]
+"""Function reference -> what is known of the function (FunctionInfo as a dict)."""
 
 
-def policy_of(
-    stage: WorkStage, defaults: Settings, decorator: Mapping[str, Any], count: Count, executor: str = "local"
-) -> Policy:
-    """The policy of a stage; `decorator` holds what `@task` of its function set, by snake_case name.
+def decorated_settings(stage: WorkStage, functions: Decorators) -> Settings:
+    """What `@task` of the stage's function set."""
+    uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
+    known = functions.get(uses, {}).get("settings", {})
+    return Settings.model_validate({key: value for key, value in known.items() if key in Settings.model_fields})
 
-    `executor` is the one that counts where nobody names one.
-    """
-    decorated = Settings.model_validate(
-        {key: value for key, value in decorator.items() if key in Settings.model_fields}
-    )
+
+def policy_of(stage: WorkStage, defaults: Settings, decorated: Settings, count: Count, executor: str) -> Policy:
+    """The policy of a stage; `executor` is the one that counts where nobody names one."""
 
     def find(name: str) -> Any:
         candidates = (getattr(source, name) for source in (stage, defaults, decorated))

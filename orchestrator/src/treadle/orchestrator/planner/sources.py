@@ -23,6 +23,10 @@ EVENT_BYTES_EACH = 8 * 2**20
 """Records, and bytes of them, that one partition of a range of events has, unless `batch` says less."""
 
 
+MOST_PARTITIONS = 1_000_000
+"""That a stage may be cut into: the driver holds each in memory, and records it."""
+
+
 class Sources:
     """Resolves sources once: globs to a listing, templates to values."""
 
@@ -39,6 +43,10 @@ class Sources:
         if found < least:
             raise UsageError(f"{value} gives {found}, and at least {least} is needed here", "Give a larger number.")
         return found
+
+    def partitions(self, value: int | str) -> int:
+        """As `count`, of partitions. Raises UsageError for more than can be driven."""
+        return few_enough(self.count(value))
 
     def text(self, value: str) -> str:
         """A text with its templates filled in. Raises UsageError when it comes to nothing, or to null."""
@@ -66,7 +74,7 @@ class Sources:
         return RangeFeed(total, parts), parts, 16 * total
 
     def _partitions(self, given: int | str | None, records: int) -> int:
-        return self.count(given) if given is not None else max(1, min(records, DEFAULT_PARTITIONS))
+        return self.partitions(given) if given is not None else max(1, min(records, DEFAULT_PARTITIONS))
 
     def _files(self, source: Source) -> tuple[Feed, int, int]:
         uri = self.text(source.uri)
@@ -113,8 +121,8 @@ def batched(feed: Feed, batch: Batch, count: Callable[[int | str], int]) -> tupl
         return None
     longest = count(batch.max_items)
     if isinstance(feed, RangeFeed):
-        runs = cut_runs(split_evenly(feed.count, feed.partitions), longest)
-        return RangeFeed(feed.count, feed.partitions, longest), len(runs)
+        sizes = (stop - start for start, stop in split_evenly(feed.count, feed.partitions))
+        return RangeFeed(feed.count, feed.partitions, longest), few_enough(sum(max(1, -(-n // longest)) for n in sizes))
     if isinstance(feed, EventsFeed):
         runs = cut_runs(feed.bounds, longest)
         return EventsFeed(feed.split, tuple(runs)), len(runs)
@@ -122,6 +130,14 @@ def batched(feed: Feed, batch: Batch, count: Callable[[int | str], int]) -> tupl
         runs = cut_runs(feed.bounds, longest)
         return ItemsFeed(feed.items, tuple(runs)), len(runs)
     return None
+
+
+def few_enough(partitions: int) -> int:
+    """The number itself. Raises UsageError beyond MOST_PARTITIONS."""
+    if partitions > MOST_PARTITIONS:
+        text = f"{partitions:,} partitions of one stage are too many: there may be {MOST_PARTITIONS:,}"
+        raise UsageError(text, "Give fewer `partitions`, or a larger `batch`: each may hold any number of records.")
+    return partitions
 
 
 def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:

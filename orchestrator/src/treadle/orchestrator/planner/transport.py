@@ -51,7 +51,7 @@ class Site(Struct, frozen=True):
     one_host: bool = True
     """No driver of another host takes part."""
     drivers: int = 1
-    """Those that could share a segment when the plan was made."""
+    """Those that could share a segment when the plan was made; 0: nobody was asked, and it is made for one."""
     peers: bool = False
     """Workers of other hosts can pull blocks from this one, and it from theirs."""
     lost_hosts: int = 0

@@ -89,20 +89,13 @@ def take_back(files: RunFiles, plan: Plan, stage: str, resumption: int, others: 
 
     `resumption` is the one that will go on. Blocking. Raises UsageError before anything is changed; StoreError.
     """
-    found = list(again(files, plan, stage, others))
-    for child in _entered(files, stage, others):
-        child.store.delete([f"{child.prefix}/result"])
+    found, child = list(again(files, plan, stage, others)), files
+    for entered in stage.split("/")[:-1]:
+        child = others(child.child(entered))
+        child.store.delete([f"{child.prefix}/result"])  # what it came to does not count any more
     for one in reversed(found):
         _forget(one.files, one.node, resumption, others)
     return [one.path for one in found]
-
-
-def _entered(files: RunFiles, stage: str, others: Others) -> Iterator[RunFiles]:
-    """The children on a path; what they came to does not count any more."""
-    *children, _ = stage.split("/")
-    for child in children:
-        files = others(files.child(child))
-        yield files
 
 
 def _forget(files: RunFiles, node: Node, resumption: int, others: Others) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -188,7 +188,10 @@ class _Walk:
         for path, shipped in segment.broadcasts.items():
             for label, value in self._data(shipped.data):
                 yield f"{label} as {path}", value
-        for path in segment.paths:
+        yield from self._read(segment.paths)
+
+    def _read(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        for path in paths:
             root, *rest = path.split(".")
             for node in self._stages.get(rest[0], ()) if root == "stages" else ():
                 yield f"value {path} of {node}", self._keys[node]
@@ -208,10 +211,7 @@ class _Walk:
         yield "steps of the loop", _short(msgspec.to_builtins(steps))
         yield "conditions in the loop", _short(_conditions(loop.body))
         yield "inputs of the steps", _short({name: self._inputs.get(name) for name in sorted(_mentioned(loop))})
-        for path in loop.paths:
-            root, *rest = path.split(".")
-            for name in self._stages.get(rest[0], ()) if root == "stages" else ():
-                yield f"value {path} of {name}", self._keys[name]
+        yield from self._read(loop.paths)
 
     # -- sub-workflows
 

@@ -65,15 +65,16 @@ class Environment:
         return RunFiles(self.store, run, run_key(self.key, run))
 
     def plan_site(self) -> Site:
-        """What the embedded driver or a worker with this profile will have."""
+        """What the embedded driver or a worker with this profile will have; how many there are, is not asked."""
         from ...places.places import Abilities, open_places
         from ...planner import Site
 
         profile = self.profile
         can = Abilities(open_places(self.home, profile))
         room = room_for_blocks(self.home.host_root)
-        peers = not profile.embedded and profile.peers is not None
-        return Site(can, room, self.store.url, profile.embedded, peers, default=profile.executor)
+        alone = profile.embedded
+        peers = not alone and profile.peers is not None
+        return Site(can, room, self.store.url, alone, drivers=int(alone), peers=peers, default=profile.executor)
 
     def ensure_driver(self) -> None:
         """On the embedded default: a server and a driver that serve runs, started when there are none.
