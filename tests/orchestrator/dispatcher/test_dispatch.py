@@ -146,14 +146,15 @@ def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
 def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_never_run_again() -> None:
     core = Dispatch(Policy(idempotent=False), [0], TaskSizes(1))
     verdict = fail_once(core, Class.WORKER_LOST, 0.0)
-    assert verdict.final
-    assert verdict.failure.failure is Class.UNKNOWN_OUTCOME
+    assert (verdict.final, verdict.spent, verdict.failure.failure) == (True, True, Class.UNKNOWN_OUTCOME)
     assert core.next_task("s", 1e9) is None
 
 
-def test_a_non_idempotent_stage_has_one_attempt_whatever_retry_says() -> None:
+@pytest.mark.parametrize(("kind", "final"), [(Class.USER_ERROR, True), (Class.THROTTLED, False)])
+def test_a_non_idempotent_stage_has_one_attempt_whatever_retry_says(kind: Class, final: bool) -> None:
     core = Dispatch(Policy(idempotent=False, maximum_attempts=5), [0], TaskSizes(1))
-    assert fail_once(core, Class.USER_ERROR, 0.0).final
+    verdict = fail_once(core, kind, 0.0)
+    assert (verdict.final, verdict.failure.failure) == (final, kind)
 
 
 def test_lost_blocks_stop_nothing_else_and_are_remembered() -> None:

@@ -37,6 +37,20 @@ def test_a_retry_that_is_due_wakes_nobody_while_the_limit_is_reached() -> None:
     assert core.wakes_at() == 1.0
 
 
+def test_each_of_several_retries_comes_when_it_is_due() -> None:
+    core = Dispatch(Policy(initial_interval=1), range(3), TaskSizes(3))
+    for slot in "abc":
+        take(core, slot)
+    for partition, slot, now in ((0, "a", 0.0), (1, "b", 5.0), (2, "c", 2.0)):
+        core.failed_attempt(slot, failure(partition), now)
+        core.ended(slot)
+    assert core.wakes_at() == 1.0
+    assert one(core, "a", now=1.0) == 0
+    assert core.next_task("b", 1.0) is None
+    assert core.wakes_at() == 3.0
+    assert one(core, "b", now=9.0) == 2
+
+
 def test_a_straggler_wakes_nobody_where_it_may_have_no_backup() -> None:
     core, due = late()
     assert core.wakes_at() == due
@@ -257,6 +271,20 @@ def test_the_last_attempt_that_runs_out_of_memory_promises_no_other() -> None:
 
 def test_what_must_not_be_repeated_has_a_task_of_its_own() -> None:
     assert len(take(Dispatch(Policy(idempotent=False), range(64), TaskSizes(1))).attempts) == 1
+
+
+def test_a_task_is_as_large_as_what_partitions_took_on_average_lets_it_be() -> None:
+    known = TaskSizes(1)
+    assert known.most(1000) == 16
+    for seconds in (0.01, 0.03):
+        known.took(seconds)
+    assert known.most(1000) == 10
+    known.took(9.0)
+    assert known.most(1000) == 1
+
+
+def test_what_waits_for_its_own_slot_waits_like_any_other() -> None:
+    assert not Dispatch(Policy(), range(4), TaskSizes(1), preferred={0: "a", 1: "a"}).over
 
 
 def test_a_payload_may_be_filled_to_the_last_byte() -> None:

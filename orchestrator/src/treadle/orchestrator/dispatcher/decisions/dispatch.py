@@ -241,8 +241,7 @@ class Dispatch:
         return not (self.stopped or (self.limit and len(self._running) >= self.limit))
 
     def _may_double(self) -> bool:
-        policy = self._policy
-        return policy.backups and policy.idempotent and not (policy.gang or self._waiting())
+        return self._policy.backups and self._policy.idempotent and not self._waiting()
 
     def _fail(self, failure: Failure) -> None:
         self.failed[failure.partition] = failure
@@ -274,7 +273,7 @@ class Dispatch:
 
     def _more(self, slot: str, first: int, memory: int) -> Sequence[int]:
         """Further partitions for the task of `first`; none where one must not wait behind another."""
-        if self._quorum or not self._policy.idempotent or memory != self._policy.memory_start:
+        if self._quorum or not self._policy.idempotent:
             return ()
         chosen: list[int] = []
         room = self._sizes.room - self._sizes.weight(first)
