@@ -28,7 +28,7 @@ NAMES = {
     "treadle.orchestrator": "",
 }
 VERBS = (
-    "cancel convert deploy deploy-lambda deploy-openwhisk dev dlq doctor gc init limit lint list logs pause plan "
+    "cancel convert deploy deploy-lambda deploy-openwhisk dev dlq doctor gc init limit list logs pause plan "
     "report rerun result resume run schema show submit terminate trigger triggers undeploy unpause validate "
     "watch worker"
 )

@@ -275,7 +275,7 @@ def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Ter
     again = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00")
     assert (again.code, "was there already" in again.err) == (0, True)
 
-    by_hand = terminal.run("submit", "nights@1", "-i", 'orders={"items": [5]}', "--id", "by-hand", "--watch")
+    by_hand = terminal.run("run", "nights@1", "-i", 'orders={"items": [5]}', "--id", "by-hand")
     assert by_hand.code == 0, by_hand
     records = terminal.run("result", "by-hand", "--stage", "each")
     assert json.loads(records.out) == [5, "today"]

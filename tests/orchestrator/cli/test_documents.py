@@ -16,6 +16,7 @@ from orchestrator.commands import Terminal, session
 
 from treadle.orchestrator.cli.commands import SECTIONS, app
 from treadle.orchestrator.cli.common.exits import Exit
+from treadle.orchestrator.environment.profile import Profile, TemporalSettings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 HEAD = "apiVersion: treadle/v1\nname: bad\n"
@@ -88,12 +89,15 @@ def test_dry_run_prints_the_plan_on_stderr_and_nothing_on_stdout(terminal: Termi
     assert "would start run dry; nothing was started" in done.err
 
 
+def test_what_modules_print_when_they_are_imported_is_no_data(terminal: Terminal) -> None:
+    (terminal.folder / "loud.py").write_text("print('hello from loud')\n\ndef upper(text):\n    return text.upper()\n")
+    (terminal.folder / "loud.yaml").write_text(HEAD + "stages:\n  " + STAGE.replace("functions:", "loud:") + "\n")
+    done = terminal.run("submit", "loud.yaml", "--dry-run")
+    assert (done.code, done.out, "hello from loud" in done.err) == (0, "", True)
+
+
 def test_no_import_leaves_functions_alone(terminal: Terminal) -> None:
     assert terminal.run("validate", "missing_function.yaml", "--no-import").code == 0
-
-
-def test_lint_is_validate(terminal: Terminal) -> None:
-    assert terminal.run("lint", "unknown_key.yaml").out == terminal.run("validate", "unknown_key.yaml").out
 
 
 def test_several_files_give_one_list_and_the_worst_code(terminal: Terminal) -> None:
@@ -211,10 +215,16 @@ def test_page_of_the_command_line_names_every_command_and_code() -> None:
     assert [code for code in Exit if f"| {int(code)} |" not in page] == []
 
 
+def test_page_of_settings_names_every_key_of_a_profile() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operating.md").read_text("utf-8")
+    keys = {*Profile.model_fields, *TemporalSettings.model_fields} - {"name"}
+    assert [key for key in sorted(keys) if f"`{key}`" not in page] == []
+
+
 def test_every_command_is_in_a_section_of_the_help() -> None:
     shown = {name.replace(" ", "-") for names in SECTIONS.values() for name in names}
     known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    assert known == shown | {"lint"}
+    assert known == shown
 
 
 def test_help_names_only_variables_that_have_names_of_their_own(terminal: Terminal) -> None:

@@ -19,8 +19,9 @@ from treadle.orchestrator.cli.view.following import ErrorGroup, LogFollower, gro
 from treadle.orchestrator.cli.view.picture import StageView
 from treadle.orchestrator.cli.view.report.drawing import HEIGHT, WIDTH, draw
 from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
-from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, About, render, timeline
+from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, render, timeline
 from treadle.orchestrator.cli.view.screens import exchange
+from treadle.orchestrator.client.views import RunEnd, RunFailure, RunView
 from treadle.orchestrator.dispatcher.tasks.summary import summarise
 from treadle.orchestrator.plan import ItemsFeed, Plan, Policy, Segment
 
@@ -57,9 +58,9 @@ class Page(HTMLParser):
             self.inner.append((self._open, data))
 
 
-def about(**other: Any) -> About:
+def view(**other: Any) -> RunView:
     known: dict[str, Any] = {"run": "r", "workflow": "w", "state": "failed", "started": NOW, "closed": NOW}
-    return About(**known | {"resumption": 1} | other)
+    return RunView(**known | {"resumption": 1, "nodes": (), "history_events": 0} | other)
 
 
 def attempt(index: int, **other: Any) -> Attempted:
@@ -86,18 +87,15 @@ def test_nothing_from_the_run_is_taken_for_markup() -> None:
         (),
         {EVIL: EVIL},
     )
-    page = Page(
-        render(
-            about(run=EVIL, workflow=EVIL, failure=EVIL, outputs={EVIL: EVIL}, labels={EVIL: EVIL}), evil, [group], NOW
-        )
-    )
+    end = RunEnd("failed", {EVIL: EVIL}, failure=RunFailure(EVIL, EVIL))
+    page = Page(render(view(run=EVIL, workflow=EVIL, labels={EVIL: EVIL}), end, evil, [group], NOW))
     assert [tag for tag, _ in page.elements].count("script") == 2
     assert "img" not in {tag for tag, _ in page.elements}
     assert json.loads(page.inner[1][1])["slots"] == [EVIL]
 
 
 def test_policy_allows_the_page_its_own_script_and_style_and_nothing_else() -> None:
-    page = Page(render(about(), facts(), [], NOW))
+    page = Page(render(view(), None, facts(), [], NOW))
     policy = next(a["content"] for tag, a in page.elements if a.get("http-equiv") == "Content-Security-Policy")
     texts = [page.inner[0][1], page.inner[2][1]]
     digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
@@ -117,20 +115,20 @@ def test_every_attempt_is_in_the_timeline_with_its_slot_and_its_end() -> None:
 
 
 def test_a_run_of_100_000_attempts_is_a_page_of_4_megabytes() -> None:
-    page = render(about(), facts(100_000), [], NOW)
+    page = render(view(), None, facts(100_000), [], NOW)
     assert len(page) < 40 * 100_000
 
 
 def test_errors_beyond_those_shown_are_counted() -> None:
     groups = [ErrorGroup("a", "user error", "E", str(i), 1, 1, (i,), "", "how") for i in range(SHOWN_ERRORS + 7)]
-    page = render(about(), facts(), groups, NOW)
+    page = render(view(), None, facts(), groups, NOW)
     assert page.count("<details>") == SHOWN_ERRORS
     assert "and 7 more kinds" in page
 
 
 def test_what_was_spilled_is_shown_where_something_was() -> None:
-    assert "spilled" not in render(about(), facts(), [], NOW)
-    page = render(about(), facts(spilled=3 << 30), [], NOW)
+    assert "spilled" not in render(view(), None, facts(), [], NOW)
+    page = render(view(), None, facts(spilled=3 << 30), [], NOW)
     assert '<th class="n">spilled</th>' in page
     assert '<td class="n">3.0 GiB</td>' in page
     stage = StageView("a", ("a",), "segment", "done", read={"host": 2048}, spilled=3 << 30)
@@ -144,7 +142,7 @@ def test_the_sums_of_a_segment_tell_what_was_spilled() -> None:
 
 
 def test_page_of_an_open_run_says_when_it_was_made() -> None:
-    page = render(about(state="running", closed=None), facts(), [], NOW + timedelta(minutes=2))
+    page = render(view(state="running", closed=None), None, facts(), [], NOW + timedelta(minutes=2))
     assert "as it was at" in page
     assert "2 min" in page
 

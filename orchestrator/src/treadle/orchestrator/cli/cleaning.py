@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from treadle.primitives.errors import CorruptError, MissingError
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import Exit, complain, reported
+from .common.exits import complain, say_json
 from .common.options import ProfileOption, TextOrJson, duration
 
 if TYPE_CHECKING:
@@ -37,19 +36,17 @@ def gc(
     A removed run can be neither resumed nor repeated, and shows no details any more. What `cache` keeps of it stays
     until its ttl is over; then it is removed too.
     """
-    with reported():
-        env = Environment(profile)
-        before = time.time() - duration(older_than, "--older-than")
+    env = Environment(profile)
+    before = time.time() - duration(older_than, "--older-than")
 
-        async def work(runs: Runs) -> Exit:
-            expired, lent = await asyncio.to_thread(_cached, env, dry_run=dry_run)
-            objects, kept = await _needless(runs, before, lent)
-            if not dry_run:
-                await asyncio.to_thread(_remove, runs, objects, kept)
-            _print(objects, expired, output, dry_run=dry_run)
-            return Exit.SUCCESS
+    async def work(runs: Runs) -> None:
+        expired, lent = await asyncio.to_thread(_cached, env, dry_run=dry_run)
+        objects, kept = await _needless(runs, before, lent)
+        if not dry_run:
+            await asyncio.to_thread(_remove, runs, objects, kept)
+        _print(objects, expired, output, dry_run=dry_run)
 
-        raise typer.Exit(int(env.with_runs(work)))
+    env.with_runs(work)
 
 
 def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]]]:
@@ -75,10 +72,12 @@ def _read(entries: Entries, key: str) -> Entry | None:
         return None
 
 
-async def _needless(runs: Runs, before: float, lent: dict[str, set[str]]) -> tuple[list[ObjectInfo], set[str]]:
-    """What can go, and the names of what stays."""
+async def _needless(
+    runs: Runs, before: float, lent: dict[str, set[str]]
+) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
+    """What can go; run -> the names of what stays of it, though it goes."""
     from ..client.client import NoSuchRun
-    from ..client.leftovers import ROOT, borrowed, leftovers, needless, removable
+    from ..client.leftovers import ROOT, borrowed, leftovers, needless, removable, run_of
 
     async def is_open(run: str) -> bool:
         try:
@@ -89,14 +88,18 @@ async def _needless(runs: Runs, before: float, lent: dict[str, set[str]]) -> tup
     listed = await asyncio.to_thread(lambda: list(runs.store.list(ROOT)))
     gone = {one.run for one in await needless(leftovers(listed), before, is_open)}
     found = list(removable(listed, gone, lent, borrowed(listed, gone)))
-    return found, {info.name for info in listed} - {info.name for info in found}
+    going, kept = {info.name for info in found}, defaultdict(set)
+    for info in listed:
+        if run_of(info) in gone and info.name not in going:
+            kept[run_of(info)].add(info.name)
+    return found, kept
 
 
-def _remove(runs: Runs, objects: list[ObjectInfo], kept: set[str]) -> None:
-    from ..client.leftovers import ROOT, remove, run_of
+def _remove(runs: Runs, objects: list[ObjectInfo], kept: dict[str, set[str]]) -> None:
+    from ..client.leftovers import remove, run_of
 
     for run in sorted({run_of(info) for info in objects}):
-        remove(runs.store, run, [name for name in kept if name.startswith(f"{ROOT}/{run}/")])
+        remove(runs.store, run, kept.get(run, ()))
 
 
 def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: bool) -> None:
@@ -104,7 +107,7 @@ def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: boo
 
     found = leftovers(objects)
     if output == "json":
-        typer.echo(json.dumps(msgspec.to_builtins(found), indent=2))
+        say_json(found)
     else:
         rows = [[one.run, words.number(one.objects), words.size(one.bytes)] for one in found]
         for line in words.columns([["run", "objects", "bytes"], *rows]) if rows else ():

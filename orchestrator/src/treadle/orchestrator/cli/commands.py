@@ -29,7 +29,7 @@ from . import (
     trying,
     watching,
 )
-from .common.exits import finish
+from .common.exits import finish, reported
 
 SECTIONS = {
     "Write a workflow": ("init", "validate", "plan", "convert", "schema"),
@@ -44,6 +44,10 @@ SECTIONS = {
 
 class Commands(TyperGroup):
     """Commands by what one wants to do. Rich would do it too, and take a quarter of a second to be imported."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with reported():
+            return super().invoke(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
@@ -119,7 +123,6 @@ for command in (
 ):
     app.command()(command)
 app.command("list")(showing.list_)
-app.command("lint", hidden=True)(planning.validate)
 triggering.trigger.command("test")(trying.try_)
 triggering.trigger.command()(trying.fire)
 triggering.trigger.command()(trying.backfill)

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from treadle.primitives.errors import UsageError
-
-from .common.exits import complain, reported
+from .common.exits import complain, writing
 from .common.options import FileArgument
 
 
@@ -21,17 +19,13 @@ def convert(
     ] = None,
 ) -> None:
     """A YAML workflow as Python, a Python one as YAML: the same document. Comments are lost."""
-    with reported():
-        text = _converted(file)
-        if output is None or str(output) == "-":
-            typer.echo(text, nl=False)
-            return
-        try:
-            with output.open("x", encoding="utf-8") as new:
-                new.write(text)
-        except OSError as error:
-            raise UsageError(f"{output} cannot be written: {error.strerror}", "Name another file.") from error
-        complain(f"wrote {output}")
+    text = _converted(file)
+    if output is None or str(output) == "-":
+        typer.echo(text, nl=False)
+        return
+    with writing(), output.open("x", encoding="utf-8") as new:
+        new.write(text)
+    complain(f"wrote {output}")
 
 
 def _converted(file: Path) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import MissingError, UsageError
 
 from .common import words
 from .common.environment import Environment, need
-from .common.exits import CommandFailed, Exit, complain, reported, say
+from .common.exits import complain, say, say_json
 from .common.options import ProfileOption, TextOrJson, Verbs
 from .triggering import found
 
@@ -48,33 +47,31 @@ def list_(
     profile: ProfileOption = None,
 ) -> None:
     """Dead letters of deployed triggers. Reads their topics; changes nothing."""
-    with reported():
-        env = Environment(profile)
-        letters = sorted(_letters(env, trigger, reason), key=lambda one: one.time)[-limit:]
-        if output == "json":
-            typer.echo(json.dumps([_brief(one) for one in letters], indent=2, ensure_ascii=False))
-        elif letters:
-            rows = [["letter", "trigger", "time", "reason"]]
-            rows += [[one.id, one.trigger, _when(one), one.reason.partition("\n")[0]] for one in letters]
-            typer.echo("\n".join(words.columns(rows)))
-        else:
-            complain("there is no such dead letter" if trigger or reason else "there is no dead letter")
+    env = Environment(profile)
+    letters = sorted(_letters(env, trigger, reason), key=lambda one: one.time)[-limit:]
+    if output == "json":
+        say_json([_brief(one) for one in letters])
+    elif letters:
+        rows = [["letter", "trigger", "time", "reason"]]
+        rows += [[one.id, one.trigger, words.moment(one.time), one.reason.partition("\n")[0]] for one in letters]
+        typer.echo("\n".join(words.columns(rows)))
+    else:
+        complain("there is no such dead letter" if trigger or reason else "there is no dead letter")
 
 
 @dlq.command()
 def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption = None) -> None:
     """One dead letter with its key, headers and value."""
-    with reported():
-        about = _full(_one(Environment(profile), letter))
-        if output == "json":
-            typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
-            return
-        rows = [(name, about[name]) for name in ("letter", "trigger", "version", "reason", "time", "place", "key")]
-        rows += [("header", f"{name}: {value}") for name, value in about["headers"]]
-        shown = about["value"] if isinstance(about["value"], str) else json.dumps(about["value"], indent=2)
-        lines = [f"{name:8} {value}" for name, value in rows if value not in (None, "")]
-        lines += ["value", *(f"  {line}" for line in (shown or "none").splitlines())]
-        say("\n".join(lines))
+    about = _full(*_named(Environment(profile), [letter]))
+    if output == "json":
+        say_json(about)
+        return
+    rows = [(name, about[name]) for name in ("letter", "trigger", "version", "reason", "time", "place", "key")]
+    rows += [("header", f"{name}: {value}") for name, value in about["headers"]]
+    shown = about["value"] if isinstance(about["value"], str) else json.dumps(about["value"], indent=2)
+    lines = [f"{name:8} {value}" for name, value in rows if value not in (None, "")]
+    lines += ["value", *(f"  {line}" for line in (shown or "none").splitlines())]
+    say("\n".join(lines))
 
 
 @dlq.command()
@@ -89,22 +86,19 @@ def replay(
     profile: ProfileOption = None,
 ) -> None:
     """Start runs for dead letters, as the deployed version judges them now. What was replayed is not started twice."""
-    with reported():
-        if bool(letters) == every or (every and not (trigger or reason)):
-            raise UsageError("name the letters", "dlq replay ID...; or --all with --trigger or --reason.")
-        env = Environment(profile)
-        chosen = list(_letters(env, trigger, reason)) if every else [_one(env, one) for one in letters or []]
-        outcomes = _replayed(env, chosen, again=again, dry_run=dry_run)
-        if output == "json":
-            typer.echo(json.dumps(outcomes, indent=2, ensure_ascii=False))
-        else:
-            for one in outcomes:
-                typer.echo("  ".join(filter(None, [one["letter"], one["did"], one["run"], one["reason"]])))
-        refused = [one for one in outcomes if one["did"] == "refused"]
-        if refused:
-            raise CommandFailed(
-                Exit.USAGE, f"{words.counted(len(refused), 'letter')} still refused", "Mend and deploy."
-            )
+    if bool(letters) == every or (every and not (trigger or reason)):
+        raise UsageError("name the letters", "dlq replay ID...; or --all with --trigger or --reason.")
+    env = Environment(profile)
+    chosen = list(_letters(env, trigger, reason)) if every else _named(env, letters or [])
+    outcomes = _replayed(env, chosen, again=again, dry_run=dry_run)
+    if output == "json":
+        say_json(outcomes)
+    else:
+        for one in outcomes:
+            typer.echo("  ".join(filter(None, [one["letter"], one["did"], one["run"], one["reason"]])))
+    refused = [one for one in outcomes if one["did"] == "refused"]
+    if refused:
+        raise UsageError(f"{words.counted(len(refused), 'letter')} still refused", "Mend and deploy.")
 
 
 def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
@@ -191,11 +185,13 @@ def _of_trigger(env: Environment, deployment: Deployment, name: str) -> Iterator
             yield of_object(deployment.workflow, name, refused)
 
 
-def _one(env: Environment, id: str) -> Letter:
-    letter = next((one for one in _letters(env, None, None) if one.id == id), None)
-    if letter is None:
-        raise CommandFailed(Exit.NOT_FOUND, f"there is no dead letter {id}", "See: treadle dlq list")
-    return letter
+def _named(env: Environment, ids: Sequence[str]) -> list[Letter]:
+    """The letters of these ids, in their order; every topic is read once. Raises MissingError."""
+    known = {one.id: one for one in _letters(env, None, None) if one.id in ids}
+    for id in ids:
+        if id not in known:
+            raise MissingError(f"there is no dead letter {id}", "See: treadle dlq list")
+    return [known[id] for id in ids]
 
 
 # -- showing them --------------------------------------------------------------------------------------------------
@@ -203,7 +199,7 @@ def _one(env: Environment, id: str) -> Letter:
 
 def _brief(letter: Letter) -> dict[str, Any]:
     about = {name: getattr(letter, name) for name in ("trigger", "version", "reason")}
-    return {"letter": letter.id, **about, "time": _stamp(letter), "place": letter.place}
+    return {"letter": letter.id, **about, "time": words.stamp(letter.time), "place": letter.place}
 
 
 def _full(letter: Letter) -> dict[str, Any]:
@@ -221,11 +217,3 @@ def _full(letter: Letter) -> dict[str, Any]:
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "backslashreplace")
-
-
-def _stamp(letter: Letter) -> str | None:
-    return words.stamp(datetime.fromtimestamp(letter.time, UTC)) if letter.time else None
-
-
-def _when(letter: Letter) -> str:
-    return words.moment(datetime.fromtimestamp(letter.time, UTC)) if letter.time else ""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from msgspec import Struct
 
@@ -15,7 +13,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from .common import words
 from .common.environment import Environment, need
-from .common.exits import complain, reported
+from .common.exits import complain, say_json
 from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
@@ -52,18 +50,17 @@ def deploy(
     profile: ProfileOption = None,
 ) -> None:
     """Let events start a workflow: keep it with its code, as a new version if anything changed, and its triggers."""
-    with reported():
-        env = Environment(profile)
-        candidates = [candidate(env, file) for file in files]
-        _check_names(candidates, files)
-        if diff:
-            _show_differences(env, candidates)
-        known = {one.workflow: one for one in env.registry.deployments()}
-        done = [_deploy(env, one, known, paused=paused, dry_run=dry_run) for one in candidates]
-        if prune:
-            done += [_undeploy(env, one, dry_run) for one in _orphans(known, candidates)]
-        schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
-        _print(done, schedules, output, dry_run=dry_run)
+    env = Environment(profile)
+    candidates = [candidate(env, file) for file in files]
+    _check_names(candidates, files)
+    if diff:
+        _show_differences(env, candidates)
+    known = {one.workflow: one for one in env.registry.deployments()}
+    done = [_deploy(env, one, known, paused=paused, dry_run=dry_run) for one in candidates]
+    if prune:
+        done += [_undeploy(env, one, dry_run) for one in _orphans(known, candidates)]
+    schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
+    _print(done, schedules, output, dry_run=dry_run)
 
 
 def undeploy(
@@ -73,11 +70,10 @@ def undeploy(
     profile: ProfileOption = None,
 ) -> None:
     """Let nothing start a workflow any more. Its runs go on; its versions stay, for runs of them."""
-    with reported():
-        env = Environment(profile)
-        done = [_undeploy(env, env.registry.deployment(workflow), dry_run)]
-        schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
-        _print(done, schedules, output, dry_run=dry_run)
+    env = Environment(profile)
+    done = [_undeploy(env, env.registry.deployment(workflow), dry_run)]
+    schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
+    _print(done, schedules, output, dry_run=dry_run)
 
 
 # -- what is to be deployed ----------------------------------------------------------------------------------------
@@ -217,9 +213,7 @@ def reconcile(env: Environment) -> list[Change]:
 
 def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *, dry_run: bool) -> None:
     if output == "json":
-        about: dict[str, Any] = {"dryRun": dry_run, "workflows": msgspec.to_builtins(list(done))}
-        about["schedules"] = msgspec.to_builtins(list(schedules))
-        typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        say_json({"dryRun": dry_run, "workflows": done, "schedules": schedules})
         return
     for one in done:
         typer.echo("\n".join(_lines(one, dry_run=dry_run)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import platform
 import secrets
@@ -13,17 +12,15 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
 import typer
-from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError
 
 from .common import words
 from .common.environment import Environment, silence_core
-from .common.exits import Exit, complain, reported
+from .common.exits import Exit, complain, say_json
 from .common.options import ProfileOption, TextOrJson
-from .doctor_events import hooks, kafka, retention, search_attribute, triggers_deployed
+from .doctor_events import Check, hooks, kafka, retention, search_attribute, triggers_deployed
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -41,28 +38,18 @@ _PARTS = (
 )
 
 
-class Check(Struct, frozen=True):
-    """One thing looked at."""
-
-    name: str
-    state: Literal["ok", "warning", "failed"]
-    about: str
-    hint: str = ""
-
-
 def doctor(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
     """Check Temporal, store, key, shared memory, versions, and what triggers need. Starts nothing."""
-    with reported():
-        env = Environment(profile)
-        found: list[Check] = []
-        for check in (_python, _versions, _home, _settings, _temporal, _store, _executors, _memory, kafka, hooks):
-            found += _guarded(check, env)
-        if output == "json":
-            typer.echo(json.dumps(msgspec.to_builtins(found), indent=2, ensure_ascii=False))
-        else:
-            for one in found:
-                _print(one)
-        raise typer.Exit(int(_verdict(found)))
+    env = Environment(profile)
+    found: list[Check] = []
+    for check in (_python, _versions, _home, _settings, _temporal, _store, _executors, _memory, kafka, hooks):
+        found += _guarded(check, env)
+    if output == "json":
+        say_json(found)
+    else:
+        for one in found:
+            _print(one)
+    raise typer.Exit(int(_verdict(found)))
 
 
 def _guarded(check: Callable[[Environment], Iterator[Check]], env: Environment) -> list[Check]:

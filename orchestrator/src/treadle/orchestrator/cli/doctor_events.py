@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError
 
@@ -13,13 +15,20 @@ from .common.environment import Environment, need
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from .doctor import Check
-
 RETENTION_REFUSED, RETENTION_LEAST = 3.0, 7.0
 """Days. An event that is delivered again after its run was forgotten starts a second one; and a run that is no longer
 listed cannot be resumed."""
 _ANSWER = 5.0
 """Seconds that a Kafka cluster has."""
+
+
+class Check(Struct, frozen=True):
+    """One thing looked at."""
+
+    name: str
+    state: Literal["ok", "warning", "failed"]
+    about: str
+    hint: str = ""
 
 
 def triggers_deployed(env: Environment) -> int:
@@ -28,8 +37,6 @@ def triggers_deployed(env: Environment) -> int:
 
 def retention(days: float, triggers: int) -> Check:
     """Of closed runs in the namespace."""
-    from .doctor import Check
-
     if days < RETENTION_REFUSED and triggers:
         hint = f"Triggers need {RETENTION_REFUSED:g} days, better {RETENTION_LEAST:g}: an event that comes again after "
         hint += "its run was forgotten starts a second one.\nChange it: temporal operator namespace update --retention"
@@ -45,7 +52,6 @@ async def search_attribute(client: Client, triggers: int) -> Check:
     from temporalio.service import RPCError
 
     from ..temporal.messages import TRIGGER
-    from .doctor import Check
 
     request = ListSearchAttributesRequest(namespace=client.namespace)
     try:
@@ -61,8 +67,6 @@ async def search_attribute(client: Client, triggers: int) -> Check:
 
 def kafka(env: Environment) -> Iterator[Check]:
     """Whether each connection of the profile answers."""
-    from .doctor import Check
-
     for name in sorted(env.profile.kafka):
         try:
             yield Check("kafka", "ok", f"{name}: {_brokers(env, name)}")
@@ -87,8 +91,6 @@ def _brokers(env: Environment, name: str) -> str:
 def hooks(env: Environment) -> Iterator[Check]:
     """Whether the secrets are there that callers of deployed hooks sign with."""
     from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
-
-    from .doctor import Check
 
     for deployment in env.registry.deployments():
         for name, trigger in deployment.spec.triggers.items():

@@ -11,7 +11,7 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
-from .common.exits import complain, reported
+from .common.exits import complain, writing
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 def schema() -> None:
     """The JSON Schema of workflow documents, for editors."""
-    with reported():
-        from treadle.dsl.schema import published
+    from treadle.dsl.schema import published
 
-        typer.echo(published(), nl=False)
+    typer.echo(published(), nl=False)
 
 
 def init(
@@ -33,17 +32,16 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
 ) -> None:
     """Write a workflow that runs, its functions, some data, and the schema for your editor."""
-    with reported():
-        from treadle.dsl.schema import FILE, published
+    from treadle.dsl.schema import FILE, published
 
-        made = dict(_texts(files(__package__) / "skeletons" / template))
-        made[FILE] = published()
-        there = [name for name in made if name != FILE and (folder / name).exists()]
-        if there and not force:
-            raise UsageError(f"{folder / there[0]} is there already", "Choose another folder, or --force.")
-        _write(folder, made)
-        complain(f"made {', '.join(sorted(made))} in {folder}")
-        complain(f"  treadle run {folder / f'{template}.yaml'}")
+    made = dict(_texts(files(__package__) / "skeletons" / template))
+    made[FILE] = published()
+    there = [name for name in made if name != FILE and (folder / name).exists()]
+    if there and not force:
+        raise UsageError(f"{folder / there[0]} is there already", "Choose another folder, or --force.")
+    _write(folder, made)
+    complain(f"made {', '.join(sorted(made))} in {folder}")
+    complain(f"  treadle run {folder / f'{template}.yaml'}")
 
 
 def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -56,10 +54,8 @@ def _texts(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _write(folder: Path, made: dict[str, str]) -> None:
-    try:
+    with writing("Choose another folder."):
         for name, text in made.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{error.filename} cannot be written: {error.strerror}", "Choose another folder.") from error

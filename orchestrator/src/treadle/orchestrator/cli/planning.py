@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 import typer
+from msgspec import to_builtins
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import Exit, complain, reported
+from .common.exits import Exit, complain, say_json
 from .common.options import (
     AssumeOption,
     ExecutorOption,
@@ -41,18 +40,17 @@ def validate(
     no_import: Annotated[bool, typer.Option("--no-import", help="Do not import the functions.")] = False,
 ) -> None:
     """Check documents without running anything: keys, types, references, expressions, functions."""
-    with reported():
-        from treadle.dsl.diagnostics.formats import format_diagnostics
+    from treadle.dsl.diagnostics.formats import format_diagnostics
 
-        found: list[Diagnostic] = []
-        for file in files:
-            mine, sources = _check(file, functions=not no_import)
-            found += mine
-            if format == "text" and mine:
-                typer.echo(format_diagnostics(mine, "text", sources), nl=False)
-        if format != "text":
-            typer.echo(format_diagnostics(found, format), nl=False)
-        raise typer.Exit(int(_verdict(found, len(files), strict)))
+    found: list[Diagnostic] = []
+    for file in files:
+        mine, sources = _check(file, functions=not no_import)
+        found += mine
+        if format == "text" and mine:
+            typer.echo(format_diagnostics(mine, "text", sources), nl=False)
+    if format != "text":
+        typer.echo(format_diagnostics(found, format), nl=False)
+    raise typer.Exit(int(_verdict(found, len(files), strict)))
 
 
 def _check(file: Path, *, functions: bool) -> tuple[list[Diagnostic], dict[str, str]]:
@@ -88,38 +86,36 @@ def plan(
     profile: ProfileOption = None,
 ) -> None:
     """What a run would do and why: segments, partitions, where data goes, what is cached. Starts nothing."""
-    with reported():
-        from ..planner import explain
-        from .starting import prepare_file
-        from .view.costs import read_assumed, supposing
-        from .view.reusing import beside, cache_notes, difference_lines, find_kept, find_run, kept_json
+    from ..planner import explain
+    from .starting import Given, prepare_file
+    from .view.costs import read_assumed, supposing
+    from .view.reusing import beside, cache_notes, difference_lines, find_kept, find_run, kept_json
 
-        env = Environment(profile)
-        assumed = read_assumed(assume or [])
-        site = supposing(env.plan_site(), assumed)
-        prepared = prepare_file(env, file, input, inputs, "RUN", executor, site)
-        made, kept = prepared.plan, find_kept(env, prepared)
-        other = find_run(env, against) if against else ""
-        differences = beside(env, made, prepared.submission, other) if other else []
-        if graph:
-            typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
-        elif output == "json":
-            more = {"kept": kept_json(kept), "against": msgspec.to_builtins(differences) if other else None}
-            found = explain.as_json(made) | _estimate(env, made, assumed) | more
-            typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-        else:
-            show_plan(made, cache_notes(made, kept))
-            if other:
-                typer.echo("\n".join([f"beside run {other}:", *difference_lines(other, differences)]))
-            if cost or assume:
-                _show_estimate(env, made, assumed)
+    env = Environment(profile)
+    assumed = read_assumed(assume or [])
+    site = supposing(env.plan_site(), assumed)
+    prepared = prepare_file(env, file, Given(input, inputs, "RUN", executor), site)
+    made, kept = prepared.plan, find_kept(env, prepared)
+    other = find_run(env, against) if against else ""
+    differences = beside(env, made, prepared.submission, other) if other else []
+    if graph:
+        typer.echo(explain.mermaid(made) if graph == "mermaid" else explain.dot(made), nl=False)
+    elif output == "json":
+        more = {"kept": kept_json(kept), "against": differences if other else None}
+        say_json(explain.as_json(made) | _estimate(env, made, assumed) | more)
+    else:
+        show_plan(made, cache_notes(made, kept))
+        if other:
+            typer.echo("\n".join([f"beside run {other}:", *difference_lines(other, differences)]))
+        if cost or assume:
+            _show_estimate(env, made, assumed)
 
 
 def _estimate(env: Environment, plan: Plan, assumed: Assumed) -> dict[str, Any]:
     from .view.costs import estimated
 
     made, seconds = estimated(env, plan, assumed)
-    return {"estimate": {**msgspec.to_builtins(made), "elapsed": seconds, "assumed": msgspec.to_builtins(assumed)}}
+    return {"estimate": {**to_builtins(made), "elapsed": seconds, "assumed": assumed}}
 
 
 def _show_estimate(env: Environment, plan: Plan, assumed: Assumed) -> None:

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
-from .common.exits import complain, reported
+from .common.exits import complain, say_json, writing
 from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
@@ -60,23 +59,22 @@ def deploy_lambda(
     profile: ProfileOption = None,
 ) -> None:
     """Make or update the functions of AWS Lambda that run tasks, one of each size, and their role."""
-    with reported():
-        env = Environment(profile)
-        settings: LambdaSettings = _settings(env, "lambda", executor)
-        if dockerfile is not None:
-            _write_image(env, "lambda", settings, dockerfile)
-            return
-        request = _request(env, "lambda", settings, settings.function)
-        if template is not None:
-            _write_template(request, settings, template)
-            return
-        from ..deployment.aws import LambdaDeployment, open_clients
-        from ..deployment.request import key_text
+    env = Environment(profile)
+    settings: LambdaSettings = _settings(env, "lambda", executor)
+    if dockerfile is not None:
+        _write_image(env, "lambda", settings, dockerfile)
+        return
+    request = _request(env, "lambda", settings, settings.function)
+    if template is not None:
+        _write_template(request, settings, template)
+        return
+    from ..deployment.aws import LambdaDeployment, open_clients
+    from ..deployment.request import key_text
 
-        clients = open_clients(settings.region, settings.endpoint, settings.deploy.key, key_text(env.key))
-        deployment = LambdaDeployment(clients, request, settings.deploy)
-        changes = deployment.plan() if dry_run else deployment.apply(prune)
-        _print("lambda", request, changes, output, diff=diff, dry_run=dry_run)
+    clients = open_clients(settings.region, settings.endpoint, settings.deploy.key, key_text(env.key))
+    deployment = LambdaDeployment(clients, request, settings.deploy)
+    changes = deployment.plan() if dry_run else deployment.apply(prune)
+    _print("lambda", request, changes, output, diff=diff, dry_run=dry_run)
 
 
 def deploy_openwhisk(
@@ -91,15 +89,14 @@ def deploy_openwhisk(
     """Make or update the actions of Apache OpenWhisk that run tasks, one of each size."""
     import asyncio
 
-    with reported():
-        env = Environment(profile)
-        settings: OpenWhiskSettings = _settings(env, "openwhisk", executor)
-        if dockerfile is not None:
-            _write_image(env, "openwhisk", settings, dockerfile)
-            return
-        request = _request(env, "openwhisk", settings, settings.action)
-        changes = asyncio.run(_openwhisk(env, settings, request, prune=prune, dry_run=dry_run))
-        _print("openwhisk", request, changes, output, diff=diff, dry_run=dry_run)
+    env = Environment(profile)
+    settings: OpenWhiskSettings = _settings(env, "openwhisk", executor)
+    if dockerfile is not None:
+        _write_image(env, "openwhisk", settings, dockerfile)
+        return
+    request = _request(env, "openwhisk", settings, settings.action)
+    changes = asyncio.run(_openwhisk(env, settings, request, prune=prune, dry_run=dry_run))
+    _print("openwhisk", request, changes, output, diff=diff, dry_run=dry_run)
 
 
 async def _openwhisk(
@@ -181,12 +178,10 @@ def _write_template(request: Request, settings: LambdaSettings, file: Path) -> N
     made = json.loads(json.dumps(template(request, settings.deploy)))  # without parts in common: no YAML aliases
     text = yaml.safe_dump(made, sort_keys=False, width=120)
     zipped = file.with_suffix(".zip")
-    try:
+    with writing():
         file.write_text(text, "utf-8")
         if request.package is not None:
             zipped.write_bytes(request.package.data)
-    except OSError as error:
-        raise UsageError(f"{error.filename} cannot be written: {error.strerror}", "Name another file.") from error
     complain(f"{file}, and the package in {zipped}" if request.package else str(file))
 
 
@@ -198,7 +193,7 @@ def _print(
 ) -> None:
     if output == "json":
         about = {"provider": provider, "dryRun": dry_run, "code": _code(request)}
-        typer.echo(json.dumps({**about, "resources": msgspec.to_builtins(list(changes))}, indent=2))
+        say_json({**about, "resources": changes})
         return
     for change in changes:
         said = "not wanted any more: remove it with --prune" if change.did == "left" else change.did

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -10,13 +11,14 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
-from .common.exits import CommandFailed, Exit, complain, reported, say
+from .common.exits import Exit, complain, say
 from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
 from .view.watcher import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:
     from ..client.client import Runs
     from ..client.views import RunView
+    from ..dispatcher.record.attempts import AttemptRecord
 
 FOLLOW = 0.5
 """Seconds between two looks."""
@@ -36,46 +38,37 @@ def logs(
     profile: ProfileOption = None,
 ) -> None:
     """Errors of attempts, equal ones together, then what attempts printed. Needs no driver."""
-    with reported():
-        env = Environment(profile)
+    env = Environment(profile)
 
-        async def work(runs: Runs) -> Exit:
-            name = await runs.find(run)
-            await runs.submission(name)
-            select = _selection(env, name, stage, partition, attempt)
-            if follow:
-                await _follow(runs, name, select, output)
-            else:
-                _print_logs(select.read(), output)
-            return Exit.SUCCESS
+    async def work(runs: Runs) -> None:
+        name = await runs.find(run)
+        await runs.submission(name)
+        read = _reader(env, name, stage, partition, attempt)
+        if follow:
+            await _follow(runs, name, read, output)
+        else:
+            _print_logs(read(), output)
 
-        env.with_runs(work)
+    env.with_runs(work)
 
 
-class _selection:
-    """The records that were asked for."""
+def _reader(
+    env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
+) -> Callable[[], list[AttemptRecord]]:
+    """What gives the records that were asked for and are new. Raises UsageError for a stage that is not there."""
+    from ..plan import Plan
+    from .view.following import LogFollower, chosen, nodes_of
 
-    def __init__(
-        self, env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
-    ) -> None:
-        from ..plan import Plan
-        from .view.following import LogFollower, nodes_of
-
-        files = env.files(run)
-        self._follower: LogFollower = LogFollower(files)
-        self._stage, self._partition, self._attempt = stage or "", partition, attempt
-        plan = files.find(Plan, "plan") if stage else None
-        self._segments = nodes_of(plan, stage) if plan and stage else None
-        if plan and stage and not self._segments:
-            raise UsageError(f"run {run} has no stage {stage}", f"See: treadle show {run}")
-
-    def read(self) -> list[Any]:
-        from .view.following import chosen
-
-        return chosen(self._follower.new(), self._segments, self._stage, self._partition, self._attempt)
+    files = env.files(run)
+    follower = LogFollower(files)
+    plan = files.find(Plan, "plan") if stage else None
+    segments = nodes_of(plan, stage) if plan and stage else None
+    if plan and not segments:
+        raise UsageError(f"run {run} has no stage {stage}", f"See: treadle show {run}")
+    return lambda: chosen(follower.new(), segments, stage or "", partition, attempt)
 
 
-def _print_logs(records: list[Any], output: str) -> None:
+def _print_logs(records: list[AttemptRecord], output: str) -> None:
     from .view.following import group_lines, grouped, lines_of
 
     if output == "json":
@@ -92,14 +85,14 @@ def _print_logs(records: list[Any], output: str) -> None:
         complain("no attempt failed or printed anything")
 
 
-async def _follow(runs: Runs, run: str, select: _selection, output: str) -> None:
+async def _follow(runs: Runs, run: str, read: Callable[[], list[AttemptRecord]], output: str) -> None:
     import asyncio
 
     from .view.following import lines_of
 
     while True:
         is_open = (await runs.view(run)).open
-        for record in await asyncio.to_thread(select.read):
+        for record in await asyncio.to_thread(read):
             if output == "json":
                 typer.echo(msgspec.json.encode(record))
                 continue
@@ -122,28 +115,27 @@ def result(
     profile: ProfileOption = None,
 ) -> None:
     """The outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
-    with reported():
-        env = Environment(profile)
-        if limit is not None and stage is None:
-            raise UsageError("--limit counts records of a stage", "Name it: --stage S.")
+    env = Environment(profile)
+    if limit is not None and stage is None:
+        raise UsageError("--limit counts records of a stage", "Name it: --stage S.")
 
-        async def work(runs: Runs) -> Exit:
-            name = await runs.find(run)
+    async def work(runs: Runs) -> Exit:
+        name = await runs.find(run)
+        view = await runs.view(name)
+        if wait and view.open:
+            await runs.end(name)
             view = await runs.view(name)
-            if wait and view.open:
-                await runs.end(name)
-                view = await runs.view(name)
-            if stage is not None:
-                _print_records(env, name, stage, limit, view)
-                return Exit.SUCCESS
-            return await _print_result(runs, name, view)
+        if stage is not None:
+            _print_records(env, name, stage, limit, view)
+            return Exit.SUCCESS
+        return await _print_result(runs, name, view)
 
-        raise typer.Exit(int(env.with_runs(work)))
+    raise typer.Exit(int(env.with_runs(work)))
 
 
 async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
     if view.open:
-        raise CommandFailed(Exit.USAGE, f"run {run} is still {view.state}", "Wait for it: --wait.")
+        raise UsageError(f"run {run} is still {view.state}", "Wait for it: --wait.")
     end = await runs.end(run)
     if end.state == "succeeded":
         print_outputs(end.outputs)
@@ -155,13 +147,13 @@ async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
 
 
 def _print_records(env: Environment, run: str, stage: str, limit: int | None, view: RunView) -> None:
-    from .view.datasets import records
+    from .view.datasets import Incomplete, records
 
     try:
         for count, record in enumerate(records(env, run, stage), 1):
             typer.echo(record)
             if count == limit:
                 return
-    except LookupError as error:
+    except Incomplete as error:
         hint = "Wait for it: --wait." if view.open else f"See: treadle show {run}"
-        raise CommandFailed(Exit.USAGE, str(error.args[0]), hint) from None
+        raise UsageError(error.message, hint) from None

@@ -11,7 +11,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
-from .common.exits import complain, reported
+from .common.exits import complain, writing
 from .common.options import ProfileOption, RunArgument
 
 if TYPE_CHECKING:
@@ -27,27 +27,27 @@ def report(
     profile: ProfileOption = None,
 ) -> None:
     """One HTML page of a run: its graph, timeline, stages, errors and outputs. Needs no driver."""
-    with reported():
-        env = Environment(profile)
+    env = Environment(profile)
 
-        async def work(runs: Runs) -> tuple[str, str]:
-            name = await runs.find(run)
-            return name, await _page(env, runs, name)
+    async def work(runs: Runs) -> tuple[str, str]:
+        name = await runs.find(run)
+        return name, await _page(env, runs, name)
 
-        name, page = env.with_runs(work)
-        if str(output) == "-":
-            typer.echo(page)
-            return
-        path = output or Path(f"{name.replace('/', '-')}.html")
-        _write(path, page)
-        complain(f"wrote {path}")
+    name, page = env.with_runs(work)
+    if str(output) == "-":
+        typer.echo(page)
+        return
+    path = output or Path(f"{name.replace('/', '-')}.html")
+    with writing("Name another file with -o."):
+        path.write_text(page, "utf-8")
+    complain(f"wrote {path}")
 
 
 async def _page(env: Environment, runs: Runs, run: str) -> str:
     from ..plan import Plan
     from .view.following import LogFollower, grouped
     from .view.report.facts import gather
-    from .view.report.page import About, render
+    from .view.report.page import render
 
     view = await runs.view(run)
     end = None if view.open else await runs.end(run)
@@ -56,23 +56,4 @@ async def _page(env: Environment, runs: Runs, run: str) -> str:
     if plan is None:
         raise UsageError(f"no driver has taken up run {run} yet: there is nothing to report", "See: treadle doctor")
     logged = LogFollower(files).new()
-    failure = f"{end.failure.failure}: {end.failure.message}" if end and end.failure else ""
-    about = About(
-        view.run,
-        view.workflow,
-        view.state,
-        view.started,
-        view.closed,
-        view.resumption,
-        failure,
-        end.outputs if end else {},
-        view.labels,
-    )
-    return render(about, gather(files, plan, logged), grouped(logged), datetime.now(UTC))
-
-
-def _write(path: Path, page: str) -> None:
-    try:
-        path.write_text(page, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", "Name another file with -o.") from error
+    return render(view, end, gather(files, plan, logged), grouped(logged), datetime.now(UTC))

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .common.environment import Environment
-from .common.exits import Exit, reported
-from .common.options import (
-    DryRunOption,
-    ExecutorOption,
-    IdOption,
-    InputOption,
-    InputsOption,
-    ProfileOption,
-    RunArgument,
-)
-from .starting import checked_id, show_dry_run, start
+from .common.exits import Exit
+from .common.options import DryRunOption, ProfileOption, RunArgument, WatchOption, with_options
+from .starting import Given, Starting, show_dry_run, start
 from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:
@@ -27,49 +18,37 @@ if TYPE_CHECKING:
     from ..runfiles import Submission
 
 
+@with_options
 def rerun(
     run: RunArgument,
-    input: InputOption = None,
-    inputs: InputsOption = None,
-    id: IdOption = None,
-    executor: ExecutorOption = None,
+    given: Given,
     dry_run: DryRunOption = False,
     no_cache: Annotated[
         bool,
         typer.Option("--no-cache", help="Run everything, also what is cached; the cache has the new results then."),
     ] = False,
-    watch: bool = typer.Option(False, "--watch", help="Then watch it, as `treadle watch` does."),
+    watch: WatchOption = False,
     profile: ProfileOption = None,
 ) -> None:
     """Start a new run with the workflow, code and inputs of another one, and print its id. Inputs given here differ."""
-    with reported():
-        env = Environment(profile)
-        if not dry_run:
-            env.ensure_driver()
+    env = Environment(profile)
+    if not dry_run:
+        env.ensure_driver()
 
-        async def work(runs: Runs) -> Exit:
-            known = await runs.submission(await runs.find(run))
-            prepared = prepare_again(env, known, input, inputs, id, executor, cache=not no_cache)
-            if dry_run:
-                show_dry_run(prepared)
-                return Exit.SUCCESS
-            name = await start(env, runs, prepared, "fail")
-            typer.echo(name)
-            return await watch_run(env, runs, name, Watching()) if watch else Exit.SUCCESS
+    async def work(runs: Runs) -> Exit:
+        known = await runs.submission(await runs.find(run))
+        prepared = prepare_again(env, known, given, cache=not no_cache)
+        if dry_run:
+            show_dry_run(prepared)
+            return Exit.SUCCESS
+        name = await start(env, runs, prepared, Starting())
+        typer.echo(name)
+        return await watch_run(env, runs, name, Watching()) if watch else Exit.SUCCESS
 
-        raise typer.Exit(int(env.with_runs(work)))
+    raise typer.Exit(int(env.with_runs(work)))
 
 
-def prepare_again(
-    env: Environment,
-    known: Submission,
-    pairs: list[str] | None,
-    inputs: Path | None,
-    run: str | None,
-    executor: str | None,
-    *,
-    cache: bool = True,
-) -> Prepared:
+def prepare_again(env: Environment, known: Submission, given: Given, *, cache: bool) -> Prepared:
     """A new run of the same: its code is the old run's, and nothing is imported. Raises InvalidInputs, UsageError.
 
     Without `cache` it takes nothing over from other runs. What an event started may touch what the profile allows now.
@@ -80,16 +59,15 @@ def prepare_again(
     from treadle.dsl.normalise import read_normalised
     from treadle.dsl.validation.inputs import resolve_inputs
 
-    from ..client.submission import new_run_id, on_executor, planned
+    from ..client.submission import on_executor, planned
     from ..reuse.entries import NO_CACHE
     from ..triggers.allowed import check_allowed
-    from .common.documents import read_inputs
 
     spec = read_normalised(known.spec)
     new = replace(
-        on_executor(known, executor),
-        run=checked_id(run) if run else new_run_id(spec.name),
-        inputs=resolve_inputs(spec, {**known.inputs, **read_inputs(pairs or [], inputs)}),
+        on_executor(known, given.executor),
+        run=given.run(spec.name),
+        inputs=resolve_inputs(spec, known.inputs | given.values()),
         shared=None,
         memo={name: value for name, value in known.memo.items() if name != NO_CACHE}
         | ({} if cache else {NO_CACHE: True}),

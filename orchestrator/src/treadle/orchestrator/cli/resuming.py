@@ -9,25 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from treadle.primitives.errors import UsageError
 from treadle.primitives.run_names import parent_run, stage_of
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import CommandFailed, Exit, complain, reported
-from .common.options import (
-    CompactOption,
-    ExitStatusOption,
-    FailFastOption,
-    InputOption,
-    InputsOption,
-    IntervalOption,
-    LogsOption,
-    ProfileOption,
-    RunArgument,
-    TimeoutOption,
-    WatchOutput,
-)
-from .view.watcher import INTERVAL, Watching, print_outputs, watch_run, watching
+from .common.exits import Exit, complain
+from .common.options import InputOption, InputsOption, ProfileOption, RunArgument, with_options
+from .starting import Given, prepare_file, say_when_alone
+from .view.watcher import Watching, print_outputs, watch_run
 
 if TYPE_CHECKING:
     from ..client.client import Runs
@@ -41,8 +31,10 @@ AssumeOption = Annotated[
 ]
 
 
+@with_options
 def resume(
     run: RunArgument,
+    how: Watching,
     assume: AssumeOption = None,
     file: Annotated[
         Path | None,
@@ -68,37 +60,28 @@ def resume(
         bool, typer.Option("--explain", help="Show what is kept and what runs again; do nothing.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
-    compact: CompactOption = False,
-    interval: IntervalOption = INTERVAL,
-    timeout: TimeoutOption = None,
-    fail_fast: FailFastOption = False,
-    logs: LogsOption = False,
-    output: WatchOutput = "text",
-    exit_status: ExitStatusOption = True,
     profile: ProfileOption = None,
 ) -> None:
     """Go on with a run that failed, was cancelled or timed out, or whose driver is dead. What is committed is kept.
 
     A run always goes on with the workflow and the code it was submitted with; changed files change new runs only.
     """
-    with reported():
-        env = Environment(profile)
-        how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
+    env = Environment(profile)
 
-        async def work(runs: Runs) -> Exit:
-            name = await runs.find(run)
-            now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
-            if explain:
-                return await _explain(env, runs, name, now, begin or "")
-            if now is not None:
-                await _check_same(env, runs, name, now)
-            only = await _failed(env, runs, name) if only_failed else []
-            if begin:
-                await _take_back(env, runs, name, begin)
-            code = await _resume(env, runs, name, assume or "", None if detach else how, only)
-            return await _as_asked(runs, name, code) if only and not detach else code
+    async def work(runs: Runs) -> Exit:
+        name = await runs.find(run)
+        now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
+        if explain:
+            return await _explain(env, runs, name, now, begin or "")
+        if now is not None:
+            await _check_same(env, runs, name, now)
+        only = await _failed(env, runs, name) if only_failed else []
+        if begin:
+            await _take_back(env, runs, name, begin)
+        code = await _resume(env, runs, name, assume or "", None if detach else how, only)
+        return await _as_asked(runs, name, code) if only and not detach else code
 
-        raise typer.Exit(int(env.with_runs(work)))
+    raise typer.Exit(int(env.with_runs(work)))
 
 
 async def _resume(
@@ -117,15 +100,14 @@ async def _resume(
         )
     else:
         if assume:
-            raise CommandFailed(Exit.USAGE, f"run {run} is {view.state}", "--assume is for a run that has ended.")
+            raise UsageError(f"run {run} is {view.state}", "--assume is for a run that has ended.")
         complain(_open_words(run, view, alone))
-    if not env.profile.embedded and not await runs.drivers():
-        complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
+    await say_when_alone(env, runs)
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
 
 
 async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None:
-    """Let the run forget what it made of a stage and of what comes after it. Raises CommandFailed, UsageError."""
+    """Let the run forget what it made of a stage and of what comes after it. Raises UsageError."""
     from ..plan import Plan
     from ..reuse.again import take_back
 
@@ -137,14 +119,14 @@ async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None
 
 
 async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
-    """The nodes that have failed for good. Raises CommandFailed."""
+    """The nodes that have failed for good. Raises UsageError."""
     from .view.picture import Painter
 
     view = await _ended(runs, run, "--only-failed")
     stages = Painter(env.files(run), env.files).stages(view, await runs.end(run))
     found = [stage.node for stage in stages if stage.state == "failed"]
     if not found:
-        raise CommandFailed(Exit.USAGE, f"no stage of run {run} has failed", f"Go on with all: treadle resume {run}")
+        raise UsageError(f"no stage of run {run} has failed", f"Go on with all: treadle resume {run}")
     return found
 
 
@@ -153,13 +135,13 @@ async def _ended(runs: Runs, run: str, option: str, stage: str = "") -> RunView:
         top, *stages = run.split("/")
         path = " " + "/".join([*map(stage_of, stages), stage]) if stage else ""
         hint = f"The run that it belongs to goes on with it: treadle resume {top} {option}{path}"
-        raise CommandFailed(Exit.USAGE, f"run {run} is a part of run {top}", hint)
+        raise UsageError(f"run {run} is a part of run {top}", hint)
     view = await runs.view(run)
     if view.open:
-        raise CommandFailed(Exit.USAGE, f"run {run} is {view.state}", f"{option} is for a run that has ended.")
+        raise UsageError(f"run {run} is {view.state}", f"{option} is for a run that has ended.")
     if view.state == "succeeded":
         hint = "What it gave stays as it is. For another result start a new run: treadle rerun --no-cache"
-        raise CommandFailed(Exit.USAGE, f"run {run} has succeeded already", hint)
+        raise UsageError(f"run {run} has succeeded already", hint)
     return view
 
 
@@ -185,13 +167,11 @@ async def _given(
     env: Environment, runs: Runs, run: str, file: Path | None, pairs: list[str] | None, inputs: Path | None
 ) -> Prepared:
     """What the run would be if it were submitted now."""
-    from .starting import prepare_file
-
     if file is None:
-        raise CommandFailed(Exit.USAGE, "inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
+        raise UsageError("inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
     known = await runs.submission(run)
     given = pairs or [f"{name}={_text(value)}" for name, value in known.inputs.items() if value is not None]
-    return prepare_file(env, file, given, inputs, run)
+    return prepare_file(env, file, Given(given, inputs, run))
 
 
 async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> None:

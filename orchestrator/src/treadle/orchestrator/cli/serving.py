@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .common.environment import Environment, need
-from .common.exits import complain, reported
-from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson
+from .common.exits import complain, say_json
+from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson, Verbs
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -40,7 +39,7 @@ def worker(
     from ..telemetry.serving import metrics_page
     from ..temporal.driver import serve
 
-    with reported(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         set_up(log, log_level)
         env = Environment(profile)
         if env.profile.embedded:
@@ -54,22 +53,21 @@ def worker(
 
 def triggers(log: LogOption = "text", log_level: LogLevelOption = "info", profile: ProfileOption = None) -> None:
     """Start runs for events of deployed workflows until told to stop. Several may run; deploys are noticed."""
-    with reported():
-        from ..telemetry.logs import set_up
-        from ..triggers.service import instance
+    from ..telemetry.logs import set_up
+    from ..triggers.service import instance
 
-        set_up(log, log_level)
-        need("confluent_kafka", "starlette", "uvicorn", "jsonschema")
-        env = Environment(profile)
-        if env.profile.embedded:
-            from .. import embedded
+    set_up(log, log_level)
+    need("confluent_kafka", "starlette", "uvicorn", "jsonschema")
+    env = Environment(profile)
+    if env.profile.embedded:
+        from .. import embedded
 
-            embedded.attach(env.home)
-        env.ensure_driver()
-        with instance(env.home) as name:
-            complain(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
-            env.with_client(lambda client: _serve_triggers(env, client, name))
-        complain("ended")
+        embedded.attach(env.home)
+    env.ensure_driver()
+    with instance(env.home) as name:
+        complain(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
+        env.with_client(lambda client: _serve_triggers(env, client, name))
+    complain("ended")
 
 
 async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
@@ -110,6 +108,7 @@ _LOOK = 10.0
 
 
 dev = typer.Typer(
+    cls=Verbs,
     help="The embedded default: a Temporal server and a driver on this machine, shared by all your commands.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -122,42 +121,39 @@ def up(
     profile: ProfileOption = None,
 ) -> None:
     """Start server, driver and web UI, and keep them until Ctrl-C. Runs go on at the next start."""
-    with reported():
-        env = Environment(profile)
-        _need_embedded(env)
-        _print_status(_up(env))
-        if detach:
-            return
-        complain("Ctrl-C ends them; open runs go on at the next start.")
-        _until_interrupted()
-        from .. import embedded
+    env = Environment(profile)
+    _need_embedded(env)
+    _print_status(_up(env))
+    if detach:
+        return
+    complain("Ctrl-C ends them; open runs go on at the next start.")
+    _until_interrupted()
+    from .. import embedded
 
-        embedded.down(env.home)
-        complain("ended")
+    embedded.down(env.home)
+    complain("ended")
 
 
 @dev.command()
 def down() -> None:
     """End the driver and the server. What is committed is safe; open runs go on at the next start."""
-    with reported():
-        from .. import embedded
+    from .. import embedded
 
-        ended = embedded.down(Environment().home)
-        names = [name for name, was in (("driver", ended.driver), ("server", ended.server)) if was]
-        complain(f"ended: {' and '.join(names)}" if names else "nothing was running")
+    ended = embedded.down(Environment().home)
+    names = [name for name, was in (("driver", ended.driver), ("server", ended.server)) if was]
+    complain(f"ended: {' and '.join(names)}" if names else "nothing was running")
 
 
 @dev.command()
 def status(output: TextOrJson = "text") -> None:
     """What lives; starts nothing."""
-    with reported():
-        from .. import embedded
+    from .. import embedded
 
-        found = embedded.status(Environment().home)
-        if output == "json":
-            typer.echo(json.dumps(_as_json(found), indent=2))
-        else:
-            _print_status(found)
+    found = embedded.status(Environment().home)
+    if output == "json":
+        say_json(_as_json(found))
+    else:
+        _print_status(found)
 
 
 def _need_embedded(env: Environment) -> None:

@@ -15,8 +15,8 @@ from treadle.primitives.errors import UsageError
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import complain, reported, say
-from .common.options import ProfileOption, RunArgument, TextOrJson, duration
+from .common.exits import complain, say, say_json
+from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair
 from .view.watcher import driver_command
 
 if TYPE_CHECKING:
@@ -38,25 +38,24 @@ def show(
     profile: ProfileOption = None,
 ) -> None:
     """The state of a run: its stages, its failures, and where its outputs are. Needs no driver."""
-    with reported():
-        env = Environment(profile)
+    env = Environment(profile)
 
-        async def work(runs: Runs) -> dict[str, Any]:
-            return await describe(env, runs, await runs.find(run), cost=cost)
+    async def work(runs: Runs) -> dict[str, Any]:
+        return await describe(env, runs, await runs.find(run), cost=cost)
 
-        about = env.with_runs(work)
-        if output == "json":
-            typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
-        elif output == "yaml":
-            import yaml
+    about = env.with_runs(work)
+    if output == "json":
+        say_json(about)
+    elif output == "yaml":
+        import yaml
 
-            typer.echo(yaml.safe_dump(about, sort_keys=False, allow_unicode=True), nl=False)
-        else:
-            _print_run(about, env, wide=output == "wide")
+        typer.echo(yaml.safe_dump(msgspec.to_builtins(about), sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        _print_run(about, env, wide=output == "wide")
 
 
 async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False) -> dict[str, Any]:
-    """Everything that `show` knows, as JSON. The keys are stable; `cost` is null unless it was asked for."""
+    """Everything that `show` knows. The keys are stable; `cost` is null unless it was asked for."""
     from .view.costs import spent_by
     from .view.following import LogFollower, grouped
     from .view.picture import Painter
@@ -72,11 +71,11 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
     return {
         **_about(view, end),
         "drivers": drivers,
-        "stages": msgspec.to_builtins(stages),
+        "stages": stages,
         "written": dict(written),
-        "errors": msgspec.to_builtins(errors),
+        "errors": errors,
         "untold": await asyncio.to_thread(_untold, env.files(run)),
-        "cost": msgspec.to_builtins(spent),
+        "cost": spent,
     }
 
 
@@ -92,7 +91,7 @@ def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
         "closed": words.stamp(view.closed),
         "historyEvents": view.history_events,
         "outputs": end.outputs if end else None,
-        "failure": msgspec.to_builtins(end.failure) if end and end.failure else None,
+        "failure": end.failure if end else None,
     }
 
 
@@ -105,19 +104,16 @@ def _untold(files: RunFiles) -> list[dict[str, Any]]:
 
 
 def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
-    from ..cost.bill import Bill
     from .view.costs import spent_lines
-    from .view.picture import StageView
 
-    stages = [msgspec.convert(stage, StageView) for stage in about["stages"]]
-    lines = [*_head(about, env), *_stage_lines(stages, wide), *_error_lines(about, wide)]
+    lines = [*_head(about, env), *_stage_lines(about["stages"], wide), *_error_lines(about, wide)]
     lines += _untold_lines(about["untold"], wide)
     if about["written"]:
         lines += ["", *(f"{stage} writes to {uri}" for stage, uri in about["written"].items())]
     if about["outputs"]:
         lines += ["", "outputs", json.dumps(about["outputs"], indent=2, ensure_ascii=False)]
     if about["cost"]:
-        lines += spent_lines(msgspec.convert(about["cost"], Bill))
+        lines += spent_lines(about["cost"])
     say("\n".join(lines))
 
 
@@ -134,12 +130,11 @@ def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
 
 
 def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
-    from .view.following import ErrorGroup, group_lines
+    from .view.following import group_lines
 
-    errors = [msgspec.convert(group, ErrorGroup) for group in about["errors"]]
-    if not errors:
+    if not about["errors"]:
         return []
-    shown = [line for group in errors for line in list(group_lines(group))[: None if wide else 2]]
+    shown = [line for group in about["errors"] for line in list(group_lines(group))[: None if wide else 2]]
     return ["", "errors" if wide else f"errors (with tracebacks: treadle logs {about['run']})", *shown]
 
 
@@ -159,7 +154,7 @@ def _head(about: dict[str, Any], env: Environment) -> list[str]:
     took = (closed or datetime.now(UTC)) - started
     again = f", resumption {about['resumption']}" if about["resumption"] > 1 else ""
     failure = about["failure"]
-    why = f": {failure['failure']}: {failure['message']}" if failure else ""
+    why = f": {failure.failure}: {failure.message}" if failure else ""
     lines = [f"run       {about['run']}", f"workflow  {about['workflow']}", f"state     {about['state']}{why}"]
     lines.append(f"started   {words.moment(started)} ({words.span(took.total_seconds())}{again})")
     if about["labels"]:
@@ -193,31 +188,30 @@ def list_(
     profile: ProfileOption = None,
 ) -> None:
     """Runs, newest first."""
-    with reported():
-        env = Environment(profile)
-        if children and trigger:
-            raise UsageError("--children and --trigger look for different runs", "Leave one of them away.")
-        states: Any = tuple(map(_status, status or ()))
-        start = _moment(since) if since else None
-        labels = dict(map(_label, label or ()))
-        by_trigger = _prefix(trigger) if trigger else ""
+    env = Environment(profile)
+    if children and trigger:
+        raise UsageError("--children and --trigger look for different runs", "Leave one of them away.")
+    states: Any = tuple(map(_status, status or ()))
+    start = _moment(since) if since else None
+    labels = dict(pair(each, "--label") for each in label or ())
+    by_trigger = _prefix(trigger) if trigger else ""
 
-        async def work(runs: Runs) -> list[RunView]:
-            prefix = f"{await runs.find(children)}/" if children else by_trigger
-            wanted = runs.list_runs(limit, states=states, since=start, prefix=prefix, labels=labels)
-            return [view async for view in wanted]
+    async def work(runs: Runs) -> list[RunView]:
+        prefix = f"{await runs.find(children)}/" if children else by_trigger
+        wanted = runs.list_runs(limit, states=states, since=start, prefix=prefix, labels=labels)
+        return [view async for view in wanted]
 
-        found = env.with_runs(work)
-        if output == "json":
-            typer.echo(json.dumps([_listed(view) for view in found], indent=2, ensure_ascii=False))
-        elif found:
-            _print_list(found)
-        else:
-            complain(
-                "no such run"
-                if status or since or trigger or children or label
-                else "there is no run yet. Start one: treadle run FILE"
-            )
+    found = env.with_runs(work)
+    if output == "json":
+        say_json([_listed(view) for view in found])
+    elif found:
+        _print_list(found)
+    else:
+        complain(
+            "no such run"
+            if status or since or trigger or children or label
+            else "there is no run yet. Start one: treadle run FILE"
+        )
 
 
 def _listed(view: RunView) -> dict[str, Any]:
@@ -250,13 +244,6 @@ def _status(name: str) -> str:
     if name not in STATUSES:
         raise UsageError(f"--status {name}: there is no such status", f"There are: {', '.join(STATUSES)}.")
     return name.replace("-", " ")
-
-
-def _label(pair: str) -> tuple[str, str]:
-    key, equals, value = pair.partition("=")
-    if not equals:
-        raise UsageError(f"--label {pair}: expected KEY=VALUE")
-    return key, value
 
 
 def _moment(text: str) -> datetime:

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from treadle.primitives.errors import StoreError, UsageError
 
 from .common.environment import Environment
-from .common.exits import Exit, complain, reported
+from .common.exits import Exit, complain
 from .common.options import (
-    CompactOption,
-    DelayOption,
     DryRunOption,
     ExecutorOption,
-    ExitStatusOption,
-    FailFastOption,
     FileOrNameArgument,
-    IdOption,
-    IfExistsOption,
     InputOption,
     InputsOption,
-    IntervalOption,
-    LogsOption,
     ProfileOption,
-    TimeoutOption,
-    WatchOutput,
     duration,
+    with_options,
 )
-from .view.watcher import INTERVAL, Watching, watch_run, watching
+from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:
     from treadle.dsl.document.document import Document
@@ -43,42 +35,78 @@ if TYPE_CHECKING:
     from ..planner import Site
     from ..planner.places import Refused
 
-IfExists = Literal["fail", "use", "terminate"]
+
+@dataclass(frozen=True)
+class Given:
+    """What a command gives a new run."""
+
+    input: InputOption = None
+    inputs: InputsOption = None
+    id: Annotated[str | None, typer.Option("--id", metavar="RUN", help="Run id; made up when not given.")] = None
+    executor: ExecutorOption = None
+
+    def values(self) -> dict[str, Any]:
+        """Of the workflow's inputs. Raises UsageError."""
+        from .common.documents import read_inputs
+
+        return read_inputs(self.input, self.inputs)
+
+    def run(self, workflow: str) -> str:
+        """The id. Raises UsageError for one that cannot be."""
+        from ..client.submission import RUN_ID, new_run_id
+
+        if not self.id:
+            return new_run_id(workflow)
+        if not RUN_ID.fullmatch(self.id):
+            text = f"--id {self.id!r} cannot be a run id"
+            raise UsageError(text, "Use letters, digits, `.`, `_` and `-`; at most 200.")
+        return self.id
 
 
-def prepare_file(
-    env: Environment,
-    file: Path,
-    pairs: list[str] | None = None,
-    inputs: Path | None = None,
-    run: str | None = None,
-    executor: str | None = None,
-    site: Site | None = None,
-) -> Prepared:
+@dataclass(frozen=True)
+class Starting:
+    """How a new run starts, if it does. Raises UsageError for a delay that is no duration."""
+
+    if_exists: Annotated[
+        Literal["fail", "use", "terminate"],
+        typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="When the id exists already."),
+    ] = "fail"
+    start_delay: Annotated[
+        str | None, typer.Option("--start-delay", metavar="DURATION", help="Begin so much later, such as 10m.")
+    ] = None
+    dry_run: DryRunOption = False
+
+    def __post_init__(self) -> None:
+        _ = self.delay
+
+    @property
+    def delay(self) -> timedelta | None:
+        return timedelta(seconds=duration(self.start_delay, "--start-delay")) if self.start_delay else None
+
+
+def prepare_file(env: Environment, file: Path, given: Given, site: Site | None = None) -> Prepared:
     """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError.
 
     `site`: in place of what the profile has.
     """
     from treadle.dsl.validation.inputs import resolve_inputs
 
-    from ..client.submission import new_run_id, prepare
+    from ..client.submission import prepare
     from ..planner.places import Refused
-    from .common.documents import load_checked, read_inputs
+    from .common.documents import load_checked
 
     loaded = load_checked(file)
     spec = loaded.spec
     site = site or env.plan_site()
-    if executor:
-        if executor not in site.executors:
-            raise UsageError(
-                f"there is no executor {executor!r} here", f"The profile has: {', '.join(site.executors)}."
-            )
-        spec = spec.model_copy(update={"defaults": spec.defaults.model_copy(update={"executor": executor})})
+    if name := given.executor:
+        if name not in site.executors:
+            raise UsageError(f"there is no executor {name!r} here", f"The profile has: {', '.join(site.executors)}.")
+        spec = spec.model_copy(update={"defaults": spec.defaults.model_copy(update={"executor": name})})
     try:
         return prepare(
             spec,
-            resolve_inputs(spec, read_inputs(pairs or [], inputs)),
-            run=checked_id(run) if run else new_run_id(spec.name),
+            resolve_inputs(spec, given.values()),
+            run=given.run(spec.name),
             base=loaded.base,
             roots=[loaded.base],
             captured=loaded.captured,
@@ -88,18 +116,15 @@ def prepare_file(
         raise positioned(error, loaded.document) from error
 
 
-def prepare_deployed(
-    env: Environment, name: str, pairs: list[str] | None, inputs: Path | None, run: str | None, executor: str | None
-) -> Prepared:
+def prepare_deployed(env: Environment, name: str, given: Given) -> Prepared:
     """A run of a deployed workflow: its code comes from the registry, nothing is imported here.
 
     Raises NoSuchDeployment, InvalidInputs, UsageError.
     """
     from msgspec.structs import replace
 
-    from ..client.submission import new_run_id, on_executor, planned
+    from ..client.submission import on_executor, planned
     from ..triggers.registry.registry import NoSuchDeployment, parse_name
-    from .common.documents import read_inputs
 
     try:
         deployment = env.registry.deployment(*parse_name(name))
@@ -107,8 +132,8 @@ def prepare_deployed(
         if meant := _with_ending(Path(name)):
             raise NoSuchDeployment(error.message, f"For the file {meant} write its ending too.") from error
         raise
-    chosen = checked_id(run) if run else new_run_id(deployment.workflow)
-    submission = on_executor(deployment.submission(chosen, read_inputs(pairs or [], inputs)), executor)
+    submission = deployment.submission(given.run(deployment.workflow), given.values())
+    submission = on_executor(submission, given.executor)
     submission = replace(submission, shared=env.registry.shared(deployment))
     return planned(submission, env.registry.bundle(deployment), env.plan_site())
 
@@ -143,28 +168,22 @@ def _file_of(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple
     return document, path
 
 
-def checked_id(run: str) -> str:
-    """The id, when it can be one. Raises UsageError."""
-    from ..client.submission import RUN_ID
-
-    if not RUN_ID.fullmatch(run):
-        raise UsageError(f"--id {run!r} cannot be a run id", "Use letters, digits, `.`, `_` and `-`; at most 200.")
-    return run
-
-
-async def start(
-    env: Environment, runs: Runs, prepared: Prepared, if_exists: IfExists, delay: timedelta | None = None
-) -> str:
+async def start(env: Environment, runs: Runs, prepared: Prepared, begin: Starting) -> str:
     """Start the run; its id."""
-    if delay is None:
+    if begin.delay is None:
         await asyncio.to_thread(check_places, prepared)
-    started = await runs.submit(prepared, if_exists=if_exists, start_delay=delay)
+    started = await runs.submit(prepared, if_exists=begin.if_exists, start_delay=begin.delay)
     run = prepared.submission.run
     if not started:
         complain(f"run {run} was there already")
+    await say_when_alone(env, runs)
+    return run
+
+
+async def say_when_alone(env: Environment, runs: Runs) -> None:
+    """On the embedded default there is a driver by now."""
     if not env.profile.embedded and not await runs.drivers():
         complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
-    return run
 
 
 def check_places(prepared: Prepared) -> None:
@@ -184,76 +203,36 @@ def show_dry_run(prepared: Prepared) -> None:
     complain(f"would start run {prepared.submission.run}; nothing was started")
 
 
-def submit(
-    file: FileOrNameArgument,
-    input: InputOption = None,
-    inputs: InputsOption = None,
-    id: IdOption = None,
-    if_exists: IfExistsOption = "fail",
-    start_delay: DelayOption = None,
-    executor: ExecutorOption = None,
-    dry_run: DryRunOption = False,
-    watch: bool = typer.Option(False, "--watch", help="Then watch it, as `treadle watch` does."),
-    profile: ProfileOption = None,
-) -> None:
+@with_options
+def submit(file: FileOrNameArgument, given: Given, begin: Starting, profile: ProfileOption = None) -> None:
     """Start a run and print its id."""
-    with reported():
-        _start(
-            file, input, inputs, id, if_exists, start_delay, executor, dry_run, profile, Watching() if watch else None
-        )
+    _start(Environment(profile), file, given, begin)
 
 
-def run(
-    file: FileOrNameArgument,
-    input: InputOption = None,
-    inputs: InputsOption = None,
-    id: IdOption = None,
-    if_exists: IfExistsOption = "fail",
-    start_delay: DelayOption = None,
-    executor: ExecutorOption = None,
-    dry_run: DryRunOption = False,
-    compact: CompactOption = False,
-    interval: IntervalOption = INTERVAL,
-    timeout: TimeoutOption = None,
-    fail_fast: FailFastOption = False,
-    logs: LogsOption = False,
-    output: WatchOutput = "text",
-    exit_status: ExitStatusOption = True,
-    profile: ProfileOption = None,
-) -> None:
+@with_options
+def run(file: FileOrNameArgument, given: Given, begin: Starting, how: Watching, profile: ProfileOption = None) -> None:
     """Start a run and watch it to its end. Ctrl-C leaves it running; Ctrl-C twice cancels it."""
-    with reported():
-        how = watching(compact, interval, timeout, fail_fast, logs, output, exit_status)
-        _start(file, input, inputs, id, if_exists, start_delay, executor, dry_run, profile, how, quiet=True)
+    _start(Environment(profile), file, given, begin, how)
 
 
-def _start(
-    file: Path,
-    pairs: list[str] | None,
-    inputs: Path | None,
-    id: str | None,
-    if_exists: IfExists,
-    start_delay: str | None,
-    executor: str | None,
-    dry_run: bool,
-    profile: str | None,
-    how: Watching | None,
-    quiet: bool = False,
-) -> None:
-    env = Environment(profile)
-    delay = timedelta(seconds=duration(start_delay, "--start-delay")) if start_delay else None
-    if _is_name(file):
-        prepared = prepare_deployed(env, str(file), pairs, inputs, id, executor)
-    else:
-        prepared = prepare_file(env, file, pairs, inputs, id, executor)
-    if dry_run:
+def _start(env: Environment, file: Path, given: Given, begin: Starting, how: Watching | None = None) -> None:
+    prepared = prepare_deployed(env, str(file), given) if _is_name(file) else prepare_file(env, file, given)
+    if begin.dry_run:
         show_dry_run(prepared)
         return
     env.ensure_driver()
 
     async def work(runs: Runs) -> Exit:
-        name = await start(env, runs, prepared, if_exists, delay)
-        complain(f"run {name}") if quiet else typer.echo(name)
-        return await watch_run(env, runs, name, how) if how else Exit.SUCCESS
+        name = await start(env, runs, prepared, begin)
+        if how is None:
+            typer.echo(name)
+            return Exit.SUCCESS
+        complain(f"run {name}")
+        return await watch_run(env, runs, name, how)
 
-    raise typer.Exit(int(env.with_runs(work)))
+    try:
+        code = env.with_runs(work)
+    except KeyboardInterrupt:
+        complain(f"run {prepared.submission.run} may have begun; see: treadle show {prepared.submission.run}")
+        raise
+    raise typer.Exit(int(code))

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from treadle.primitives.errors import UsageError
+
 from .common.environment import Environment
-from .common.exits import CommandFailed, Exit, complain, reported
+from .common.exits import complain
 from .common.options import ProfileOption, ReasonOption, RunArgument, YesOption
 
 if TYPE_CHECKING:
@@ -20,31 +22,29 @@ Ask = Callable[["Runs", str], Awaitable[None]]
 
 def cancel(run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None) -> None:
     """Stop a run in good order: attempts end, what is committed stays. `treadle resume` goes on with it."""
-    with reported():
-        env = Environment(profile)
-        env.ensure_driver()
+    env = Environment(profile)
+    env.ensure_driver()
 
-        async def ask(runs: Runs, name: str) -> None:
-            _confirm(f"cancel run {name}?", yes)
-            await runs.cancel(name, reason)
-            complain(f"run {name} is asked to stop; see: treadle watch {name}")
+    async def ask(runs: Runs, name: str) -> None:
+        _confirm(f"cancel run {name}?", yes)
+        await runs.cancel(name, reason)
+        complain(f"run {name} is asked to stop; see: treadle watch {name}")
 
-        _steer(env, run, ask)
+    _steer(env, run, ask)
 
 
 def terminate(
     run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
 ) -> None:
     """End a run at once, without asking it and without a driver. `treadle resume` goes on with it."""
-    with reported():
-        env = Environment(profile)
+    env = Environment(profile)
 
-        async def ask(runs: Runs, name: str) -> None:
-            _confirm(f"terminate run {name}?", yes)
-            await runs.terminate(name, reason)
-            complain(f"run {name} is terminated")
+    async def ask(runs: Runs, name: str) -> None:
+        _confirm(f"terminate run {name}?", yes)
+        await runs.terminate(name, reason)
+        complain(f"run {name} is terminated")
 
-        _steer(env, run, ask)
+    _steer(env, run, ask)
 
 
 def pause(run: RunArgument, profile: ProfileOption = None) -> None:
@@ -68,15 +68,14 @@ def limit(
 
 
 def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:
-    with reported():
-        env = Environment(profile)
-        env.ensure_driver()
+    env = Environment(profile)
+    env.ensure_driver()
 
-        async def ask(runs: Runs, found: str) -> None:
-            await runs.update(found, name, *arguments)
-            complain(f"run {found} {said.format(run=found)}")
+    async def ask(runs: Runs, found: str) -> None:
+        await runs.update(found, name, *arguments)
+        complain(f"run {found} {said.format(run=found)}")
 
-        _steer(env, run, ask)
+    _steer(env, run, ask)
 
 
 def _steer(env: Environment, run: str, ask: Ask) -> None:
@@ -86,7 +85,7 @@ def _steer(env: Environment, run: str, ask: Ask) -> None:
         name = await runs.find(run)
         view = await runs.view(name)
         if not view.open:
-            raise CommandFailed(Exit.USAGE, f"run {name} is over: it {_ended(view.state)}", f"See: treadle show {name}")
+            raise UsageError(f"run {name} is over: it {_ended(view.state)}", f"See: treadle show {name}")
         await ask(runs, name)
 
     env.with_runs(work)
@@ -101,4 +100,4 @@ def _confirm(question: str, yes: bool) -> None:
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not typer.confirm(question, err=True):
-        raise CommandFailed(Exit.USAGE, "nothing was done")
+        raise UsageError("nothing was done")

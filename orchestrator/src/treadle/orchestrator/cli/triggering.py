@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +13,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import complain, reported, say
+from .common.exits import complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
 
 if TYPE_CHECKING:
@@ -61,18 +60,18 @@ def list_(
     profile: ProfileOption = None,
 ) -> None:
     """Triggers of deployed workflows, and how they do. Needs neither Temporal nor a broker."""
-    with reported():
-        env = Environment(profile)
-        deployments = [env.registry.deployment(workflow)] if workflow else env.registry.deployments()
-        lines = [line for one in deployments for line in _listed(env, one)]
-        if output == "json":
-            typer.echo(json.dumps(msgspec.to_builtins(lines), indent=2, ensure_ascii=False))
-        elif lines:
-            typer.echo("\n".join(words.columns([_HEAD, *map(_row, lines)])))
-            if any(line.state == "unserved" for line in lines):
-                complain("unserved: no process looks for its events. Start one: treadle triggers")
-        else:
-            complain("no trigger is deployed. Deploy a workflow that has some: treadle deploy FILE")
+    env = Environment(profile)
+    deployments = [env.registry.deployment(workflow)] if workflow else env.registry.deployments()
+    statuses = _statuses(env)
+    lines = [_line(env, one, name, statuses) for one in deployments for name in sorted(one.spec.triggers)]
+    if output == "json":
+        say_json(lines)
+    elif lines:
+        typer.echo("\n".join(words.columns([_HEAD, *map(_row, lines)])))
+        if any(line.state == "unserved" for line in lines):
+            complain("unserved: no process looks for its events. Start one: treadle triggers")
+    else:
+        complain("no trigger is deployed. Deploy a workflow that has some: treadle deploy FILE")
 
 
 _HEAD = ["trigger", "type", "version", "state", "started", "active", "waiting", "dead", "listens to", "last error"]
@@ -82,17 +81,6 @@ def _row(line: Line) -> list[str]:
     counts = ["" if one is None else f"{one:,}" for one in (line.started, line.active, line.lag, line.dead)]
     error = line.error.partition("\n")[0]
     return [line.trigger, line.type, str(line.version), line.state, *counts, line.about, error]
-
-
-def _listed(env: Environment, deployment: Deployment) -> list[Line]:
-    from ..triggers.registry.changes import listens_to
-
-    paused = env.registry.paused(deployment.workflow)
-    statuses = _statuses(env)
-    return [
-        _line(deployment, name, listens_to(deployment.workflow, name, one), one.type, name in paused, statuses)
-        for name, one in sorted(deployment.spec.triggers.items())
-    ]
 
 
 def _statuses(env: Environment) -> dict[str, TriggerStatus]:
@@ -121,17 +109,17 @@ def _together(one: TriggerStatus, other: TriggerStatus) -> TriggerStatus:
     )
 
 
-def _line(
-    deployment: Deployment, name: str, about: str, type: str, paused: bool, statuses: dict[str, TriggerStatus]
-) -> Line:
-    target = f"{deployment.workflow}.{name}"
+def _line(env: Environment, deployment: Deployment, name: str, statuses: dict[str, TriggerStatus]) -> Line:
+    from ..triggers.registry.changes import listens_to
+
+    target, settings = f"{deployment.workflow}.{name}", deployment.spec.triggers[name]
     status = statuses.get(target)
-    unserved = "scheduled" if type == "schedule" else "unserved"
+    unserved = "scheduled" if settings.type == "schedule" else "unserved"
+    paused = name in env.registry.paused(deployment.workflow)
     state = "paused" if paused else status.state if status else unserved
-    if status is None:
-        return Line(target, type, deployment.version, about, state)
-    counts = (status.started, status.dead, status.active, status.lag, status.error)
-    return Line(target, type, deployment.version, about, state, *counts)
+    about = listens_to(deployment.workflow, name, settings)
+    counts = (status.started, status.dead, status.active, status.lag, status.error) if status else ()
+    return Line(target, settings.type, deployment.version, about, state, *counts)
 
 
 @trigger.command()
@@ -141,56 +129,50 @@ def show(
     profile: ProfileOption = None,
 ) -> None:
     """One trigger: its settings, how it does, where it begins; of a schedule its next times."""
-    with reported():
-        env = Environment(profile)
-        if "." not in target:
-            _show_versions(env, target, output)
-            return
-        deployment, name = found(env, target)
-        (line,) = [one for one in _listed(env, deployment) if one.trigger == f"{deployment.workflow}.{name}"]
-        schedule = _schedule(env, deployment.workflow, name) if line.type == "schedule" else None
-        about = _about(env, deployment, name, line, schedule)
-        if output == "json":
-            typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
-        else:
-            _print_trigger(about)
+    env = Environment(profile)
+    if "." not in target:
+        _show_versions(env, target, output)
+        return
+    deployment, name = found(env, target)
+    line = _line(env, deployment, name, _statuses(env))
+    schedule = _schedule(env, deployment.workflow, name) if line.type == "schedule" else None
+    about = _about(env, deployment, name, line, schedule)
+    if output == "json":
+        say_json(about)
+    else:
+        _print_trigger(about)
 
 
 def _show_versions(env: Environment, workflow: str, output: str) -> None:
     history = env.registry.history(workflow)
     if not history:
         env.registry.deployment(workflow)  # says that there is none
-    about = [
-        {
-            "version": one.version,
-            "deployed": _stamp(one.time),
-            "removed": one.removed,
-            "triggers": [] if one.removed else sorted(one.spec.triggers),
-            "base": one.base,
-        }
-        for one in history
-    ]
     if output == "json":
-        typer.echo(json.dumps(about, indent=2, ensure_ascii=False))
+        say_json([_version(one) for one in history])
         return
     rows = [["version", "deployed", "triggers", "from"]]
-    for each, one in zip(about, history, strict=True):
+    for one in history:
         triggers = "undeployed" if one.removed else ", ".join(sorted(one.spec.triggers)) or "none"
-        rows.append([one.name, _local(str(each["deployed"])), triggers, one.base])
+        rows.append([one.name, words.moment(one.time), triggers, one.base])
     typer.echo("\n".join(words.columns(rows)))
+
+
+def _version(one: Deployment) -> dict[str, Any]:
+    triggers = [] if one.removed else sorted(one.spec.triggers)
+    about = {"version": one.version, "deployed": words.stamp(one.time), "removed": one.removed}
+    return {**about, "triggers": triggers, "base": one.base}
 
 
 def _about(
     env: Environment, deployment: Deployment, name: str, line: Line, schedule: ScheduleView | None
 ) -> dict[str, Any]:
     pause = env.registry.paused(deployment.workflow).get(name)
-    begins = (deployment.begins or {}).get(name, ())
     return {
         **msgspec.to_builtins(line),
-        "deployed": _stamp(deployment.time),
-        "paused": {"since": _stamp(pause.since), "reason": pause.reason} if pause else None,
-        "begins": msgspec.to_builtins(begins),
-        "schedule": msgspec.to_builtins(schedule) if schedule else None,
+        "deployed": words.stamp(deployment.time),
+        "paused": {"since": words.stamp(pause.since), "reason": pause.reason} if pause else None,
+        "begins": (deployment.begins or {}).get(name, ()),
+        "schedule": schedule,
         "settings": deployment.document["triggers"][name],
     }
 
@@ -223,11 +205,12 @@ def _print_trigger(about: dict[str, Any]) -> None:
     counted = [f"{about[key]:,} {said}" for key, said in _COUNTS.items() if about[key] is not None]
     rows += [["so far", ", ".join(counted)]] if counted else []
     rows += [["last error", about["error"]]] if about["error"] else []
-    rows += [["begins", f"{one['topic']}/{one['partition']} at {one['offset']}"] for one in about["begins"]]
-    if about["schedule"]:
-        rows += [["next", _local(one)] for one in about["schedule"]["next"][:3]]
-        rows += [["last", f"{_local(when)} {what}"] for when, what in about["schedule"]["recent"][-3:]]
-        missed = [f"{about['schedule'][key]} {key}" for key in ("skipped", "missed") if about["schedule"][key]]
+    rows += [["begins", f"{one.topic}/{one.partition} at {one.offset}"] for one in about["begins"]]
+    if schedule := about["schedule"]:
+        rows += [["next", words.moment(one)] for one in schedule.next[:3]]
+        rows += [["last", f"{words.moment(when)} {what}"] for when, what in schedule.recent[-3:]]
+        counts = {"skipped": schedule.skipped, "missed": schedule.missed}
+        missed = [f"{count} {said}" for said, count in counts.items() if count]
         rows += [["ticks", ", ".join(missed)]] if missed else []
     settings = yaml.safe_dump(about["settings"], sort_keys=False, allow_unicode=True).splitlines()
     lines = [f"{name:11} {text}" for name, text in rows]
@@ -247,8 +230,7 @@ def pause(
     profile: ProfileOption = None,
 ) -> None:
     """Start nothing until `unpause`: events wait in their topic, ticks of schedules are left out."""
-    with reported():
-        _rest(Environment(profile), target, reason, paused=True)
+    _rest(Environment(profile), target, reason, paused=True)
 
 
 @trigger.command()
@@ -257,8 +239,7 @@ def unpause(
     profile: ProfileOption = None,
 ) -> None:
     """Go on where `pause` stopped."""
-    with reported():
-        _rest(Environment(profile), target, "", paused=False)
+    _rest(Environment(profile), target, "", paused=False)
 
 
 _SAID = {
@@ -298,12 +279,6 @@ def found(env: Environment, target: str) -> tuple[Deployment, str]:
         known = ", ".join(f"{workflow}.{each}" for each in sorted(deployment.spec.triggers))
         raise NoSuchDeployment(f"{deployment.name} has no trigger {name!r}", f"It has: {known or 'none'}.")
     return deployment, name
-
-
-def _stamp(seconds: float) -> str | None:
-    from datetime import UTC
-
-    return words.stamp(datetime.fromtimestamp(seconds, UTC))
 
 
 def _local(text: str) -> str:

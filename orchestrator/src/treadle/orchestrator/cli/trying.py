@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import time as now
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
 import typer
 
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment, need
-from .common.exits import Exit, complain, reported, say
-from .common.options import ProfileOption, TextOrJson
+from .common.exits import Exit, complain, say, say_json
+from .common.options import ProfileOption, TextOrJson, WatchOption, pair, with_options
 from .triggering import TargetArgument, found
 from .view.watcher import Watching, watch_run
 
@@ -28,28 +28,31 @@ if TYPE_CHECKING:
     from ..triggers.starting import StartOrder
     from ..triggers.trying import Sample, Trial
 
-EventOption = Annotated[
-    Path | None,
-    typer.Option("--event", "-e", metavar="FILE", help="A sample as its producer would send it; - reads stdin."),
-]
-HeaderOption = Annotated[
-    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of the sample; repeatable.")
-]
-KeyOption = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Of the sample, as in Kafka.")]
-TimeOption = Annotated[
-    str | None, typer.Option("--time", metavar="WHEN", help="Of a schedule: 2026-01-31T02:00, in its own timezone.")
-]
+
+@dataclass(frozen=True)
+class Asked:
+    """A sample event, or a time of a schedule."""
+
+    event: Annotated[
+        Path | None,
+        typer.Option("--event", "-e", metavar="FILE", help="A sample as its producer would send it; - reads stdin."),
+    ] = None
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="WHEN", help="Of a schedule: 2026-01-31T02:00, in its own timezone.")
+    ] = None
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of the sample; repeatable.")
+    ] = None
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Of the sample, as in Kafka.")] = None
 
 
 # -- try -----------------------------------------------------------------------------------------------------------
 
 
+@with_options
 def try_(
     target: TargetArgument,
-    event: EventOption = None,
-    time: TimeOption = None,
-    header: HeaderOption = None,
-    key: KeyOption = None,
+    asked: Asked,
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="Of this workflow file, instead of what is deployed."),
@@ -58,36 +61,26 @@ def try_(
     profile: ProfileOption = None,
 ) -> None:
     """What a sample event or time would do: filter, mapped inputs, run id. Starts nothing, needs no broker."""
-    with reported():
-        env = Environment(profile)
-        deployment, name = _drafted(env, file, target) if file else found(env, target)
-        trials = _tried(env, deployment, name, event, time, header, key)
-        if output == "json":
-            typer.echo(json.dumps(msgspec.to_builtins(trials), indent=2, ensure_ascii=False))
-        else:
-            say("\n\n".join(_trial_text(deployment, name, trial) for trial in trials))
-        complain("nothing was started")
-        refused = any(trial.verdict == "dead letter" for trial in trials)
-        raise typer.Exit(int(Exit.USAGE if refused else Exit.SUCCESS))
+    env = Environment(profile)
+    deployment, name = _drafted(env, file, target) if file else found(env, target)
+    trials = _tried(env, deployment, name, asked)
+    if output == "json":
+        say_json(trials)
+    else:
+        say("\n\n".join(_trial_text(deployment, name, trial) for trial in trials))
+    complain("nothing was started")
+    refused = any(trial.verdict == "dead letter" for trial in trials)
+    raise typer.Exit(int(Exit.USAGE if refused else Exit.SUCCESS))
 
 
-def _tried(
-    env: Environment,
-    deployment: Deployment,
-    name: str,
-    event: Path | None,
-    time: str | None,
-    header: list[str] | None,
-    key: str | None,
-) -> list[Trial]:
+def _tried(env: Environment, deployment: Deployment, name: str, asked: Asked) -> list[Trial]:
     from ..triggers.trying import try_event, try_tick
 
-    if (event is None) == (time is None):
+    if (asked.event is None) == (asked.time is None):
         raise UsageError("give a sample or a time", "--event FILE for events; --time 2026-01-31T02:00 for schedules.")
-    if time is not None:
-        return [try_tick(deployment, name, nominal(deployment, name, time), env.profile.allow)]
-    assert event is not None
-    return try_event(deployment, name, sample(event, header or [], key), env.profile.allow)
+    if asked.event is None:
+        return [try_tick(deployment, name, nominal(deployment, name, str(asked.time)), env.profile.allow)]
+    return try_event(deployment, name, _sample(asked.event, asked), env.profile.allow)
 
 
 def _trial_text(deployment: Deployment, name: str, trial: Trial) -> str:
@@ -108,31 +101,23 @@ def _trial_text(deployment: Deployment, name: str, trial: Trial) -> str:
 # -- fill ----------------------------------------------------------------------------------------------------------
 
 
-def fire(
-    target: TargetArgument,
-    event: EventOption = None,
-    time: TimeOption = None,
-    header: HeaderOption = None,
-    key: KeyOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Then watch it, as `treadle watch` does.")] = False,
-    profile: ProfileOption = None,
-) -> None:
+@with_options
+def fire(target: TargetArgument, asked: Asked, watch: WatchOption = False, profile: ProfileOption = None) -> None:
     """Start the run of a sample event or of a schedule's time, and print its id. Pauses and limits do not count."""
-    with reported():
-        from ..triggers.trying import fired
+    from ..triggers.trying import fired
 
-        env = Environment(profile)
-        deployment, name = found(env, target)
-        trials = _tried(env, deployment, name, event, time, header, key)
-        refused = [trial for trial in trials if trial.verdict != "starts"]
-        if refused:
-            raise UsageError(
-                f"{target} starts nothing: {refused[0].reason or 'the filter passes the event over'}",
-                f"Look at it: treadle trigger test {target} ...",
-            )
-        orders = [fired(deployment, name, trial, now(), secrets.token_hex(3)) for trial in trials]
-        env.ensure_driver()
-        raise typer.Exit(int(env.with_client(lambda client: _start(env, client, orders, watch))))
+    env = Environment(profile)
+    deployment, name = found(env, target)
+    trials = _tried(env, deployment, name, asked)
+    refused = [trial for trial in trials if trial.verdict != "starts"]
+    if refused:
+        raise UsageError(
+            f"{target} starts nothing: {refused[0].reason or 'the filter passes the event over'}",
+            f"Look at it: treadle trigger test {target} ...",
+        )
+    orders = [fired(deployment, name, trial, now(), secrets.token_hex(3)) for trial in trials]
+    env.ensure_driver()
+    raise typer.Exit(int(env.with_client(lambda client: _start(env, client, orders, watch))))
 
 
 async def _start(env: Environment, client: Client, orders: list[StartOrder], watch: bool) -> Exit:
@@ -156,24 +141,23 @@ def backfill(
     profile: ProfileOption = None,
 ) -> None:
     """Start what a schedule would have started between two times. A time that has a run gets no second one."""
-    with reported():
-        from ..triggers.schedules.reconcile import Schedules
+    from ..triggers.schedules.reconcile import Schedules
 
-        env = Environment(profile)
-        deployment, name = found(env, target)
-        first, last = nominal(deployment, name, begin), nominal(deployment, name, end)
-        if last < first:
-            raise UsageError("--to is before --from", "Turn them around.")
-        env.ensure_driver()
+    env = Environment(profile)
+    deployment, name = found(env, target)
+    first, last = nominal(deployment, name, begin), nominal(deployment, name, end)
+    if last < first:
+        raise UsageError("--to is before --from", "Turn them around.")
+    env.ensure_driver()
 
-        async def work(client: Client) -> None:
-            schedules = Schedules(client, env.profile.queue, env.key)
-            await schedules.reconcile(env.registry)
-            await schedules.backfill(deployment.workflow, name, first, last, overlap)
+    async def work(client: Client) -> None:
+        schedules = Schedules(client, env.profile.queue, env.key)
+        await schedules.reconcile(env.registry)
+        await schedules.backfill(deployment.workflow, name, first, last, overlap)
 
-        env.with_client(work)
-        complain(f"asked for {target} from {first.isoformat()} to {last.isoformat()}")
-        complain(f"  treadle list --trigger {target}")
+    env.with_client(work)
+    complain(f"asked for {target} from {first.isoformat()} to {last.isoformat()}")
+    complain(f"  treadle list --trigger {target}")
 
 
 def seek(
@@ -185,23 +169,22 @@ def seek(
     profile: ProfileOption = None,
 ) -> None:
     """Set where a Kafka trigger reads on, in all partitions; end the service first. What has a run gets no second."""
-    with reported():
-        need("confluent_kafka")
-        from ..triggers.kafka.judge import lineage
-        from ..triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
+    need("confluent_kafka")
+    from ..triggers.kafka.judge import lineage
+    from ..triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
 
-        env = Environment(profile)
-        deployment, name = found(env, target)
-        at = lineage(env.registry.history(deployment.workflow), name)
-        if at is None:
-            raise UsageError(f"{target} reads no Kafka topic", "Of schedules: treadle trigger backfill.")
-        group = group_of(env.key, deployment.workflow, name, at.born)
-        marks = StoredMarks(env.store, env.key, group)
-        places = KafkaPositions(env.home, env.profile).seek(at, group, marks, _position(to))
-        if output == "json":
-            typer.echo(json.dumps(msgspec.to_builtins(list(places)), indent=2))
-        else:
-            typer.echo("\n".join(f"{one.topic}/{one.partition} at {one.offset}" for one in places))
+    env = Environment(profile)
+    deployment, name = found(env, target)
+    at = lineage(env.registry.history(deployment.workflow), name)
+    if at is None:
+        raise UsageError(f"{target} reads no Kafka topic", "Of schedules: treadle trigger backfill.")
+    group = group_of(env.key, deployment.workflow, name, at.born)
+    marks = StoredMarks(env.store, env.key, group)
+    places = KafkaPositions(env.home, env.profile).seek(at, group, marks, _position(to))
+    if output == "json":
+        say_json(places)
+    else:
+        typer.echo("\n".join(f"{one.topic}/{one.partition} at {one.offset}" for one in places))
 
 
 def _position(text: str) -> int | datetime | Literal["earliest", "latest"]:
@@ -239,18 +222,14 @@ def nominal(deployment: Deployment, name: str, text: str) -> datetime:
     return when.replace(tzinfo=zone) if when.tzinfo is None else when
 
 
-def sample(file: Path, headers: list[str], key: str | None) -> Sample:
+def _sample(file: Path, asked: Asked) -> Sample:
     """The event of `--event`. Raises UsageError."""
     from ..triggers.trying import Sample
 
-    pairs = []
-    for header in headers:
-        name, equals, value = header.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--header {header} gives no value", "Write --header name=value.")
-        pairs.append((name, value.encode()))
+    pairs = [pair(header, "--header") for header in asked.header or ()]
     try:
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"--event {file}: {error.strerror}", "Check the name.") from error
-    return Sample(body, None if key is None else key.encode(), tuple(pairs))
+    key = None if asked.key is None else asked.key.encode()
+    return Sample(body, key, tuple((name, value.encode()) for name, value in pairs))

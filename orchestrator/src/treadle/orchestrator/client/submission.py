@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +93,10 @@ def prepare(
 
 
 def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) -> Package:
-    """The code that the workflow names; its modules are imported. Raises UsageError."""
+    """The code that the workflow names; its modules are imported, and print to stderr. Raises UsageError."""
     references = function_references(spec)
-    functions = {ref: msgspec.to_builtins(describe(load(ref, captured))) for ref in references}
+    with redirect_stdout(sys.stderr):
+        functions = {ref: msgspec.to_builtins(describe(load(ref, captured))) for ref in references}
     if not references:
         return Package(functions)
     bundle = build_bundle(references, roots, captured)

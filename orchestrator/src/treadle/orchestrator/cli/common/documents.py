@@ -15,6 +15,8 @@ from treadle.dsl.document.reading import from_spec, load
 from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
 
+from .options import pair
+
 if TYPE_CHECKING:
     from treadle.dsl import Workflow
     from treadle.dsl.diagnostics.diagnostics import Diagnostic
@@ -65,15 +67,10 @@ def load_checked(path: Path) -> Loaded:
     return Loaded(document, linked(document), base, captured, tuple(found))
 
 
-def read_inputs(pairs: Sequence[str], file: Path | None) -> dict[str, Any]:
+def read_inputs(pairs: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
     """`-i k=v` over the values of `--inputs FILE`. Raises UsageError."""
-    given: dict[str, Any] = _inputs_file(file) if file is not None else {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise UsageError(f"-i {pair} gives no value", "Write -i name=value.")
-        given[name] = value
-    return given
+    given = _inputs_file(file) if file is not None else {}
+    return given | dict(pair(each, "-i") for each in pairs or ())
 
 
 def _inputs_file(file: Path) -> dict[str, Any]:

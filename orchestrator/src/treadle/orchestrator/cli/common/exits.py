@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import IntEnum
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import msgspec
 import typer
 
-from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
+from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError, UsageError
 
 from ...telemetry.logs import printable
 
@@ -32,14 +34,6 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-class CommandFailed(TreadleError):
-    """A command ends with this code after its message."""
-
-    def __init__(self, code: Exit, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.code = code
-
-
 _BY_NAME = {
     "InvalidDocument": Exit.INVALID_DOCUMENT,
     "NoSuchRun": Exit.NOT_FOUND,
@@ -53,8 +47,6 @@ _BY_NAME = {
 
 def code_of(error: TreadleError) -> Exit:
     """The exit code of an error of treadle's own, by who must act."""
-    if isinstance(error, CommandFailed):
-        return error.code
     for kind in type(error).__mro__:
         if kind.__name__ in _BY_NAME:
             return _BY_NAME[kind.__name__]
@@ -72,9 +64,27 @@ def say(text: str) -> None:
     typer.echo(printable(text))
 
 
+def say_json(value: Any) -> None:
+    """Data for programs, on stdout."""
+    typer.echo(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False))
+
+
 def complain(text: str) -> None:
     """A line for people, on stderr."""
     print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def writing(hint: str = "Name another file.") -> Iterator[None]:
+    """Files for people are written meanwhile. Raises UsageError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}", hint) from error
+
+
+_TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[1], BrokenPipeError)
+"""What typer obeys or shows by itself; the third is its UsageError, which it does not export."""
 
 
 @contextmanager
@@ -93,7 +103,7 @@ def reported() -> Iterator[None]:
     except KeyboardInterrupt:
         complain("treadle: interrupted")
         raise typer.Exit(int(Exit.INTERRUPTED)) from None
-    except (typer.Exit, typer.Abort, BrokenPipeError):
+    except _TYPERS_OWN:
         raise
     except Exception as error:
         if os.environ.get("TREADLE_DEBUG"):

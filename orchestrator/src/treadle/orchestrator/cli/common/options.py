@@ -6,6 +6,10 @@ have a shorter name too, such as TREADLE_PROFILE.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,14 +31,6 @@ InputOption = Annotated[
     list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input; repeatable.")
 ]
 InputsOption = Annotated[Path | None, typer.Option("--inputs", metavar="FILE", help="YAML or JSON file of inputs.")]
-IdOption = Annotated[str | None, typer.Option("--id", metavar="RUN", help="Run id; made up when not given.")]
-IfExistsOption = Annotated[
-    Literal["fail", "use", "terminate"],
-    typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="When the id exists already."),
-]
-DelayOption = Annotated[
-    str | None, typer.Option("--start-delay", metavar="DURATION", help="Begin so much later, such as 10m.")
-]
 ExecutorOption = Annotated[
     str | None,
     typer.Option(
@@ -54,25 +50,10 @@ AssumeOption = Annotated[
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check and plan; start nothing.")]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Then watch it, as `treadle watch` does.")]
 
 TextOrJson = Annotated[
     Literal["text", "json"], typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="How to print the data.")
-]
-WatchOutput = Annotated[
-    Literal["text", "jsonl"], typer.Option("--output", "-o", help="jsonl: every change as a JSON line on stdout.")
-]
-CompactOption = Annotated[bool, typer.Option("--compact", help="Only stages that are under way.")]
-IntervalOption = Annotated[
-    float,
-    typer.Option("--interval", metavar="SECONDS", envvar="TREADLE_INTERVAL", min=0.1, help="Between two looks."),
-]
-TimeoutOption = Annotated[
-    str | None, typer.Option("--timeout", metavar="DURATION", help="Stop watching then, with exit code 124.")
-]
-FailFastOption = Annotated[bool, typer.Option("--fail-fast", help="Stop watching at the first final failure.")]
-LogsOption = Annotated[bool, typer.Option("--logs", help="Also show what attempts print, and their errors.")]
-ExitStatusOption = Annotated[
-    bool, typer.Option("--exit-status/--no-exit-status", help="End with the run's own exit code.")
 ]
 LogOption = Annotated[
     Literal["text", "json"], typer.Option("--log", envvar="TREADLE_LOG", help="Log lines for people, or JSON objects.")
@@ -92,6 +73,37 @@ class Verbs(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, each.get_short_help_str(300)) for name, each in self.commands.items()])
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: a parameter whose type is a dataclass has become options, which are its fields.
+
+    They stand behind the command's own, and `--profile` behind all.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    types = {name: one.annotation for name, one in signature.parameters.items()}
+    groups: dict[str, Any] = {name: one for name, one in types.items() if is_dataclass(one)}
+    fields = {name: list(inspect.signature(group, eval_str=True).parameters.values()) for name, group in groups.items()}
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{one.name: values.pop(one.name) for one in fields[name]})
+        command(**values)
+
+    own = [one for name, one in signature.parameters.items() if name not in groups]
+    options = [*own, *(one for several in fields.values() for one in several)]
+    options.sort(key=lambda one: one.name == "profile")
+    called.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+    return called
+
+
+def pair(text: str, option: str) -> tuple[str, str]:
+    """`NAME=VALUE` in two. Raises UsageError, which names the option."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text} gives no value", f"Write {option} name=value.")
+    return name, value
 
 
 def duration(text: str, option: str) -> float:

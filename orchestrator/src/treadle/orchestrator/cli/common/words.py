@@ -33,18 +33,29 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
-def moment(when: datetime | None) -> str:
-    """Local time, to the second."""
-    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S") if when else ""
+def moment(when: datetime | float | None) -> str:
+    """Local time, to the second; a number is seconds since the epoch, 0 none."""
+    return _time(when).astimezone().strftime("%Y-%m-%d %H:%M:%S") if when else ""
 
 
-def stamp(when: datetime | None) -> str | None:
+def stamp(when: datetime | float | None) -> str | None:
     """RFC 3339 in UTC, for programs."""
-    return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None
+    return _time(when).astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if when else None
+
+
+def _time(when: datetime | float) -> datetime:
+    return when if isinstance(when, datetime) else datetime.fromtimestamp(when, UTC)
 
 
 def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
+def node(name: str, stages: Sequence[str]) -> str:
+    """What runs in a node of the plan: `tokenize, group`; with the role where a stage has several: `sorted (cuts)`."""
+    owner, _, role = name.partition(".")
+    names = ", ".join(stages) or owner
+    return f"{names} ({role})" if role else names
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from treadle.primitives.errors import UsageError
 
 from ..common import words
@@ -60,8 +62,6 @@ def _size(text: str) -> int:
 
 def supposing(site: Site, assumed: Assumed) -> Site:
     """The site with what is supposed in place of what is known."""
-    from msgspec.structs import replace
-
     executors = Resized(site.executors, assumed.slots) if assumed.slots else site.executors
     return replace(site, executors=executors, assumed_bytes=assumed.bytes)
 
@@ -73,8 +73,6 @@ class Resized(Mapping[str, "Capabilities"]):
         self._known, self._slots = known, slots
 
     def __getitem__(self, name: str) -> Capabilities:
-        from msgspec.structs import replace
-
         return replace(self._known[name], slots=self._slots)
 
     def __iter__(self) -> Iterator[str]:
@@ -144,8 +142,6 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
 
 def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> list[Line]:
     from datetime import UTC, datetime
-
-    from msgspec.structs import replace
 
     from ...cost.spent import Spending
     from .following import LogFollower

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,12 @@ if TYPE_CHECKING:
     from ..common.environment import Environment
 
 
+class Incomplete(UsageError):
+    """The stage is not done yet."""
+
+
 def records(env: Environment, run: str, stage: str) -> Iterator[str]:
-    """Each record as a line of JSON. Raises UsageError for a stage without data, LookupError for one not done yet."""
+    """Each record as a line of JSON. Raises UsageError for a stage without data, Incomplete."""
     from treadle.executors.bundle.open import prepare
     from treadle.primitives.blocks import Blocks
     from treadle.primitives.host import HostFolder
@@ -33,7 +39,7 @@ def records(env: Environment, run: str, stage: str) -> Iterator[str]:
     submission = files.load(Submission, "spec")
     plan = files.find(Plan, "plan")
     if plan is None:
-        raise LookupError(f"run {run} has not begun yet")
+        raise Incomplete(f"run {run} has not begun yet")
     slices = _slices(files, plan, _reference(plan, stage), stage)
     prepare(files.store, run, submission.bundle, files.key, submission.shared)
     blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
@@ -62,13 +68,13 @@ def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list
     def manifest(segment: str) -> Manifest:
         found = files.manifest(segment)
         if found is None:
-            raise LookupError(f"{stage} is not complete")
+            raise Incomplete(f"{stage} is not complete")
         return found
 
     def loop(name: str) -> LoopResult:
         found = files.find(LoopResult, f"segments/{name}/result")
         if found is None:
-            raise LookupError(f"{stage} is not complete")
+            raise Incomplete(f"{stage} is not complete")
         return found
 
     data = Scope(loop_chains(plan.graph)).data(reference, loop)
@@ -81,7 +87,8 @@ def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list
 
 
 def _lines(blocks: Blocks, one: Slice) -> Iterator[str]:
-    value = blocks.get(one)
+    with redirect_stdout(sys.stderr):  # modules of the run may print when they are imported
+        value = blocks.get(one)
     if one.kind == "table":
         for batch in value.to_batches(max_chunksize=1024):
             yield from (_line(row) for row in batch.to_pylist())

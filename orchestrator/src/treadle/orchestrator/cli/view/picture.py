@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
@@ -18,6 +19,7 @@ from ...client.views import NodeView, RunEnd, RunView
 from ...dispatcher.orders import Progress
 from ...dispatcher.record.history import replay
 from ...dispatcher.record.ledger import Iterated, read
+from ...dispatcher.tasks.summary import size_of
 from ...plan import Barrier, Child, Loop, Node, Plan, Segment
 from ...runfiles import Closing, LoopResult, RunFiles, RunResult
 from .wide import ClosedGroups, sum_of
@@ -125,8 +127,6 @@ class Painter:
 
     def _child(self, node: Child, view: RunView, failed: str) -> StageView:
         """One row for all that its run has committed; what runs in there is seen only there."""
-        from msgspec.structs import replace
-
         if node.id not in self._children:
             self._children[node.id] = Painter(self._others(self._files.child(node.id)), self._others)
         painter = self._children[node.id]
@@ -138,14 +138,11 @@ class Painter:
             state = "done"
         elif painter.plan is not None:
             state = "failed" if node.id == failed else "running" if view.open else "stopped"
-        return StageView(
-            node.id,
-            node.stages,
-            "workflow",
-            state,
-            sum(one.partitions for one in segments),
-            sum(one.committed for one in segments),
-            sum(one.failed for one in segments),
+        return replace(
+            _bare(node, state),
+            partitions=sum(one.partitions for one in segments),
+            committed=sum(one.committed for one in segments),
+            failed=sum(one.failed for one in segments),
             rows=sum(one.rows for one in segments),
             bytes=sum(one.bytes for one in segments),
             run=files.run,
@@ -157,15 +154,9 @@ class Painter:
             return _bare(node, "waiting")
         known = _from_ledger(self._files, node)
         if node.id == failed:
-            return _with_state(known, "failed")
+            return replace(known, state="failed")
         touched = known.committed or known.failed or known.iteration
-        return _with_state(known, "waiting" if is_open or not touched else "stopped")
-
-
-def _with_state(view: StageView, state: NodeState) -> StageView:
-    from msgspec.structs import replace
-
-    return replace(view, state=state)
+        return replace(known, state="waiting" if is_open or not touched else "stopped")
 
 
 def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
@@ -180,44 +171,30 @@ def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
 
 
 def _bare(node: Node, state: NodeState) -> StageView:
-    partitions = node.partitions if isinstance(node, Segment) else 0
-    return _placed(StageView(node.id, node.stages, _kind(node), state, partitions), node)
-
-
-def _placed(view: StageView, node: Node) -> StageView:
-    from msgspec.structs import replace
-
-    if not isinstance(node, Segment) or isinstance(node.tail, Discard):
+    """With what the plan says."""
+    view = StageView(node.id, node.stages, _kind(node), state)
+    if not isinstance(node, Segment):
         return view
-    return replace(view, place=node.put, estimate=node.estimate)
+    leaves = not isinstance(node.tail, Discard)
+    place, estimate = (node.put, node.estimate) if leaves else ("", 0)
+    return replace(view, partitions=node.partitions, place=place, estimate=estimate)
 
 
 def _from_beat(node: Node, beat: NodeView) -> StageView:
+    known = replace(_bare(node, "running"), attempt=beat.attempt)
     if isinstance(node, Loop):
-        return StageView(
-            node.id,
-            node.stages,
-            "loop",
-            "running",
-            iteration=beat.iteration,
-            inner=beat.progress,
-            attempt=beat.attempt,
-        )
+        return replace(known, iteration=beat.iteration, inner=beat.progress)
     if not beat.progress:
-        return _with_state(_bare(node, "running"), "running")
+        return known
     one = beat.progress[0]
-    return StageView(
-        node.id,
-        node.stages,
-        _kind(node),
-        "running",
-        one.partitions,
-        one.committed,
-        one.failed,
-        one.retried,
-        one.running,
+    return replace(
+        known,
+        partitions=one.partitions,
+        committed=one.committed,
+        failed=one.failed,
+        retried=one.retried,
+        running=one.running,
         bytes=one.size,
-        attempt=beat.attempt,
     )
 
 
@@ -227,7 +204,7 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
         if any(need.state != "done" for need in needs):
             return None
         partitions = sum(need.partitions for need in needs)
-        return StageView(node.id, node.stages, "barrier", "done", partitions, partitions)
+        return replace(_bare(node, "done"), partitions=partitions, committed=partitions)
     done: Closing | LoopResult | None
     done = files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else files.closing(node.id)
     if done is None:
@@ -235,13 +212,10 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
     summary = done.summary
     count = done.committed if isinstance(done, Closing) else 0
     iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, Loop) else ""
-    view = StageView(
-        node.id,
-        node.stages,
-        _kind(node),
-        "done",
-        summary.partitions,
-        count,
+    return replace(
+        _bare(node, "done"),
+        partitions=summary.partitions,
+        committed=count,
         rows=summary.rows,
         bytes=summary.size,
         failed_items=summary.failed_items,
@@ -250,7 +224,6 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
         spilled=summary.spilled,
         origin=done.origin,
     )
-    return _placed(view, node)
 
 
 def _from_ledger(files: RunFiles, node: Node) -> StageView:
@@ -262,22 +235,20 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
     if isinstance(node, Loop):
         done = [record for record in records if isinstance(record, Iterated) and record.loop == node.id]
         text = f"{node.id} {max(record.iteration for record in done)}/{node.max_iterations}" if done else ""
-        return StageView(node.id, node.stages, "loop", "waiting", iteration=text)
+        return replace(_bare(node, "waiting"), iteration=text)
     chains = [records, *(read(files.store, chain, files.key) for chain in _group_ledgers(files, node))]
     histories = [replay(chain, node.id) for chain in chains]
     outcomes = [outcome for history in histories for outcome in history.committed.values()]
     failed = [_finally_failed(chain, node.id, set(h.committed)) for chain, h in zip(chains, histories, strict=True)]
     expected = sum(history.expected or 0 for history in histories)
-    return StageView(
-        node.id,
-        node.stages,
-        "segment",
-        "waiting",
-        max(expected, node.partitions if isinstance(node, Segment) else 0),
-        len(outcomes),
-        sum(map(len, failed)),
+    known = _bare(node, "waiting")
+    return replace(
+        known,
+        partitions=max(expected, known.partitions),
+        committed=len(outcomes),
+        failed=sum(map(len, failed)),
         rows=sum(outcome.rows for outcome in outcomes),
-        bytes=sum((o.block.size if o.block else 0) + (o.part.size if o.part else 0) for o in outcomes),
+        bytes=sum(map(size_of, outcomes)),
     )
 
 

@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..common.exits import CommandFailed, Exit, complain
-from ..common.words import span
+from treadle.primitives.errors import CorruptError, MissingError, UsageError
+
+from ..common import words
+from ..common.exits import complain
 
 if TYPE_CHECKING:
     from ...client.submission import Prepared
@@ -49,8 +51,6 @@ def _found(entries: Entries, plan: Plan, submission: Submission, below: str = ""
 
 def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
     """As a run that starts now would find it."""
-    from treadle.primitives.errors import CorruptError
-
     try:
         return entries.find(key, ttl)
     except CorruptError as error:
@@ -82,7 +82,7 @@ def _notes(plan: Plan, graph: Graph, kept: dict[str, Entry | None], below: str) 
 def _fate(entry: Entry | None, conditional: bool) -> str:
     if entry is None:
         return "runs, nothing is kept under its key"
-    made = f"run {entry.run} made it {span(entry.age(time.time()))} ago"
+    made = f"run {entry.run} made it {words.span(entry.age(time.time()))} ago"
     if conditional:
         return f"{made}; that is taken over if no condition above it is open when the run starts"
     return f"does not run, {made}"
@@ -94,9 +94,7 @@ def kept_json(kept: dict[str, Entry | None]) -> dict[str, Any]:
 
 
 def beside(env: Environment, plan: Plan, submission: Submission, run: str) -> list[Difference]:
-    """Every node beside that of another run. Raises CommandFailed for a run that never got a plan."""
-    from treadle.primitives.errors import MissingError
-
+    """Every node beside that of another run. Raises MissingError for a run that never got a plan."""
     from ...plan import Plan
     from ...reuse.compare import compare
     from ...runfiles import Submission
@@ -106,7 +104,7 @@ def beside(env: Environment, plan: Plan, submission: Submission, run: str) -> li
         return compare(plan, submission, files.load(Plan, "plan"), files.load(Submission, "spec"))
     except MissingError as error:
         text = f"there is nothing in the store to compare with of run {run}"
-        raise CommandFailed(Exit.NOT_FOUND, text, "See: treadle list") from error
+        raise MissingError(text, "See: treadle list") from error
 
 
 def changes(env: Environment, run: str, now: Prepared | None) -> dict[str, str]:
@@ -114,8 +112,6 @@ def changes(env: Environment, run: str, now: Prepared | None) -> dict[str, str]:
 
     Of the second only input files can differ. What cannot be planned any more is told of no node, but of the first.
     """
-    from treadle.primitives.errors import UsageError
-
     from ...client.submission import planned
     from ...runfiles import Submission
 
@@ -138,11 +134,4 @@ def find_run(env: Environment, text: str) -> str:
 
 def difference_lines(run: str, differences: Sequence[Difference]) -> list[str]:
     """A line for each node."""
-    return [f"{_label(one)}: {one.reason or f'the same as in {run}'}" for one in differences]
-
-
-def _label(one: Difference) -> str:
-    """`tokenize, group`; with the role where a stage needs several segments: `sorted (cuts)`."""
-    owner, _, role = one.node.partition(".")
-    names = ", ".join(one.stages) or owner
-    return f"{names} ({role})" if role else names
+    return [f"{words.node(one.node, one.stages)}: {one.reason or f'the same as in {run}'}" for one in differences]

@@ -45,13 +45,8 @@ class Screen(Protocol):
 
 
 def label(stage: StageView) -> str:
-    """`tokenize, group`; with the role where a stage needs several segments: `sorted (cuts)`; with the run it is."""
-    if stage.run:
-        return f"{stage.node} → {stage.run}"
-    owner = stage.stages[-1] if stage.stages else stage.node.partition(".")[0]
-    role = stage.node.removeprefix(f"{owner}.")
-    names = ", ".join(stage.stages) or owner
-    return f"{names} ({role})" if role != stage.node else names
+    """Its stages; with the run it is."""
+    return f"{stage.node} → {stage.run}" if stage.run else words.node(stage.node, stage.stages)
 
 
 def counts(stage: StageView) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -19,7 +18,7 @@ from treadle.primitives.errors import FailureClass
 
 from ..common import words
 from ..common.environment import Environment
-from ..common.exits import Exit, complain
+from ..common.exits import Exit, complain, say_json
 from ..common.options import duration
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from .picture import StageView
     from .screens import Screen
 
-INTERVAL = 0.5
 SECOND_CHANCE = 2.0
 """Seconds after a Ctrl-C in which another one cancels the run."""
 SILENCE = 3.0
@@ -43,29 +41,32 @@ _REMEDIES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Watching:
-    """How to watch."""
+    """How to watch; options of a command. Raises UsageError for a `timeout` that is no duration."""
 
-    compact: bool = False
-    interval: float = INTERVAL
-    timeout: float | None = None
-    fail_fast: bool = False
-    logs: bool = False
-    output: Literal["text", "jsonl"] = "text"
-    exit_status: bool = True
+    compact: Annotated[bool, typer.Option("--compact", help="Only stages that are under way.")] = False
+    interval: Annotated[
+        float,
+        typer.Option("--interval", metavar="SECONDS", envvar="TREADLE_INTERVAL", min=0.1, help="Between two looks."),
+    ] = 0.5
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop watching then, with exit code 124.")
+    ] = None
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop watching at the first final failure.")] = False
+    logs: Annotated[bool, typer.Option("--logs", help="Also show what attempts print, and their errors.")] = False
+    output: Annotated[
+        Literal["text", "jsonl"], typer.Option("--output", "-o", help="jsonl: every change as a JSON line on stdout.")
+    ] = "text"
+    exit_status: Annotated[
+        bool, typer.Option("--exit-status/--no-exit-status", help="End with the run's own exit code.")
+    ] = True
 
+    def __post_init__(self) -> None:
+        _ = self.seconds  # refused before anything starts
 
-def watching(
-    compact: bool,
-    interval: float,
-    timeout: str | None,
-    fail_fast: bool,
-    logs: bool,
-    output: Literal["text", "jsonl"],
-    exit_status: bool,
-) -> Watching:
-    """The options as a command gets them. Raises UsageError."""
-    seconds = duration(timeout, "--timeout") if timeout else None
-    return Watching(compact, interval, seconds, fail_fast, logs, output, exit_status)
+    @property
+    def seconds(self) -> float | None:
+        """Of the timeout."""
+        return duration(self.timeout, "--timeout") if self.timeout else None
 
 
 async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Exit:
@@ -117,7 +118,7 @@ class Watcher:
         self._logs = LogFollower(env.files(run)) if how.logs else None
         self._keys = _Keys()
         self._screen = _screen(how)
-        self._deadline = time.monotonic() + how.timeout if how.timeout is not None else None
+        self._deadline = time.monotonic() + how.seconds if how.seconds is not None else None
         self._alone_since: float | None = None
         self._paused = False
         self._told: dict[str, str] = {}
@@ -166,7 +167,7 @@ class Watcher:
             return self._failed_early(stages)
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._screen.close()
-            complain(f"run {self._run} still goes on after {words.span(self._how.timeout or 0)}")
+            complain(f"run {self._run} still goes on after {words.span(self._how.seconds or 0)}")
             complain(f"  treadle watch {self._run}")
             return Exit.TIMEOUT
         return None
@@ -329,4 +330,4 @@ def reason(end: RunEnd) -> str:
 
 def print_outputs(outputs: dict[str, Any]) -> None:
     if outputs:
-        typer.echo(json.dumps(outputs, indent=2, ensure_ascii=False))
+        say_json(outputs)

@@ -71,12 +71,6 @@ class NodeFacts(Struct, frozen=True):
     run: str = ""
     """The child run that it is."""
 
-    @property
-    def label(self) -> str:
-        """Its stages; with its role where a stage has several nodes: `count (leaves)`."""
-        role = self.node.partition(".")[2]
-        return ", ".join(self.stages) + (f" ({role})" if role else "") if self.stages else self.node
-
 
 class Facts(Struct, frozen=True):
     nodes: tuple[NodeFacts, ...]

@@ -17,6 +17,7 @@ from .drawing import HEIGHT, WIDTH, draw
 from .facts import Attempted, Facts, NodeFacts
 
 if TYPE_CHECKING:
+    from ....client.views import RunEnd, RunView
     from ..following import ErrorGroup
 
 SLOWEST = 12
@@ -27,28 +28,14 @@ COLOURS = 8
 """Of nodes, in style.css; more nodes take them in turn."""
 
 
-class About(Struct, frozen=True):
-    """What Temporal says of the run."""
-
-    run: str
-    workflow: str
-    state: str
-    started: datetime
-    closed: datetime | None
-    resumption: int
-    failure: str = ""
-    outputs: dict[str, Any] = {}
-    labels: dict[str, str] = {}
-
-
 class Tile(Struct, frozen=True):
     label: str
     value: str
     detail: str = ""
 
 
-def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datetime) -> str:
-    """The page. Everything that comes from the run is escaped."""
+def render(view: RunView, end: RunEnd | None, facts: Facts, errors: Sequence[ErrorGroup], made: datetime) -> str:
+    """The page; no `end` of an open run. Everything that comes from the run is escaped."""
     from jinja2 import Environment, StrictUndefined
 
     style, script = _resource("style.css"), _resource("timeline.js")
@@ -59,15 +46,17 @@ def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datet
         "brief": _brief,
         "moment": words.moment,
         "number": words.number,
+        "label": lambda node: words.node(node.node, node.stages),
     }
     colours = {node.node: index % COLOURS for index, node in enumerate(_working(facts))}
     return environment.from_string(_resource("page.html")).render(
-        about=about,
+        run=view,
+        failure=end.failure if end else None,
         made=made,
         policy=_policy(style, script),
         style=style,
         script=script,
-        tiles=_tiles(about, facts, made),
+        tiles=_tiles(view, facts, made),
         picture=draw([node.node for node in facts.nodes], facts.edges),
         box=(WIDTH, HEIGHT),
         by_node={node.node: node for node in facts.nodes},
@@ -79,7 +68,7 @@ def render(about: About, facts: Facts, errors: Sequence[ErrorGroup], made: datet
         errors=errors[:SHOWN_ERRORS],
         more_errors=max(0, len(errors) - SHOWN_ERRORS),
         written=facts.outputs,
-        outputs=msgspec.json.format(msgspec.json.encode(about.outputs)).decode() if about.outputs else "",
+        outputs=msgspec.json.format(msgspec.json.encode(end.outputs)).decode() if end and end.outputs else "",
         data=_for_script(timeline(facts.attempts, colours)),
     )
 
@@ -120,16 +109,16 @@ def _working(facts: Facts) -> list[NodeFacts]:
     return [node for node in facts.nodes if node.kind == "segment"]
 
 
-def _tiles(about: About, facts: Facts, made: datetime) -> list[Tile]:
+def _tiles(view: RunView, facts: Facts, made: datetime) -> list[Tile]:
     nodes = _working(facts)
-    took = ((about.closed or made) - about.started).total_seconds()
+    took = ((view.closed or made) - view.started).total_seconds()
     tasks, retries = sum(node.tasks for node in nodes), sum(node.retries for node in nodes)
     failed = sum(node.failed for node in nodes)
     busy, cpu = sum(node.busy_seconds for node in nodes), sum(node.cpu_seconds for node in nodes)
     peak = max((node.peak_memory for node in nodes), default=0)
     trouble = [f"{retries:,} retried" if retries else "", f"{failed:,} failed" if failed else ""]
     return [
-        Tile("took", words.span(took), f"resumption {about.resumption}" if about.resumption > 1 else ""),
+        Tile("took", words.span(took), f"resumption {view.resumption}" if view.resumption > 1 else ""),
         Tile("tasks", f"{tasks:,}", ", ".join(filter(None, trouble)) or "none retried"),
         Tile("slot time", words.span(busy), f"{words.span(cpu)} on a processor"),
         Tile("data made", words.size(sum(node.bytes_out for node in nodes))),
