@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import fnmatch
+import itertools
 import os
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.primitives.errors import MissingError, UsageError
+from treadle.primitives.errors import MissingError, StoreError, UsageError
 from treadle.primitives.files import absolute_uri, glob_matches, list_files, map_file, read_range
 from treadle.primitives.store import Store
 
@@ -67,6 +71,53 @@ def test_nothing_found_there_names_what_is_here(tree: Path, monkeypatch: pytest.
 def test_a_folder_is_refused_with_the_pattern_that_reads_it(tree: Path) -> None:
     with pytest.raises(UsageError, match=r"deep/\*"):
         list_files("deep", tree)
+
+
+@pytest.mark.parametrize("look", [1, 2, 3])
+@pytest.mark.parametrize("pattern", ["a.txt", "a.t*"])
+def test_what_goes_while_it_is_listed_was_there_or_was_not(
+    tree: Path, pattern: str, look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, stat = itertools.count(1), os.stat
+
+    def gone(path: str, **how: Any) -> os.stat_result:
+        if str(path).endswith("a.txt") and next(looks) == look:
+            os.unlink(path)
+        return stat(path, **how)
+
+    monkeypatch.setattr(os, "stat", gone)
+    with contextlib.suppress(UsageError):  # it was not
+        assert _names(tree, pattern) == ["a.txt"]
+
+
+def test_a_pipe_is_refused_since_it_has_no_bytes_of_its_own(tree: Path) -> None:
+    os.mkfifo(tree / "pipe.txt")
+    with pytest.raises(UsageError, match="no regular file"):
+        list_files("pipe.txt", tree)
+    assert "pipe.txt" not in _names(tree, "*.txt")
+
+
+def test_a_file_below_what_is_a_file_now_is_gone(tree: Path) -> None:
+    (tree / "folder").mkdir()
+    (tree / "folder" / "a").write_text("1")
+    (info,) = list_files("folder/a", tree)
+    (tree / "folder" / "a").unlink()
+    (tree / "folder").rmdir()
+    (tree / "folder").touch()
+    with pytest.raises(MissingError):
+        read_range(info, 0, 1)
+
+
+def test_what_a_disk_refuses_is_an_error_of_the_store(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (info,) = list_files("a.txt", tree)
+
+    def broken(*_: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", broken)
+    with pytest.raises(StoreError) as caught:
+        read_range(info, 0, 1)
+    assert caught.value.retryable
 
 
 def test_a_store_lists_like_a_folder(tree: Path) -> None:

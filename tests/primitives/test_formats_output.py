@@ -13,7 +13,6 @@ import pytest
 from treadle.primitives.errors import DataError, MissingError, StoreError, UsageError
 from treadle.primitives.files import list_files
 from treadle.primitives.formats import (
-    PartInfo,
     ReadOptions,
     check_output,
     claim_output,
@@ -23,6 +22,7 @@ from treadle.primitives.formats import (
     write_manifest,
     write_part,
 )
+from treadle.primitives.formats.output import PartInfo
 from treadle.primitives.store import ObjectStore, Store
 from treadle.primitives.testing.s3 import S3Endpoint
 

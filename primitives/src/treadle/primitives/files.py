@@ -11,6 +11,9 @@ import glob
 import mmap
 import os
 import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +23,8 @@ from msgspec import Struct
 
 from .errors import MissingError, UsageError
 from .spooled import fetch_range
+from .store_errors import border
+from .whole_files import read_all
 
 if TYPE_CHECKING:
     from .store import Store
@@ -28,7 +33,6 @@ OWN_FILES = ("_manifest.json", "_owner.json")
 """Written beside the parts of an output; no wildcard matches them, so that an output can be an input."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _MAGIC = re.compile(r"[*?[]")
-_READ_CHUNK = 1 << 30
 
 
 class FileInfo(Struct, frozen=True):
@@ -63,21 +67,23 @@ def list_files(uri: str, base: Path | None = None) -> list[FileInfo]:
     if not is_local(target):
         found = _list_remote(target)
     elif _MAGIC.search(target):
-        names = glob.glob(target, recursive=True)
-        found = [_local_info(name) for name in names if os.path.isfile(name) and not _is_own(name)]
+        names = (name for name in glob.glob(target, recursive=True) if not _is_own(name))
+        found = [info for name in names if (info := _local_info(name)) is not None]
     else:
-        found = [_local_info(_existing(target, uri))]
+        found = [_named(target, uri)]
     if not found:
         raise UsageError(f"no file matches {uri!r}", _looked_for(target, uri))
     return sorted(found, key=lambda info: info.uri.encode())
 
 
-def _existing(path: str, uri: str) -> str:
+def _named(path: str, uri: str) -> FileInfo:
     if os.path.isdir(path):
         raise UsageError(f"{uri!r} is a directory, not a file", f"Write {path}/* to read all files in it.")
-    if not os.path.exists(path):
-        raise UsageError(f"no such file: {uri!r}", _looked_for(path, uri))
-    return path
+    if (info := _local_info(path)) is not None:
+        return info
+    if os.path.exists(path):
+        raise UsageError(f"{uri!r} is no regular file", "Copy what comes from it to a file, and name that one.")
+    raise UsageError(f"no such file: {uri!r}", _looked_for(path, uri))
 
 
 def _looked_for(path: str, uri: str) -> str:
@@ -92,12 +98,17 @@ def _is_own(name: str) -> bool:
     return name.rpartition("/")[2] in OWN_FILES
 
 
-def _local_info(path: str) -> FileInfo:
+def _local_info(path: str) -> FileInfo | None:
+    """None: it is no regular file, or is gone since its name was read."""
     try:
+        status = os.stat(path)
         path.encode()
+    except OSError:
+        return None
     except UnicodeEncodeError:
         raise UsageError(f"the name of {path!r} is not UTF-8", "Rename the file.") from None
-    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        return None
     return FileInfo(path, status.st_size, _local_version(status))
 
 
@@ -161,13 +172,10 @@ def read_range(info: FileInfo, start: int, stop: int) -> bytes:
     """
     if not is_local(info.uri):
         return _read_remote(info, start, stop)
-    descriptor = _open_listed(info)
-    try:
-        data = _read_fully(descriptor, start, stop)
+    with _opened(info) as descriptor:
+        data = read_all(descriptor, start, stop - start)
         _check_version(info, _local_version(os.fstat(descriptor)))
         return data
-    finally:
-        os.close(descriptor)
 
 
 def real_path(info: FileInfo) -> str:
@@ -175,11 +183,8 @@ def real_path(info: FileInfo) -> str:
 
     A hard link is no link here. Raises as `read_range` does.
     """
-    descriptor = _open_listed(info, os.O_PATH)
-    try:
+    with _opened(info, os.O_PATH) as descriptor:
         return os.readlink(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
 
 
 def map_file(info: FileInfo) -> memoryview:
@@ -189,36 +194,25 @@ def map_file(info: FileInfo) -> memoryview:
     """
     if info.size == 0 or not is_local(info.uri):
         return memoryview(fetch_range(lambda start, length: read_range(info, start, start + length), 0, info.size))
-    descriptor = _open_listed(info)
-    try:
+    with _opened(info) as descriptor:
         return memoryview(mmap.mmap(descriptor, info.size, access=mmap.ACCESS_READ))
-    finally:
-        os.close(descriptor)
 
 
-def _open_listed(info: FileInfo, how: int = os.O_RDONLY) -> int:
-    try:
-        descriptor = os.open(info.uri, how | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise _gone(info) from None
-    except PermissionError:
-        raise UsageError(f"{info.uri} may not be read", "Give this user read permission.") from None
-    try:
-        _check_version(info, _local_version(os.fstat(descriptor)))
-    except UsageError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _read_fully(descriptor: int, start: int, stop: int) -> bytes:
-    data = os.pread(descriptor, min(stop - start, _READ_CHUNK), start)
-    if len(data) == stop - start:
-        return data
-    chunks = [data]
-    while chunks[-1] and (start := start + len(chunks[-1])) < stop:
-        chunks.append(os.pread(descriptor, min(stop - start, _READ_CHUNK), start))
-    return b"".join(chunks)
+@contextmanager
+def _opened(info: FileInfo, how: int = os.O_RDONLY) -> Iterator[int]:
+    """A descriptor of a listed local file. What its disk refuses inside is a StoreError."""
+    with border(info.uri):
+        try:
+            descriptor = os.open(info.uri, how | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            raise _gone(info) from None
+        except PermissionError:
+            raise UsageError(f"{info.uri} may not be read", "Give this user read permission.") from None
+        try:
+            _check_version(info, _local_version(os.fstat(descriptor)))
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def _read_remote(info: FileInfo, start: int, stop: int) -> bytes:

@@ -75,10 +75,10 @@ def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: R
         os.rename(temporary, path)
 
 
-def create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
-    """Write a durable file of mode 0600; False when there is one already, which then is durable too. Raises OSError."""
+def create_file(path: Path, buffers: Iterable[Buffer], mode: int = 0o600) -> bool:
+    """Write a durable file; False when there is one already, which then is durable too. Raises OSError."""
     created = True
-    with _temporary(path, buffers, True) as temporary:
+    with _temporary(path, buffers, True, mode=mode) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -88,7 +88,9 @@ def create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reuse | None = None) -> Iterator[Path]:
+def _temporary(
+    path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reuse | None = None, mode: int = 0o600
+) -> Iterator[Path]:
     """A complete file beside `path`, for the caller to move; removed when anything fails.
 
     Every folder with a new entry is synced at the end: for most file systems the first of these is the last that costs.
@@ -97,7 +99,7 @@ def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reus
     descriptor = reuse(temporary) if reuse is not None else None
     changed = [path.parent]
     if descriptor is None:
-        descriptor = _open_new(temporary, changed)
+        descriptor = _open_new(temporary, mode, changed)
     try:
         try:
             write_all(descriptor, buffers)
@@ -114,22 +116,22 @@ def _temporary(path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reus
         sync_folder(folder)
 
 
-def _open_new(path: Path, changed: list[Path]) -> int:
+def _open_new(path: Path, mode: int, changed: list[Path]) -> int:
     """A new file, and the folders that it needs; those with a new entry are added to `changed`."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        return os.open(path, flags, 0o600)
+        return os.open(path, flags, mode)
     except FileNotFoundError:
         changed += make_folders(path.parent)
-        return os.open(path, flags, 0o600)
+        return os.open(path, flags, mode)
 
 
 def write_all(descriptor: int, buffers: Iterable[Buffer]) -> None:
     """Write every byte, in vectors of bounded number and size; the kernel may take fewer than it was given.
 
-    What an iterator yields is written before the next is asked for.
+    Of what is no sequence a buffer is written before the next is asked for.
     """
-    if isinstance(buffers, Iterator):
+    if not isinstance(buffers, Sequence):
         for buffer in buffers:
             write_all(descriptor, [buffer])
         return
@@ -159,11 +161,16 @@ def read_range(path: str | Path, start: int, length: int) -> bytes:
     """At most `length` bytes from `start`: fewer where the file ends. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        pieces = [os.pread(descriptor, length, start)]
-        while pieces[-1] and (missing := length - sum(map(len, pieces))):
-            pieces.append(os.pread(descriptor, missing, start + length - missing))
+        return read_all(descriptor, start, length)
     finally:
         os.close(descriptor)
+
+
+def read_all(descriptor: int, start: int, length: int) -> bytes:
+    """The same of an open file; the kernel may give fewer bytes than it is asked for."""
+    pieces = [os.pread(descriptor, length, start)]
+    while pieces[-1] and (missing := length - sum(map(len, pieces))):
+        pieces.append(os.pread(descriptor, missing, start + length - missing))
     return b"".join(pieces)
 
 

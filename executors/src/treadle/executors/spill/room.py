@@ -8,7 +8,6 @@ without a checksum.
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 from treadle.primitives import codec
 from treadle.primitives.errors import StoreError
 from treadle.primitives.references import Kind
-from treadle.primitives.whole_files import Buffer, write_all
+from treadle.primitives.whole_files import Buffer, read_all, write_all
 
 _SHARE = 4
 _CHUNK = 1 << 20
@@ -66,10 +65,7 @@ class SpillFile:
 
     def read(self, extent: Extent) -> bytes:
         with self._room.border():
-            pieces = [os.pread(self.descriptor, extent.length, extent.offset)]
-            while pieces[-1] and (missing := extent.length - sum(map(len, pieces))):
-                pieces.append(os.pread(self.descriptor, missing, extent.offset + extent.length - missing))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return read_all(self.descriptor, extent.offset, extent.length)
 
     def put(self, values: list[Any]) -> Extent:
         """Append the values as one. Raises DataError for what cannot be pickled."""

@@ -7,9 +7,8 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ..errors import DataError, UsageError
 from ..files import absolute_uri, is_local, remote
 from ..store import Store
 from ..store_errors import border
-from ..whole_files import sync_folder, write_all
+from ..whole_files import Buffer, create_file
 
 MANIFEST = "_manifest.json"
 OWNER = "_owner.json"
@@ -30,7 +29,8 @@ _DEAD = 60.0
 _CHUNK = 8 << 20
 ONE_REQUEST = 64 << 20
 """Bytes that an object store is given at once."""
-Buffer = bytes | bytearray | memoryview
+_READABLE = 0o644
+"""Mode of a file, less what the umask takes."""
 
 
 class PartInfo(Struct, frozen=True):
@@ -146,7 +146,8 @@ class _Folder:
         if not self.local:
             return self.store.create(self._name(name), list(buffers) if size <= ONE_REQUEST else iter(buffers))
         with border(self.uri, name, writing=True):
-            return _create_file(Path(self.uri, name), buffers)
+            os.makedirs(self.uri, exist_ok=True)
+            return create_file(Path(self.uri, name), buffers, _READABLE)
 
     def get(self, name: str) -> bytes:
         return self.store.get(self._name(name))
@@ -191,23 +192,3 @@ class _Folder:
             return
         start = len(self.prefix) + 1 if self.prefix else 0
         yield from (info.name[start:] for info in self.store.list(self.prefix))
-
-
-def _create_file(path: Path, buffers: Iterable[Buffer]) -> bool:
-    """A durable file, readable as the umask allows; False when there is one already."""
-    temporary = path.with_name(f".tmp-{secrets.token_hex(8)}")
-    os.makedirs(path.parent, exist_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            write_all(descriptor, buffers if isinstance(buffers, Sequence) else iter(buffers))
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(temporary)
-    sync_folder(path.parent)
-    return True
