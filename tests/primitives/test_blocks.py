@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.primitives import blocks as blocks_module
-from treadle.primitives import codec
+from treadle.primitives import codec, whole_files
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 from treadle.primitives.host import HostFolder
@@ -281,18 +281,20 @@ def test_a_file_others_may_write_is_checked_every_time(file_store: Store) -> Non
         blocks.get(ref.slice(0))
 
 
-def test_delete_run_takes_the_runs_blocks_and_nothing_else(store: Store, host: HostFolder) -> None:
-    mine, other = Blocks(store, "r1", host), Blocks(store, "r2", host)
-    refs = [mine.put("s/0.1", "objects", [[1]], place) for place in ("host", "store")]
-    kept = [other.put("s/0.1", "objects", [[2]], place) for place in ("host", "store")]
-    store.put("runs/r1/manifest", b"")
-    mine.delete_run()
-    mine.delete_run()
-    for ref in refs:
-        with pytest.raises(MissingError):
-            mine.get(ref.slice(0))
-    assert [other.get(ref.slice(0)) for ref in kept] == [[2], [2]]
-    assert store.head("runs/r1/manifest") is not None
+def test_a_block_that_is_removed_as_it_is_mapped_is_read_all_the_same(
+    store: Store, host: HostFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = Blocks(store, "r1", host)
+    ref = blocks.put("s/0.1", "objects", [["x" * 100_000]], "host")
+    known = whole_files.map_file
+
+    def mapped(path: str) -> memoryview:
+        data = known(path)
+        os.unlink(path)
+        return data
+
+    monkeypatch.setattr(blocks_module, "map_file", mapped)
+    assert blocks.get(ref.slice(0)) == ["x" * 100_000]
 
 
 def test_a_large_block_is_checked_once_for_all_processes_of_a_host(

@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from mmap import mmap
 from typing import Any, Literal, Protocol, TypeVar
@@ -198,12 +199,6 @@ class Blocks:
                 failures.append(error)
         raise _worst(slice, failures)
 
-    def delete_run(self) -> None:
-        """Remove every block of the run from the store and this host."""
-        if self.host is not None:
-            self.host.delete_run(self.run)
-        self._store.delete_prefix(f"runs/{self._folder}/blocks")
-
     def close(self) -> None:
         """Hang up on other hosts; a later `get` connects again."""
         if "_peers" in self.__dict__:
@@ -274,15 +269,17 @@ class Blocks:
 
         Whoever writes to the file after that makes its two times equal; only the mark itself sets them apart.
         """
-        if location != "host" or not _is_whole(slice, data):
-            return False
-        status = os.stat(self._path(slice.name))
-        return not status.st_mode & 0o222 and status.st_mtime_ns < status.st_ctime_ns
+        with suppress(OSError):  # removed since it was mapped
+            if location == "host" and _is_whole(slice, data):
+                status = os.stat(self._path(slice.name))
+                return not status.st_mode & 0o222 and status.st_mtime_ns < status.st_ctime_ns
+        return False
 
     def _mark(self, slice: Slice, location: str, data: Buffer) -> None:
         """A file without any right to write was checked as a whole; one that takes its place was not."""
         if location == "host" and _is_whole(slice, data):
-            os.chmod(self._path(slice.name), 0o400)
+            with suppress(OSError):
+                os.chmod(self._path(slice.name), 0o400)
 
     def _path(self, name: str) -> str:
         return f"{self._folders['host'][0]}/{check_name(name)}"

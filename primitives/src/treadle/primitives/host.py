@@ -64,12 +64,6 @@ class HostFolder:
         """Where the block file is."""
         return self.root / check_name(name)
 
-    def delete(self, names: Iterable[str]) -> None:
-        """Remove blocks; mappings of them stay readable. Not there is well too."""
-        for name in names:
-            with border(self.url, name):
-                self.path(name).unlink(missing_ok=True)
-
     def delete_run(self, run: str) -> None:
         """Remove every block of a run and of its children; mappings of them stay readable."""
         self.delete_folder(run_folder(run))
