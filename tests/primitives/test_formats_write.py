@@ -265,7 +265,9 @@ def test_text_and_json_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
     script = f"""
 import sys
 from treadle.primitives.files import list_files
-from treadle.primitives.formats import *
+from treadle.primitives.formats import (
+    ReadOptions, WriteOptions, encode_part, plan_splits, read_split, suffix, write_part
+)
 for format, records in (("text", ["a"]), ("jsonl", [1]), ("csv", [("a", 1)])):
     part = write_part({str(tmp_path)!r}, 0, encode_part("objects", records, WriteOptions(format)), suffix(format))
     [info] = list_files({str(tmp_path)!r} + "/" + part.name)

@@ -256,18 +256,22 @@ def _row_type(array: Any) -> str:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-class _Pieces:
-    """A file that keeps what is written to it, without copying Arrow's buffers."""
+class Sink:
+    """A file that keeps what is written to it until it is taken, without copying Arrow's buffers."""
 
     closed = False
 
     def __init__(self) -> None:
-        self.pieces: list[Buffer] = []
+        self._written: list[Buffer] = []
 
     def write(self, data: Any) -> int:
         view = data if isinstance(data, bytes) else memoryview(data)
-        self.pieces.append(view)
+        self._written.append(view)
         return len(view)
+
+    def taken(self) -> list[Buffer]:
+        written, self._written = self._written, []
+        return written
 
     def flush(self) -> None: ...
 
@@ -284,10 +288,10 @@ def _encode_table(value: Any) -> list[Buffer]:
         )
     if not value.num_columns and value.num_rows:
         raise DataError("a table without columns has rows", "Keep at least one column, or return a list of records.")
-    sink = _Pieces()
+    sink = Sink()
     with arrow.ipc.new_stream(arrow.PythonFile(sink, "w"), value.schema) as writer:
         writer.write_table(value)
-    return frame(_TABLE, b"", [sink.pieces])
+    return frame(_TABLE, b"", [sink.taken()])
 
 
 def _decode_table(data: memoryview) -> pa.Table:

@@ -8,6 +8,7 @@ from typing import Any
 from treadle.primitives import codec
 from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
+from treadle.primitives.whole_files import Buffer
 
 from .room import Extent, Room, SpillFile
 
@@ -44,7 +45,7 @@ class SpilledPart:
 class SpilledBytes:
     """Bytes on their way into a file of their own; they can be gone through again and again."""
 
-    def __init__(self, room: Room, buffers: Iterable[bytes | memoryview]) -> None:
+    def __init__(self, room: Room, buffers: Iterable[Buffer]) -> None:
         self._file = room.file()
         self._extents = [self._file.write([buffer]) for buffer in buffers]
 

@@ -8,50 +8,33 @@ imported only for the formats that need them.
 from typing import TYPE_CHECKING
 
 from ..late import late
-from .options import FileSplit, Format, ReadOptions, WriteOptions
+from .options import FileSplit as FileSplit
+from .options import Format as Format
+from .options import ReadOptions as ReadOptions
+from .options import WriteOptions as WriteOptions
 
 if TYPE_CHECKING:
-    from .encode import encode_part, suffix
-    from .output import PartInfo, check_output, claim_output, release_output, write_manifest, write_part
-    from .pieces import encode_pieces
-    from .read import read_pieces, read_split, read_text
-    from .splits import plan_splits
+    from .encode import encode_part as encode_part
+    from .encode import suffix as suffix
+    from .output import check_output as check_output
+    from .output import claim_output as claim_output
+    from .output import release_output as release_output
+    from .output import write_manifest as write_manifest
+    from .output import write_part as write_part
+    from .pieces import encode_pieces as encode_pieces
+    from .read import read_pieces as read_pieces
+    from .read import read_split as read_split
+    from .read import read_text as read_text
+    from .splits import plan_splits as plan_splits
 
+_OUTPUT = ("check_output", "claim_output", "release_output", "write_manifest", "write_part")
 _HOMES = {
-    "encode_part": ".encode",
+    **dict.fromkeys(("encode_part", "suffix"), ".encode"),
+    **dict.fromkeys(_OUTPUT, ".output"),
     "encode_pieces": ".pieces",
-    "suffix": ".encode",
-    "PartInfo": ".output",
-    "check_output": ".output",
-    "claim_output": ".output",
-    "release_output": ".output",
-    "write_manifest": ".output",
-    "write_part": ".output",
-    "read_pieces": ".read",
-    "read_split": ".read",
-    "read_text": ".read",
+    **dict.fromkeys(("read_pieces", "read_split", "read_text"), ".read"),
     "plan_splits": ".splits",
 }
-
-__all__ = [
-    "FileSplit",
-    "Format",
-    "PartInfo",
-    "ReadOptions",
-    "WriteOptions",
-    "check_output",
-    "claim_output",
-    "encode_part",
-    "encode_pieces",
-    "plan_splits",
-    "read_pieces",
-    "read_split",
-    "read_text",
-    "release_output",
-    "suffix",
-    "write_manifest",
-    "write_part",
-]
 
 # A worker whose tasks touch no file is ready without any of it.
 __getattr__ = late(__name__, _HOMES)

@@ -9,25 +9,17 @@ from typing import Any
 
 from ..errors import DataError
 from ..references import Kind
+from ..whole_files import Buffer
 from .options import Format, WriteOptions
 from .rows import plain, records_of, tabulate
-
-_SUFFIXES: dict[Format, str] = {
-    "text": "txt",
-    "jsonl": "jsonl",
-    "csv": "csv",
-    "parquet": "parquet",
-    "npy": "npy",
-    "fixed": "bin",
-}
 
 
 def suffix(format: Format) -> str:
     """File name extension of the format's parts, without the dot."""
-    return _SUFFIXES[format]
+    return {"text": "txt", "fixed": "bin"}.get(format, format)
 
 
-def encode_part(kind: Kind, value: Any, options: WriteOptions) -> Sequence[bytes | memoryview]:
+def encode_part(kind: Kind, value: Any, options: WriteOptions) -> Sequence[Buffer]:
     """The partition as the bytes of one file, in pieces; equal partitions give equal bytes.
 
     Raises DataError with the position of the first record that the format cannot hold.

@@ -11,11 +11,10 @@ import msgspec
 from .. import codec
 from ..errors import DataError
 from ..references import Kind
+from ..whole_files import Buffer
 from .encode import encode_part
 from .options import WriteOptions
 from .rows import tabulate
-
-Buffer = bytes | memoryview
 
 
 def encode_pieces(kind: Kind, pieces: Iterable[Any], rows: int, options: WriteOptions) -> Iterator[Buffer]:

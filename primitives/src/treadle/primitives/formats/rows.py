@@ -59,11 +59,8 @@ def tabulate(kind: Kind, value: Any, columns: Sequence[str] = ()) -> Rows:
         names = tuple(value.schema.names)
         return _projected(Rows(names, _table_rows(value)), columns)
     if kind == "array":
-        if value.ndim > 2:
-            raise DataError(f"an array of shape {value.shape} has no columns", "Return an array of 1 or 2 dimensions.")
-        width = value.shape[1] if value.ndim == 2 else 1
-        rows = _array_records(value if value.ndim == 2 else value.reshape(-1, 1))
-        return Rows(matching_names(width, columns), rows)
+        names = array_names(value, columns)
+        return Rows(names, _array_records(value if value.ndim == 2 else value.reshape(-1, 1)))
     records = records_of(kind, value)
     names = tuple(columns) or (_implied(records[0]) if records else ())
     if names and {tuple}.issuperset(map(type, records)) and {len(names)}.issuperset(map(len, records)):
@@ -75,8 +72,12 @@ def numbered(width: int) -> tuple[str, ...]:
     return tuple(f"_{index}" for index in range(width))
 
 
-def matching_names(width: int, columns: Sequence[str]) -> tuple[str, ...]:
-    """The declared names when there are `width` of them, or numbers when none is declared."""
+def array_names(array: Any, columns: Sequence[str]) -> tuple[str, ...]:
+    """The declared names of the array's columns, or numbers when none is declared. Raises DataError when they differ
+    in number."""
+    if array.ndim > 2:
+        raise DataError(f"an array of shape {array.shape} has no columns", "Return an array of 1 or 2 dimensions.")
+    width = array.shape[1] if array.ndim == 2 else 1
     if columns and len(columns) != width:
         raise DataError(
             f"the array has {width} columns, {len(columns)} are declared: {', '.join(columns)}",
@@ -88,13 +89,18 @@ def matching_names(width: int, columns: Sequence[str]) -> tuple[str, ...]:
 def _projected(rows: Rows, columns: Sequence[str]) -> Rows:
     if not columns or tuple(columns) == rows.names:
         return rows
-    if sorted(columns) != sorted(rows.names):
-        raise DataError(
-            f"the table has the columns {', '.join(rows.names)}; declared are {', '.join(columns)}",
-            "Make `columns` name the table's columns, or leave it out.",
-        )
+    check_columns(rows.names, columns)
     order = [rows.names.index(name) for name in columns]
     return Rows(tuple(columns), ([row[index] for index in order] for row in rows.values))
+
+
+def check_columns(present: Sequence[str], declared: Sequence[str]) -> None:
+    """Raises DataError unless they are the same, in whatever order."""
+    if sorted(declared) != sorted(present):
+        raise DataError(
+            f"the table has the columns {', '.join(present)}; declared are {', '.join(declared)}",
+            "Make `columns` name the table's columns, or leave it out.",
+        )
 
 
 def _implied(record: Any) -> tuple[str, ...]:

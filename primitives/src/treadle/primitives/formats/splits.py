@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..errors import UsageError
 from ..files import FileInfo, read_range
 from .fixed import fixed_rows, row_ranges
@@ -67,9 +65,5 @@ def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
 
 def has_quote(info: FileInfo) -> bool:
     """Whether a quote occurs anywhere in the file: only without one is every `\\n` surely the end of a record."""
-    return any(b'"' in piece for piece in _pieces(info))
-
-
-def _pieces(info: FileInfo) -> Iterator[bytes]:
-    for start in range(0, info.size, _SCAN):
-        yield read_range(info, start, min(start + _SCAN, info.size))
+    starts = range(0, info.size, _SCAN)
+    return any(b'"' in read_range(info, start, min(start + _SCAN, info.size)) for start in starts)

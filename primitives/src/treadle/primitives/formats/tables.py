@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ..codec import Sink
 from ..errors import DataError, UsageError
 from ..files import FileInfo, is_local, read_range
 from ..late import pyarrow
 from ..references import Kind
+from ..whole_files import Buffer
 from .content import ListedFile, info_of, whole_content
 from .options import FileSplit, WriteOptions
-from .rows import Rows, first_failing, matching_names, plain, tabulate
+from .rows import Rows, array_names, check_columns, first_failing, plain, tabulate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,18 +109,18 @@ GROUP_ROWS = 1 << 17
 """Rows of a row group, of which one is in memory at a time. They show in a file's bytes, so no budget changes them."""
 
 
-def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[bytes]:
+def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[Buffer]:
     """One Parquet file; the same rows give the same bytes on the same pyarrow."""
     return list(encode_tables(as_table(kind, one, options) for one in [value]))
 
 
-def encode_tables(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+def encode_tables(tables: Iterable[pa.Table]) -> Iterator[Buffer]:
     """The tables together, at least one and all of one schema, as one Parquet file: its bytes as row groups are made.
 
     Raises DataError for types that Parquet does not have.
     """
     pa, parquet = _libraries()
-    sink, groups = _Sink(), _row_groups(tables)
+    sink, groups = Sink(), _row_groups(tables)
     try:
         first = next(groups)
         with parquet.ParquetWriter(pa.PythonFile(sink, mode="w"), first.schema) as writer:
@@ -130,27 +132,6 @@ def encode_tables(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     except pa.ArrowException as error:
         raise DataError(f"Parquet cannot hold this partition: {error}", "Convert the columns it names.") from None
     yield from sink.taken()
-
-
-class _Sink:
-    """A file that gives away what was written to it."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._written: list[bytes] = []
-
-    def write(self, data: Any) -> int:
-        self._written.append(bytes(data))
-        return len(data)
-
-    def taken(self) -> list[bytes]:
-        written, self._written = self._written, []
-        return written
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -223,11 +204,10 @@ def as_table(kind: Kind, value: Any, options: WriteOptions) -> pa.Table:
 def _array_table(array: Any, names: Sequence[str]) -> pa.Table:
     import pyarrow as pa
 
-    if array.ndim not in (1, 2):
-        raise DataError(f"an array of shape {array.shape} has no columns", "Return an array of 1 or 2 dimensions.")
+    declared = array_names(array, names)
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     columns = [native] if array.ndim == 1 else list(native.T)
-    return pa.table([pa.array(column) for column in columns], names=list(matching_names(len(columns), names)))
+    return pa.table([pa.array(column) for column in columns], names=list(declared))
 
 
 def _cast(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table:
@@ -237,11 +217,7 @@ def _cast(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table:
     if not columns:
         return table
     names = [name for name, _ in columns]
-    if sorted(names) != sorted(table.column_names):
-        raise DataError(
-            f"the table has the columns {', '.join(table.column_names)}; declared are {', '.join(names)}",
-            "Make `columns` name the table's columns, or leave it out.",
-        )
+    check_columns(table.column_names, names)
     return table.select(names).cast(pa.schema([(name, _arrow_type(kind)) for name, kind in columns]))
 
 
