@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -22,3 +23,11 @@ def look(_: int) -> tuple[list[str], int]:
     found = sorted(os.listdir(folder))
     (folder / "left").touch()
     return found, os.getppid()
+
+
+def scribble(_: int) -> None:
+    """Write to whatever is open, and end as if all were well."""
+    for descriptor in range(3, 64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"nonsense")
+    os._exit(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -83,8 +84,10 @@ def lent(folder: Path) -> Iterator[Place]:
 @asynccontextmanager
 async def started(place: Place, memory: int) -> AsyncIterator[Line]:
     """At the end it has kept to its budget."""
-    tests = str(Path(__file__).parent.parent)
-    executor = LocalExecutor(run_key=place.run_key, slots=1, memory=memory, host_root=place.host_root, path=[tests])
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    executor = LocalExecutor(
+        run_key=place.run_key, slots=1, memory=memory, host_root=place.host_root, environment=environment
+    )
     await executor.start()
     line = Line(executor, place, memory)
     try:

@@ -157,7 +157,9 @@ async def test_a_process_that_cannot_be_watched_is_refused_and_leaves_nothing(
 @pytest.fixture
 async def own_path(place: Place, tmp_path: Path) -> AsyncIterator[Workbench]:
     """Workers that also import what lies beside this file."""
-    executor = LocalExecutor(run_key=place.run_key, slots=1, path=[str(Path(__file__).parent)])
+    executor = LocalExecutor(
+        run_key=place.run_key, slots=1, environment={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    )
     yield Workbench(executor, place, tmp_path)
     await executor.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -127,6 +128,19 @@ async def test_call_delivered_twice_counts_once(place: Place, tmp_path: Path) ->
     assert bench.records(reports[0])
     assert script.times(0) in (1, 2)
     await executor.stop()
+
+
+async def test_a_sandbox_that_cannot_start_is_refused_and_leaves_nothing(
+    tight: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", exhausted)
+    with pytest.raises(UsageError, match=r"cannot be started.*Too many open files"):
+        await tight.assert_usable()
+    monkeypatch.undo()
+    await tight.assert_usable()
 
 
 async def test_stop_leaves_no_sandbox(tight: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,8 @@ from treadle.executors.program import (
     ToBroadcast,
 )
 from treadle.executors.runtime.failures import Redactor
-from treadle.executors.runtime.runtime import Runtime, prepare_process
+from treadle.executors.runtime.process import prepare_process
+from treadle.executors.runtime.runtime import Runtime
 from treadle.executors.testing.bench import KEY, Bench, call
 from treadle.primitives import formats, functions
 from treadle.primitives.errors import FailureClass

@@ -14,7 +14,7 @@ from executors.spill_strategies import KEYS, PAIRS, ROOMS, known, pieces_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.executors.operations.groups import fold, group
+from treadle.executors.operations.groups import group
 from treadle.executors.spill import sorting
 from treadle.executors.spill.folding import Folder
 from treadle.executors.spill.grouping import Grouper, sorted_groups
@@ -23,6 +23,7 @@ from treadle.executors.spill.rows import take
 from treadle.executors.spill.sequence import SpilledSequence
 from treadle.executors.spill.sorting import Sorter
 from treadle.primitives import codec
+from treadle.primitives.folds import fold_by_key
 from treadle.primitives.order import argsort
 from treadle.primitives.partitioning import rows_between
 from treadle.primitives.references import Kind
@@ -181,7 +182,7 @@ def test_groups_of_sorted_records_need_no_file(pairs: list[Any], size: int) -> N
 @EXAMPLES
 @given(pairs=PAIRS, size=SIZES, room=ROOMS)
 def test_folds_are_left_folds_of_every_key(pairs: list[Any], size: int, room: int) -> None:
-    wanted = fold([key for key, _ in pairs], [value for _, value in pairs], pair_up)
+    wanted = fold_by_key(pairs, pair_up)
     with closing(Room(room)) as opened:
         folder = Folder(pair_up, opened)
         for keys, values in columns(pairs, size):

@@ -21,9 +21,10 @@ NOTHING: Final = Nothing.NOTHING
 
 def left_fold(f: Callable[[Any, Any], Any], values: Iterable[Any]) -> Any | Literal[Nothing.NOTHING]:
     """f(f(v0, v1), v2), ...; over nothing NOTHING."""
-    accumulator: Any = NOTHING
-    for value in values:
-        accumulator = value if accumulator is NOTHING else f(accumulator, value)
+    rest = iter(values)
+    accumulator = next(rest, NOTHING)
+    for value in rest:
+        accumulator = f(accumulator, value)
     return accumulator
 
 

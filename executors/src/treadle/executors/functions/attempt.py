@@ -23,7 +23,7 @@ from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 from ..program import Failure, Outcome, Report, Task
 from .book import CallBook
 from .calls import START_SECONDS, Call, work_of
-from .endings import failure_at_end, failure_of, refuse
+from .endings import failure_at_end, failure_of, refuse, unreachable
 from .gate import Gate
 from .invoker import Answer, Invoker, NotRun, Throttled
 from .mailbox import Mailbox
@@ -78,7 +78,7 @@ class FunctionAttempt:
         try:
             adopted = await self._adopt()
         except StoreError as error:
-            return [_unreachable(self._task, error)]
+            return [unreachable(self._task, error)]
         left = tuple(one for one in self._task.partitions if one.index not in adopted)
         called = await self._called(msgspec.structs.replace(self._task, partitions=left)) if left else []
         place = {one.index: at for at, one in enumerate(self._task.partitions)}
@@ -124,7 +124,7 @@ class FunctionAttempt:
         try:
             return await self._call(task)
         except StoreError as error:
-            return [_unreachable(task, error)]
+            return [unreachable(task, error)]
 
     async def _call(self, task: Task) -> list[Report]:
         order = Order(
@@ -204,11 +204,6 @@ class FunctionAttempt:
             return open_reports(order.reports, sealed, self._book.key)
         except CorruptError as error:
             return [failure_of(order.task, FailureClass.CORRUPT, error.message)]
-
-
-def _unreachable(task: Task, error: StoreError) -> Failure:
-    failure = FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE
-    return failure_of(task, failure, error.message)
 
 
 def count(usage: CallCounts, answer: Answer, size: int) -> None:

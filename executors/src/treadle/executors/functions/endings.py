@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.primitives.errors import FailureClass, UsageError
+from treadle.primitives.errors import FailureClass, StoreError, UsageError
 
 from ..program import Failure, Task
 from .invoker import Answer, NotRun
@@ -35,6 +35,11 @@ def failure_of(task: Task, failure: FailureClass, how: str, log: bytes = b"", pe
         log=log,
         peak_memory=peak_memory,
     )
+
+
+def unreachable(task: Task, error: StoreError) -> Failure:
+    """Of an attempt that a store kept from beginning, or whose reports it does not give."""
+    return failure_of(task, FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE, error.message)
 
 
 def refuse(response: Response, provider: str) -> None:

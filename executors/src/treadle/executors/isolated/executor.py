@@ -14,12 +14,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from treadle.primitives import trust
-from treadle.primitives.errors import InternalError, UsageError
+from treadle.primitives.errors import CorruptError, MissingError, StoreError, UsageError
 from treadle.primitives.run_names import run_folder
 
+from ..functions.endings import unreachable
 from ..functions.payload import Order, decode_response, encode_request, take_reports
-from ..interface import STOPPED, Capabilities
-from ..local.child import ChildProcess, Death
+from ..functions.underway import Underway
+from ..interface import Capabilities
+from ..local.child import ChildProcess, Death, starting
 from ..local.failures import TIMED_OUT, failure_at_death
 from ..local.guard import Guard
 from ..program import Report, Task
@@ -28,6 +30,8 @@ from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
 
 PAYLOAD_LIMIT = 6 << 20
 """Bytes of a request or a response: what providers of functions allow."""
+START_SECONDS = 10.0
+"""Granted on top of a task's own time."""
 CANCELLED = "the attempt was cancelled"
 
 
@@ -35,8 +39,7 @@ class IsolatedExecutor:
     """Fresh processes, at most `slots` at a time.
 
     `key_file` holds the deployment key; `memory` is what an attempt may allocate when its task does not say (0: no
-    limit); `start_seconds` is granted on top of a task's own time; `environment` is all that workers find in theirs,
-    apart from treadle's settings.
+    limit); `environment` is all that workers find in theirs, apart from treadle's settings.
     """
 
     def __init__(
@@ -45,7 +48,6 @@ class IsolatedExecutor:
         key_file: str,
         slots: int = 2,
         memory: int = 0,
-        start_seconds: float = 10.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         if slots < 1:
@@ -56,7 +58,7 @@ class IsolatedExecutor:
         settings = {KEY_VARIABLE: key_file, MEMORY_VARIABLE: str(memory)}
         own = worker_environment({}) | dict(environment or {}) | settings
         deployment_key = trust.load_or_create_key(key_file)
-        self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, start_seconds, deployment_key) for i in range(slots)]
+        self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, deployment_key) for i in range(slots)]
 
     @property
     def slots(self) -> Sequence[IsolatedSlot]:
@@ -73,31 +75,20 @@ class IsolatedExecutor:
 class IsolatedSlot:
     """Starts one process after the other."""
 
-    def __init__(
-        self, name: str, environment: Mapping[str, str], memory: int, start_seconds: float, deployment_key: bytes
-    ) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str], memory: int, deployment_key: bytes) -> None:
         self.name = name
         self._environment = environment
         self._memory = memory
-        self._start_seconds = start_seconds
         self._deployment_key = deployment_key
-        self._child: ChildProcess | None = None
-        self._busy = False
+        self._underway = Underway(name)
 
     async def stop(self) -> None:
-        if self._child is not None:
-            await self._child.end(STOPPED)
+        """Give up the attempt under way, which is reported as lost."""
+        await self._underway.stop()
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. Raises UsageError, before anything is started, when the task is too long for a payload."""
-        if self._busy:
-            raise InternalError(f"slot {self.name} runs a task already")
-        self._busy = True
-        try:
-            for each in await self._run(task):
-                report(each)
-        finally:
-            self._busy = False
+        await self._underway.run(task, self._run, report)
 
     async def _run(self, task: Task) -> list[Report]:
         key = trust.run_key(self._deployment_key, task.job.run)
@@ -108,6 +99,7 @@ class IsolatedSlot:
 
     async def _invoke(self, task: Task, request: bytes) -> tuple[Death, bytes]:
         with (
+            starting(),
             contextlib.closing(Guard()) as guard,
             tempfile.TemporaryDirectory(prefix="treadle-attempt-") as folder,
             tempfile.TemporaryFile() as stdin,
@@ -115,7 +107,7 @@ class IsolatedSlot:
         ):
             stdin.write(request)
             stdin.seek(0)
-            self._child = ChildProcess(
+            child = ChildProcess(
                 [sys.executable, "-P", "-m", "treadle.executors.isolated.worker"],
                 self._environment,
                 guard,
@@ -124,25 +116,31 @@ class IsolatedSlot:
                 folder=folder,
             )
             try:
-                await asyncio.wait({self._child.death}, timeout=self._patience(task))
-                self._child.kill(TIMED_OUT)
+                await asyncio.wait({child.death}, timeout=_patience(task))
+                child.kill(TIMED_OUT)
             finally:
-                await self._child.end(CANCELLED)
+                await child.end(CANCELLED)
             stdout.seek(0)
-            return self._child.death.result(), stdout.read()
+            return child.death.result(), stdout.read()
 
     def _reports(self, order: Order, death: Death, response: bytes, key: bytes) -> list[Report]:
         """What the attempt came to. Where a process ended is known only if it had one partition."""
         task = order.task
         if death.code == 0 and response:
-            return take_reports(order, decode_response(response), key)
+            try:
+                return take_reports(order, decode_response(response), key)
+            except StoreError as error:
+                return [unreachable(task, error)]
+            except (MissingError, CorruptError):  # it is not what the worker writes
+                pass
         partition = task.partitions[0] if len(task.partitions) == 1 else None
         known = secrets_of(task, self._environment)
         return [failure_at_death(task, partition, death, task.memory or self._memory, known)]
 
-    def _patience(self, task: Task) -> float | None:
-        """Seconds for the whole attempt, should it not keep time itself."""
-        return task.timeout * len(task.partitions) + self._start_seconds if task.timeout else None
+
+def _patience(task: Task) -> float | None:
+    """Seconds for the whole attempt, should it not keep time itself."""
+    return task.timeout * len(task.partitions) + START_SECONDS if task.timeout else None
 
 
 def _request(order: Order, key: bytes) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
-from typing import Any
 
 import msgspec
 
@@ -18,43 +17,38 @@ from .. import limits
 from ..functions.payload import Request, decode_order, respond
 from ..program import Report, Task
 from ..runtime.failures import Redactor
-from ..runtime.runtime import Runtime, prepare_process
+from ..runtime.process import prepare_process
+from ..runtime.runtime import Runtime
 from ..spill.room import room_of
-from ..worker.log import WorkerLog, publish
+from ..worker.log import WorkerLog, line_by_line, publish
 from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
 
 _CACHE_BYTES = 64 << 20
 
 
-class IsolatedWorker:
-    """Runs one task and collects its reports."""
+def _reports(task: Task, key: bytes, secrets: dict[str, str], memory: int) -> list[Report]:
+    """Run it. A partition that takes too long ends the process, its stacks written to the log."""
+    reports: list[Report] = []
+    log, redactor = WorkerLog(), Redactor(secrets)
 
-    def __init__(self, task: Task, secrets: dict[str, str]) -> None:
-        self.reports: list[Report] = []
-        self._task = task
-        self._secrets = secrets
-        self._redactor = Redactor(secrets)
-        self._log = WorkerLog()
+    def start_clock() -> None:
+        if task.timeout:
+            faulthandler.dump_traceback_later(task.timeout, exit=True, file=log.fd)
 
-    def run(self, key: bytes, memory: int) -> None:
-        """A partition that takes too long ends the process, its stacks written to the log."""
-        faulthandler.enable(self._log.fd)
-        runtime = Runtime(None, _CACHE_BYTES, self._secrets.__getitem__, room_of(memory))
-        limits.limit_allocation(memory and limits.allocated_bytes() + memory)
-        self._start_clock()
-        runtime.run(self._task, key, self._report)
-        faulthandler.cancel_dump_traceback_later()
-        limits.limit_allocation(0)
+    def take(report: Report) -> None:
+        if printed := log.cut():
+            report = msgspec.structs.replace(report, log=publish(printed, redactor))
+        reports.append(report)
+        start_clock()
 
-    def _start_clock(self) -> None:
-        if self._task.timeout:
-            faulthandler.dump_traceback_later(self._task.timeout, exit=True, file=self._log.fd)
-
-    def _report(self, report: Report) -> None:
-        if log := self._log.cut():
-            report = msgspec.structs.replace(report, log=publish(log, self._redactor))
-        self.reports.append(report)
-        self._start_clock()
+    faulthandler.enable(log.fd)
+    runtime = Runtime(None, _CACHE_BYTES, secrets.__getitem__, room_of(memory))
+    limits.limit_allocation(memory and limits.allocated_bytes() + memory)
+    start_clock()
+    runtime.run(task, key, take)
+    faulthandler.cancel_dump_traceback_later()
+    limits.limit_allocation(0)
+    return reports
 
 
 def _take_secrets(task: Task) -> dict[str, str]:
@@ -72,9 +66,7 @@ def _quiet_streams() -> int:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
-    for stream in streams:
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    line_by_line()
     return response
 
 
@@ -84,13 +76,12 @@ def main() -> None:
     response = _quiet_streams()
     key = trust.run_key(trust.load_or_create_key(os.environ[KEY_VARIABLE]), request.run)
     order = decode_order(request, key)
-    task = order.task
-    memory = task.memory or int(os.environ.get(MEMORY_VARIABLE, "0"))
-    worker = IsolatedWorker(task, _take_secrets(task))
+    memory = order.task.memory or int(os.environ.get(MEMORY_VARIABLE, "0"))
+    secrets = _take_secrets(order.task)
     prepare_process()
-    worker.run(key, memory)
+    reports = _reports(order.task, key, secrets, memory)
     with open(response, "wb") as file:
-        file.write(msgspec.json.encode(respond(order, worker.reports, key)))
+        file.write(msgspec.json.encode(respond(order, reports, key)))
     os._exit(0)  # threads that user code left behind must not keep the attempt open
 
 

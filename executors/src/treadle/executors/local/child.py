@@ -14,10 +14,12 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+
+from treadle.primitives.errors import UsageError
 
 from .. import limits
 from ..worker.log import bound, open_log, read_tail
@@ -46,6 +48,16 @@ def _nothing() -> None:
     """There is nothing to do at the end."""
 
 
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Where processes are started: what the system refuses is a UsageError."""
+    try:
+        yield
+    except OSError as error:
+        hint = "Use fewer slots, or raise the limits of processes and open files (ulimit -u, ulimit -n)."
+        raise UsageError(f"a worker process cannot be started: {error}", hint) from error
+
+
 class ChildProcess:
     """One running child. Its stderr, and its stdout unless that is given, go to its log."""
 
@@ -63,6 +75,7 @@ class ChildProcess:
     ) -> None:
         """`folder` is where it runs, and its own: should the driver die, it goes with the process. `at_exit` is called
         when the process has ended, before `death` is set."""
+        guard.start()
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[Death] = self._loop.create_future()
         self._at_exit = at_exit

@@ -17,6 +17,7 @@ from ..spill.room import room_of
 from ..worker.environment import worker_environment
 from ..worker.messages import Run, Setup
 from .attempt import LocalAttempt
+from .child import starting
 from .guard import Guard
 from .process import WorkerProcess
 
@@ -29,8 +30,8 @@ class LocalExecutor:
 
     `memory` is what one attempt may allocate when its task does not say (None: what the machine has), `room` how many
     bytes of records may wait in it before they are spilled (None: a share of it); `host_root` is the folder of host
-    blocks, None for none; `run_key` gives the key of a run by its id, `secrets` a secret by its name; `path` goes
-    before the workers' `sys.path`; `environment` takes the place of the driver's.
+    blocks, None for none; `run_key` gives the key of a run by its id, `secrets` a secret by its name; `environment`
+    takes the place of the driver's.
     """
 
     def __init__(
@@ -43,7 +44,6 @@ class LocalExecutor:
         host_root: str | None = None,
         cache_bytes: int = 256 << 20,
         secrets: Callable[[str], str] = no_secret,
-        path: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
         count = len(os.sched_getaffinity(0)) if slots is None else slots
@@ -51,12 +51,14 @@ class LocalExecutor:
             raise UsageError(f"the local executor needs at least one slot, not {count}", "Give slots=1 or more.")
         bound = limits.host_memory() if memory is None else memory
         share = room_of(bound // count if memory is None else bound) if room is None else room
-        setup = Setup(os.getpid(), host_root, cache_bytes, share, tuple(path))
-        self._workers = _Workers(setup, worker_environment(os.environ if environment is None else environment))
+        setup = Setup(os.getpid(), host_root, cache_bytes, share)
+        self._guard = Guard()
+        own = worker_environment(os.environ if environment is None else environment)
+        worker = functools.partial(WorkerProcess, setup, own, self._guard)
         key = functools.lru_cache(maxsize=1000)(run_key)
         shares = host_root is not None
         self.capabilities = Capabilities("local", count, shares_host=shares, memory_limit=bound, gangs=True)
-        self._slots = [LocalSlot(f"local-{i}", self._workers, bound, key, secrets) for i in range(count)]
+        self._slots = [LocalSlot(f"local-{i}", worker, bound, key, secrets) for i in range(count)]
 
     @property
     def slots(self) -> Sequence[LocalSlot]:
@@ -69,29 +71,7 @@ class LocalExecutor:
     async def stop(self) -> None:
         """Kill every worker and what it started; returns when they are gone. Attempts under way are reported lost."""
         await asyncio.gather(*(slot.stop() for slot in self._slots))
-        self._workers.close()
-
-
-class _Workers:
-    """Starts worker processes of one kind, and guards them while there are any."""
-
-    def __init__(self, setup: Setup, environment: Mapping[str, str]) -> None:
-        self._setup = setup
-        self._environment = environment
-        self._guard: Guard | None = None
-
-    def start_one(self) -> WorkerProcess:
-        try:
-            self._guard = self._guard or Guard()
-            return WorkerProcess(self._setup, self._environment, self._guard)
-        except OSError as error:
-            hint = "Use fewer slots, or raise the limits of processes and open files (ulimit -u, ulimit -n)."
-            raise UsageError(f"a worker process cannot be started: {error}", hint) from error
-
-    def close(self) -> None:
-        if self._guard is not None:
-            self._guard.close()
-            self._guard = None
+        self._guard.close()
 
 
 class LocalSlot:
@@ -100,13 +80,13 @@ class LocalSlot:
     def __init__(
         self,
         name: str,
-        workers: _Workers,
+        start: Callable[[], WorkerProcess],
         memory: int,
         run_key: Callable[[str], bytes],
         secrets: Callable[[str], str],
     ) -> None:
         self.name = name
-        self._workers = workers
+        self._start = start
         self._memory = memory
         self._run_key = run_key
         self._secrets = secrets
@@ -156,7 +136,8 @@ class LocalSlot:
     async def _ready_worker(self) -> WorkerProcess:
         worker = self._worker
         if worker is None or not worker.child.alive:
-            worker = self._worker = self._workers.start_one()
+            with starting():
+                worker = self._worker = self._start()
         death = await worker.wait_ready()
         if death is not None and not death.killed:
             log = death.log.decode(errors="replace")

@@ -13,17 +13,25 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False  # checkers take it for the one of `typing`, which is not worth loading here
+if TYPE_CHECKING:
+    import subprocess
+
 _TRIES, _PAUSE = 50, 0.02
 """To remove a folder whose processes are being killed, and may still write; seconds between."""
 
 
 class Guard:
-    """The driver's handle of the process. It needs no reply, and ends with its pipe."""
+    """The driver's handle of the process, started with the first that it is to watch. It ends with its pipe."""
 
     def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Be ready to watch. Raises OSError."""
         import subprocess
 
-        self._process = subprocess.Popen(
+        self._process = self._process or subprocess.Popen(
             [sys.executable, "-I", "-S", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -32,19 +40,21 @@ class Guard:
         )
 
     def watch(self, group: int, folder: str = "") -> None:
-        """`folder`: what goes with the group, besides its temporary folders."""
+        """`folder`: what goes with the group, besides its temporary folders. Raises OSError when it cannot start."""
+        self.start()
         self._tell(f"+{group} {os.fsencode(folder).hex()}\n")
 
     def forget(self, group: int) -> None:
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
-        """End it; what it still watches is killed."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        """End it; what it still watches is killed. It may be used again."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.communicate()
 
     def _tell(self, line: str) -> None:
+        assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # somebody killed it: workers still have the kernel
             os.write(self._process.stdin.fileno(), line.encode())

@@ -190,6 +190,15 @@ class Attempt:
         """What to raise because user code raised `error`: the failure that was first."""
         return self._first(StageFailed(stage, position, error, not matches_type(error, names)))
 
+    def blamed(self, parts: Iterator[T], stage: str, names: tuple[str, ...] = ()) -> Iterator[T]:
+        """`parts`; whatever is raised as user code makes them becomes what `fail` says."""
+        try:
+            yield from parts
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            raise self.fail(stage, None, error, names) from error
+
     def _first(self, error: StageFailed | InputFailed) -> StageFailed | InputFailed:
         if self.error is None:
             self.error = error

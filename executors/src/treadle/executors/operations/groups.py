@@ -1,8 +1,8 @@
-"""Folds and groups of values by their keys, in the order of first occurrence."""
+"""Groups of values by their keys, in the order of first occurrence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, cast
 
 from treadle.primitives.keys import SELF_IDENTICAL, canonical, identity
@@ -27,20 +27,6 @@ def plain(keys: Any) -> Sequence[Any]:
 def identities(keys: Sequence[Any]) -> Sequence[Hashable]:
     """A hashable value for each canonical key: equal for the same key."""
     return keys if set(map(type, keys)) <= SELF_IDENTICAL else [identity(key) for key in keys]
-
-
-def fold(keys: Sequence[Any], values: Iterable[Any], combine: Callable[[Any, Any], Any]) -> list[tuple[Any, Any]]:
-    """(first key, left fold of its values) for each key; `keys` are canonical."""
-    names = identities(keys)
-    folded: dict[Hashable, Any] = {}
-    for name, value in zip(names, values, strict=True):
-        folded[name] = combine(folded[name], value) if name in folded else value
-    if names is keys:  # a dict keeps the first of equal keys
-        return list(folded.items())
-    first: dict[Hashable, Any] = {}
-    for name, key in zip(names, keys, strict=True):
-        first.setdefault(name, key)
-    return [(first[name], value) for name, value in folded.items()]
 
 
 def group(keys: Sequence[Any], values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:

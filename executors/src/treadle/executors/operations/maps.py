@@ -16,7 +16,7 @@ from treadle.primitives.result import Result
 
 from ..program import MapPartition, MapRecords, StageCount
 from .attempt import Attempt, Metrics
-from .flow import Flow, batches, next_size, objects, records, whole
+from .flow import Flow, batched, batches, next_size, objects, records, whole
 
 Function = Callable[[Any], Any]
 
@@ -155,21 +155,7 @@ def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
         return objects([_refuse_generator(result)])
     if isinstance(result, list):
         return objects(result)
-    return Flow("objects", attempt.lazily(_spliced(op, result, attempt)))
-
-
-def _spliced(op: MapPartition, result: Any, attempt: Attempt) -> Iterator[list[Any]]:
-    """The items of a flat result, in batches."""
-    size = 1
-    try:
-        items = iter(result)
-        while batch := list(islice(items, size)):
-            size = next_size(batch, size)
-            yield batch
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        raise attempt.fail(op.stage, None, error, op.non_retryable) from error
+    return Flow("objects", attempt.lazily(attempt.blamed(batched(iter(result)), op.stage, op.non_retryable)))
 
 
 def _listed(result: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle.primitives import codec
 from treadle.primitives.errors import InternalError
+from treadle.primitives.folds import NOTHING, left_fold
 from treadle.primitives.order import argsort
 from treadle.primitives.references import Kind
 
@@ -19,7 +20,6 @@ from .groups import group, joint_groups, plain
 from .joint import spilled_joint_groups
 from .keys import keys_of, seconds
 
-_NOTHING: Any = object()
 Binary = Callable[[Any, Any], Any]
 Columns = Iterator[tuple[Sequence[Any], Sequence[Any]]]
 
@@ -41,7 +41,7 @@ class _Finish:
         """Raises what the functions raise."""
         if self._op.initial is not None:
             initial = self._attempt.argument(self._op.initial)
-            value = initial if value is _NOTHING else self._combine(initial, value)
+            value = initial if value is NOTHING else self._combine(initial, value)
         return self._take(self._finish(value) if self._finish else value)
 
 
@@ -53,9 +53,8 @@ def _per_partition(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> F
         if op.uses:
             return objects([take(attempt.bind(op.stage, op.uses)(_values(op, flow)))])
         finish = _Finish(op, take, attempt)
-        combine = attempt.function(op.combine)
-        folded = fold_tree(records(flow), combine, op.fan_in)
-        return objects([] if folded is _NOTHING and op.initial is None else [finish(folded)])
+        folded = fold_tree(records(flow), attempt.function(op.combine), op.fan_in)
+        return objects([] if folded is NOTHING and op.initial is None else [finish(folded)])
     except BaseException as error:
         raise attempt.fail(op.stage, None, error) from error
 
@@ -67,14 +66,10 @@ def _values(op: Reduce, flow: Flow) -> Values | dict[str, Values]:
 def fold_tree(values: Iterable[Any], combine: Binary, fan_in: int) -> Any:
     """A left fold, or one of groups of `fan_in` consecutive values, again and again until one is left.
 
-    Holds one accumulator for each level. `_NOTHING` without values.
+    Holds one accumulator for each level. NOTHING without values.
     """
-    values = iter(values)
     if fan_in < 2:
-        accumulator = next(values, _NOTHING)
-        for value in values:
-            accumulator = combine(accumulator, value)
-        return accumulator
+        return left_fold(combine, values)
     levels: list[list[Any]] = []
     for value in values:
         _push(levels, 0, value, combine, fan_in)
@@ -91,12 +86,12 @@ def _push(levels: list[list[Any]], level: int, value: Any, combine: Binary, fan_
         _push(levels, level + 1, group[0], combine, fan_in)
         group[:] = [value, 1]
     else:
-        group[:] = [combine(group[0], value) if group[1] else value, group[1] + 1]
+        group[:] = [combine(group[0], value), group[1] + 1]
 
 
 def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
     if not levels:
-        return _NOTHING
+        return NOTHING
     level = 0
     while level < len(levels) - 1:
         _push(levels, level + 1, levels[level][0], combine, fan_in)
@@ -110,20 +105,16 @@ def _close(levels: list[list[Any]], combine: Binary, fan_in: int) -> Any:
 def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
     if op.uses:
         return Flow("objects", attempt.lazily(batched(_used(op, op.uses, flow, take, attempt))))
-    return Flow("objects", attempt.lazily(_finished(op, _folds(op, flow, attempt), take, attempt)))
+    finished = _finished(op, _folds(op, flow, attempt), take, attempt)
+    return Flow("objects", attempt.lazily(attempt.blamed(finished, op.stage)))
 
 
 def _finished(
     op: Reduce, folds: Iterator[tuple[Any, Any]], take: Metrics, attempt: Attempt
 ) -> Iterator[list[tuple[Any, Any]]]:
-    try:
-        finish = _Finish(op, take, attempt)
-        for some in batched(folds):
-            yield [(key, finish(value)) for key, value in some]
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        raise attempt.fail(op.stage, None, error) from error
+    finish = _Finish(op, take, attempt)
+    for some in batched(folds):
+        yield [(key, finish(value)) for key, value in some]
 
 
 def _folds(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Any]]:

@@ -18,7 +18,7 @@ from treadle.primitives.errors import UsageError
 from ..functions.handler import KEY_VARIABLE
 from ..functions.invoker import Answer
 from ..limits import exit_words
-from ..local.child import ChildProcess, Death
+from ..local.child import ChildProcess, Death, starting
 from ..local.guard import Guard
 from ..worker.environment import worker_environment
 from .emulations import Emulation
@@ -45,7 +45,7 @@ class ParityInvoker:
         self._live: set[_Sandbox] = set()
         self._copies: set[asyncio.Task[Answer]] = set()
         self._calls = 0
-        self._guard: Guard | None = None
+        self._guard = Guard()
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         """See `Invoker.invoke`."""
@@ -68,9 +68,7 @@ class ParityInvoker:
         await asyncio.gather(*copies, return_exceptions=True)
         await asyncio.gather(*(sandbox.end(CLOSED) for sandbox in list(self._live)))
         self._idle.clear()
-        if self._guard is not None:
-            self._guard.close()
-            self._guard = None
+        self._guard.close()
 
     async def _call(self, request: bytes, size: int, seconds: float) -> Answer:
         sandbox, cold = self._sandbox(size)
@@ -89,8 +87,8 @@ class ParityInvoker:
         """A warm one if there is one; whether it is cold."""
         if self._idle[size]:
             return self._idle[size].pop(), False
-        self._guard = self._guard or Guard()
-        sandbox = _Sandbox(size, self._environment, self._guard)
+        with starting():
+            sandbox = _Sandbox(size, self._environment, self._guard)
         self._live.add(sandbox)
         return sandbox, True
 

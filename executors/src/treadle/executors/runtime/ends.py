@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from treadle.primitives import codec
-from treadle.primitives.errors import TreadleError
 from treadle.primitives.frozen import sealed
 from treadle.primitives.partitioning import bytes_of_rows, rows_between, rows_of_a_chunk, split_evenly
 from treadle.primitives.references import Kind
 
 from ..operations.attempt import Attempt
-from ..operations.flow import EXPANSION, Flow, batched, whole, within
-from ..operations.groups import plain
-from ..operations.keys import firsts, keyed, seconds
+from ..operations.flow import EXPANSION, Flow, whole, within
+from ..operations.keys import keyed
 from ..program import Cut, Merge, Scatter, Tail
-from ..spill.folding import Folder
 from ..spill.parts import Parts, SpilledPart, write_each
 from ..spill.room import Room
 from ..spill.sizes import memory_of
 from .bundles import Bundle, bundle, by_target, kind_of
-from .failures import InputFailed
+from .combining import combined
 from .tail import boundaries_of, distribute, parts_of, rows_of, targets_of
 
 _BATCH = 8
@@ -50,7 +46,7 @@ class Made(NamedTuple):
 def make(tail: Tail, flow: Flow, attempt: Attempt, *, want_whole: bool) -> Made:
     """The end of the program. Raises what the flow does when it is used up, DataError, UsageError, StageFailed."""
     if isinstance(tail, Scatter) and tail.combine and not want_whole:
-        flow, tail = Flow("objects", _folded(tail, flow, attempt)), msgspec.structs.replace(tail, combine="")
+        flow, tail = Flow("objects", combined(tail, flow, attempt)), msgspec.structs.replace(tail, combine="")
     value, pieces = _merged_within(flow, attempt.room) if isinstance(tail, Merge) else within(flow, attempt.room.size)
     if pieces is not None:
         return _Spilling(tail, flow.kind, attempt, want_whole=want_whole).made(pieces)
@@ -64,49 +60,6 @@ def _merged_within(flow: Flow, room: Room) -> tuple[Any, Iterator[Any] | None]:
     bundles: list[Bundle] = whole(flow)
     size = sum(len(memoryview(data)) * EXPANSION[kind] for kind, _, data in bundles)
     return (bundles, None) if size <= room.size else (None, iter((bundles,)))
-
-
-def _folded(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple[Any, Any]]]:
-    """Pairs (key, fold) in the order of the keys' first occurrence: records are folded as they come, none is kept."""
-    folder, start, pieces = Folder(attempt.function(tail.combine), attempt.room), 0, iter(flow.parts)
-    for piece in pieces:
-        try:
-            done = folder.add_pairs(piece) if flow.kind == "objects" else 0
-            if done < len(piece):
-                folder.add(*_pairs(flow.kind, piece[done:], start + done))
-        except InputFailed:
-            _use_up(pieces, tail, attempt)
-            raise
-        except BaseException as error:
-            _use_up(pieces, tail, attempt)
-            raise attempt.fail(tail.stage, None, error) from error
-        start += len(piece)
-    yield from _results(tail, attempt, folder)
-
-
-def _pairs(kind: Kind, piece: Any, start: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    """(canonical keys, values that a fold cannot write to), the first at position `start`. Raises InputFailed."""
-    try:
-        keys, values = plain(firsts(kind, piece, start)), seconds(kind, piece)
-        return keys, sealed(values) if isinstance(values, list) else values  # no key is an array
-    except TreadleError as error:
-        raise InputFailed(error) from error
-
-
-def _use_up(pieces: Iterator[Any], tail: Scatter, attempt: Attempt) -> None:
-    """Before a failure of the end is told: one of what comes before it in the program counts instead."""
-    deque(pieces, maxlen=0)
-    attempt.finish()
-    attempt.stage = tail.stage
-
-
-def _results(tail: Scatter, attempt: Attempt, folder: Folder) -> Iterator[list[tuple[Any, Any]]]:
-    try:
-        yield from batched(folder.results())
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        raise attempt.fail(tail.stage, None, error) from error
 
 
 class _Spilling:
@@ -169,7 +122,7 @@ class _Spilling:
     def _scattered(self, tail: Scatter, pieces: Iterator[Any]) -> tuple[Kind, list[SpilledPart], int]:
         kind, room = self._kind, self._room
         if tail.combine:
-            kind, pieces = "objects", self._combined(tail, pieces)
+            kind, pieces = "objects", combined(tail, Flow(kind, pieces), self._attempt)
         boundaries = boundaries_of(tail, self._attempt)
         parts = Parts(kind, tail.partitions, room)
         for keys, piece in keyed(tail.by, tail.stage, kind, pieces, self._attempt):
@@ -181,19 +134,6 @@ class _Spilling:
         bounds = split_evenly(tail.partitions, tail.groups)
         bundles = ([bundle(kind, [part.value() for part in done[start:stop]])] for start, stop in bounds)
         return "objects", write_each("objects", bundles, room), rows
-
-    def _combined(self, tail: Scatter, pieces: Iterator[Any]) -> Iterator[list[tuple[Any, Any]]]:
-        """Pairs (key, fold), in the order of the keys' first occurrence."""
-        attempt, start = self._attempt, 0
-        folder = Folder(attempt.function(tail.combine), self._room)
-        for piece in pieces:
-            keys = plain(firsts(self._kind, piece, start))
-            start += len(keys)
-            try:
-                folder.add(keys, seconds(self._kind, piece))
-            except BaseException as error:
-                raise attempt.fail(tail.stage, None, error) from error
-        yield from _results(tail, attempt, folder)
 
 
 def _counted(kind: Kind, parts: list[SpilledPart]) -> tuple[Kind, list[SpilledPart], int]:

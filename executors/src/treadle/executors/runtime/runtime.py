@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from treadle.primitives.channels.current import taking_part
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.host import HostFolder
-from treadle.primitives.references import BlockRef, Kind
+from treadle.primitives.references import BlockRef
 from treadle.primitives.store import Store
 from treadle.primitives.whole_files import Buffer
 
@@ -60,9 +60,7 @@ from .failures import (
     full_traceback,
     message_of,
 )
-from .process import Meter, give_back_memory, prepare_process
-
-__all__ = ["Runtime", "prepare_process"]
+from .process import Meter, give_back_memory
 
 _CACHE_SHARE = 8
 """Decoded blocks that are kept were encoded in at most one part in so many of the room."""
@@ -270,18 +268,10 @@ def _run_program(program: Program, attempt: Attempt) -> Made:
 
 
 def _put_made(attempt: Attempt, made: Made) -> BlockRef:
-    if not made.spilled:
-        return _put(attempt, made.kind, made.parts)
-    program = attempt.services.program
-    return attempt.services.blocks.put_encoded(
-        _block_name(attempt), made.kind, made.parts, program.put, program.durability
-    )
-
-
-def _put(attempt: Attempt, kind: Kind, parts: Sequence[Any]) -> BlockRef:
-    program = attempt.services.program
-    name = _block_name(attempt)
-    return attempt.services.blocks.put(name, kind, parts, program.put, program.inline_limit, program.durability)
+    name, blocks, program = _block_name(attempt), attempt.services.blocks, attempt.services.program
+    if made.spilled:
+        return blocks.put_encoded(name, made.kind, made.parts, program.put, program.durability)
+    return blocks.put(name, made.kind, made.parts, program.put, program.inline_limit, program.durability)
 
 
 def _put_failed(attempt: Attempt) -> BlockRef:

@@ -8,15 +8,17 @@ from typing import Any
 from treadle.primitives import codec
 from treadle.primitives.frozen import sealed
 from treadle.primitives.keys import Key
-from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, range_targets, split_evenly
+from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, split_evenly
+from treadle.primitives.ranges import range_targets
 from treadle.primitives.references import Kind
 from treadle.primitives.scattering import scatter_rows
 
 from ..operations.attempt import Attempt
-from ..operations.groups import fold, plain
-from ..operations.keys import firsts, keys_of, seconds
+from ..operations.flow import Flow, whole
+from ..operations.keys import keys_of
 from ..program import Cut, Merge, Scatter, Tail
 from .bundles import bundle, bundled_rows, merge
+from .combining import combined
 
 
 def parts_of(tail: Tail, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind, list[Any]]:
@@ -47,22 +49,13 @@ def scatter(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> tuple[Ki
     With `groups`, a bundle for each group of consecutive targets.
     """
     if tail.combine:
-        kind, value = "objects", _combined(tail, kind, value, attempt)
+        kind, value = "objects", whole(Flow("objects", combined(tail, Flow(kind, (value,)), attempt)))
     keys = keys_of(tail.by, tail.stage, kind, value, attempt)
     parts = distribute(kind, value, targets_of(tail, keys, boundaries_of(tail, attempt)), tail.partitions)
     if not tail.groups:
         return kind, parts
     bounds = split_evenly(tail.partitions, tail.groups)
     return "objects", [[bundle(kind, parts[start:stop])] for start, stop in bounds]
-
-
-def _combined(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> list[tuple[Any, Any]]:
-    """A fold per key is one per (target, key): the key decides the target."""
-    keys = plain(firsts(kind, value))
-    try:
-        return fold(keys, seconds(kind, value), attempt.function(tail.combine))
-    except BaseException as error:
-        raise attempt.fail(tail.stage, None, error) from error
 
 
 def boundaries_of(tail: Scatter, attempt: Attempt) -> list[Key] | None:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from typing import Any
 
 from ..runtime.failures import Redactor
 
@@ -53,6 +54,13 @@ def bound(fd: int) -> None:
 def publish(tail: bytes, redactor: Redactor) -> bytes:
     """What `read_tail` gave, as a report may carry it: without secrets, at most TAIL bytes."""
     return redactor.log(tail)[-TAIL:]
+
+
+def line_by_line() -> None:
+    """Have prints written as they end, so that the last words of a process that is killed are in its log."""
+    streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")
 
 
 class WorkerLog:

@@ -23,10 +23,10 @@ from treadle.primitives.errors import FailureClass
 from .. import limits
 from ..program import Failure, Report, Task
 from ..runtime.failures import Redactor, error_name, full_traceback, message_of
-from ..runtime.process import give_back_memory
-from ..runtime.runtime import Runtime, prepare_process
+from ..runtime.process import give_back_memory, prepare_process
+from ..runtime.runtime import Runtime
 from .environment import Surroundings
-from .log import WorkerLog, publish
+from .log import WorkerLog, line_by_line, publish
 from .messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
 
 _PR_SET_PDEATHSIG = 1
@@ -69,16 +69,13 @@ class Worker:
         self._channel = channel
         self._log = log
         self._secrets: dict[str, str] = {}
-        self._runtime = Runtime(setup.host_root, setup.cache_bytes, self._secret, setup.room)
+        self._runtime = Runtime(setup.host_root, setup.cache_bytes, lambda name: self._secrets[name], setup.room)
         self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
         self._machine = limits.host_memory()
         self._redactor = Redactor({})
         self._reported = self._expected = 0
         self._last: tuple[Report, ...] = ()
         """The task's last report waits for the end of the task, to spare the driver a wake-up."""
-
-    def _secret(self, name: str) -> str:
-        return self._secrets[name]
 
     def serve(self) -> None:
         """Until the driver closes the socket."""
@@ -157,12 +154,6 @@ def _volunteer_for_the_oom_killer() -> None:
         return
 
 
-def _line_by_line(streams: tuple[Any, ...]) -> None:
-    """So that the last words of a process that is killed are in its log."""
-    for stream in streams:
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")
-
-
 def main(fd: int) -> None:
     """Serve the socket `fd`; ends the whole process group when the driver is gone."""
     channel, log = Channel(fd), WorkerLog()
@@ -174,8 +165,7 @@ def main(fd: int) -> None:
     _volunteer_for_the_oom_killer()
     faulthandler.enable(log.fd)
     faulthandler.register(signal.SIGUSR1, log.fd, all_threads=True)
-    _line_by_line((sys.stdout, sys.stderr))
-    sys.path[:0] = setup.path
+    line_by_line()
     prepare_process()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         Worker(channel, log, setup).serve()

@@ -23,8 +23,6 @@ class Setup(Struct, frozen=True):
     cache_bytes: int
     room: int = 0
     """Bytes of records that may wait in memory when a task says nothing of its own; 0: any number."""
-    path: tuple[str, ...] = ()
-    """Entries put before the worker's own `sys.path`."""
 
 
 class Run(Struct, frozen=True):
