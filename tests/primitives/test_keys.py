@@ -228,7 +228,8 @@ def test_targets_of_consecutive_integers_are_even() -> None:
 def test_hashing_plain_keys_loads_no_array_library() -> None:
     code = (
         "import sys; from treadle.primitives.keys import identity\n"
-        "from treadle.primitives.partitioning import hash_targets, range_targets, choose_boundaries\n"
+        "from treadle.primitives.partitioning import hash_targets, choose_boundaries\n"
+        "from treadle.primitives.ranges import range_targets\n"
         "from treadle.primitives.order import argsort; import treadle.primitives.folds, treadle.primitives.functions\n"
         "hash_targets(['a', 1], 3); hash_targets([1, 2], 3); range_targets([1, 2], [1]); argsort([2, 'a'])\n"
         "assert not {'numpy', 'pyarrow', 'cloudpickle'} & set(sys.modules), sys.modules"

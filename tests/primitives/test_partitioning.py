@@ -21,10 +21,10 @@ from treadle.primitives.partitioning import (
     choose_boundaries,
     cut,
     hash_targets,
-    range_targets,
     sample_keys,
     split_evenly,
 )
+from treadle.primitives.ranges import range_targets
 from treadle.primitives.testing.keys import arrow_arrays, keys, numbers, numpy_arrays
 
 # -- split -------------------------------------------------------------------------------------------------------------

@@ -28,9 +28,6 @@ class Numbers(Struct, frozen=True):
     values: NDArray[Any]
     nulls: Nulls = None
 
-    def __len__(self) -> int:
-        return len(self.values)
-
 
 class Moments(Struct, frozen=True):
     """int64 days (`date`) or microseconds since 1970-01-01."""
@@ -39,18 +36,12 @@ class Moments(Struct, frozen=True):
     values: NDArray[np.int64]
     nulls: Nulls = None
 
-    def __len__(self) -> int:
-        return len(self.values)
-
 
 class Fixed(Struct, frozen=True):
     """NumPy S, U or V: strings of at most, or (V) exactly, so many characters."""
 
     values: NDArray[Any]
     nulls: Nulls = None
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     def to_list(self) -> list[Any]:
         return cast("list[Any]", self.values.tolist())
@@ -69,9 +60,6 @@ class Strings(Struct, frozen=True):
     values: Any
     empty: str | bytes
     nulls: Nulls = None
-
-    def __len__(self) -> int:
-        return len(self.values)
 
     def to_list(self) -> list[Any]:
         return cast("list[Any]", self._filled().to_pylist())
@@ -96,9 +84,6 @@ class Structs(Struct, frozen=True):
     length: int
     nulls: Nulls = None
 
-    def __len__(self) -> int:
-        return self.length
-
 
 class Indexed(Struct, frozen=True):
     """A dictionary array; an index where it is null is 0 and means nothing."""
@@ -107,17 +92,11 @@ class Indexed(Struct, frozen=True):
     indices: NDArray[np.int64]
     nulls: Nulls = None
 
-    def __len__(self) -> int:
-        return len(self.indices)
-
 
 class Objects(Struct, frozen=True):
     """Anything else, as canonical keys."""
 
     keys: list[Key]
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
     def to_list(self) -> list[Any]:
         return self.keys

@@ -103,7 +103,7 @@ def _hash_values(column: Column) -> NDArray[np.uint64]:
     if isinstance(column, columns.Strings):
         salt = Salt.STR if isinstance(column.empty, str) else Salt.BYTES
         hashes = map(xxh3, column.to_bytes(), repeat(salt))
-        return np.fromiter(hashes, dtype=np.uint64, count=len(column))
+        return np.fromiter(hashes, dtype=np.uint64, count=len(column.values))
     return np.asarray(hash_sequence(column.to_list()), dtype=np.uint64)
 
 
@@ -151,7 +151,7 @@ def _hash_structs(column: Any) -> NDArray[np.uint64]:
     import numpy as np
 
     start = mix(len(column.fields) ^ Salt.TUPLE)
-    hashes = np.full(len(column), start, dtype=np.uint64)
+    hashes = np.full(column.length, start, dtype=np.uint64)
     return _absorbed(hashes, map(_hash_column, column.fields))
 
 

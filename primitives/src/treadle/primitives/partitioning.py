@@ -16,7 +16,6 @@ from .errors import DataError, InternalError
 from .hashing import hash_sequence, stable_hash_array
 from .keys import Key, canonical, identity, mix
 from .order import argsort, order
-from .ranges import range_targets
 from .references import Kind
 from .seeds import partition_seed
 from .table_bytes import table_bytes
@@ -26,20 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .columns import KeyArray
-
-__all__ = [
-    "SAMPLE_SIZE",
-    "bytes_of_rows",
-    "check_boundaries",
-    "choose_boundaries",
-    "cut",
-    "hash_targets",
-    "range_targets",
-    "rows_between",
-    "rows_of_a_chunk",
-    "sample_keys",
-    "split_evenly",
-]
 
 SAMPLE_SIZE = 1024
 """Keys sampled from one partition. With as many targets as partitions each boundary rests on about 1024 keys, so the

@@ -12,7 +12,7 @@ import re
 import stat
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -201,24 +201,22 @@ class ObjectStore(Store):
             self._obstore.put(self._inner, check_name(name), whole, chunk_size=_CHUNK, max_concurrency=4)
 
     def create(self, name: str, data: Stream) -> bool:
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         if isinstance(data, Iterator):
             return create_in_parts(self, check_name(name), data)
-        with border(self.url, name):
-            try:
-                self._obstore.put(self._inner, check_name(name), _joined(data), mode="create", use_multipart=False)
-            except (AlreadyExistsError, PreconditionError):
-                return False
-            return True
+        put, whole = self._obstore.put, _joined(data)
+        return self._made(name, lambda at: put(self._inner, at, whole, mode="create", use_multipart=False))
 
     def copy(self, source: str, name: str) -> bool:
         """Give `name` the bytes of `source`, within the store, unless there is one; False: there was one already."""
+        copy, place = self._obstore.copy, check_name(source)
+        return self._made(name, lambda at: copy(self._inner, place, at, overwrite=False))
+
+    def _made(self, name: str, make: Callable[[str], object]) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         with border(self.url, name):
             try:
-                self._obstore.copy(self._inner, check_name(source), check_name(name), overwrite=False)
+                make(check_name(name))
             except (AlreadyExistsError, PreconditionError):
                 return False
             return True
