@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from emulators.lambda_emulator import REGION, LambdaEmulator
@@ -228,6 +229,34 @@ async def test_one_call_after_the_other_shares_a_thread() -> None:
         names.add(await threads.run(lambda: threading.current_thread().name))
         await asyncio.sleep(0.005)
     assert len(names) <= 2
+    threads.close()
+
+
+async def test_a_call_does_not_wait_behind_one_that_was_taken_a_moment_ago() -> None:
+    """Whose thread had no time yet to say so."""
+    threads, taken, go, second_ran = DaemonThreads(2, "taken"), threading.Event(), threading.Event(), threading.Event()
+    get = threads._work.get
+
+    def slow_get() -> object:
+        work = get()
+        taken.set()
+        go.wait(60)
+        return work
+
+    await threads.run(lambda: None)  # its thread is idle now, or about to be
+    threads._work = SimpleNamespace(get=slow_get, put=threads._work.put, qsize=threads._work.qsize)  # type: ignore[assignment]
+    go.set()
+    await threads.run(lambda: None)
+    taken.clear()
+    go.clear()
+    first = asyncio.create_task(threads.run(lambda: second_ran.wait(60)))
+    await asyncio.to_thread(taken.wait, 60)
+    second = asyncio.create_task(threads.run(second_ran.set))
+    await asyncio.sleep(0)
+    go.set()
+    async with asyncio.timeout(30):
+        assert await first
+        await second
     threads.close()
 
 

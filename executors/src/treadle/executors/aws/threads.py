@@ -34,8 +34,7 @@ class DaemonThreads:
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        self._threads = 0
-        self._idle = 0
+        self._threads = self._under_way = 0
         self._lock = threading.Lock()
 
     async def run(self, function: Callable[[], T], begun: Begun = _nothing) -> T:
@@ -46,11 +45,9 @@ class DaemonThreads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         with self._lock:
-            if self._idle > self._work.qsize() or self._threads >= self._most:
-                start = False
-            else:
-                self._threads += 1
-                start = True
+            self._under_way += 1
+            start = self._threads < min(self._under_way, self._most)
+            self._threads += start
         self._work.put(_Work(function, begun, future, loop))
         if start:
             threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
@@ -64,30 +61,24 @@ class DaemonThreads:
             self._threads = 0
 
     def _serve(self) -> None:
-        while (work := self._next()) is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                _do(work)
-            del work
-
-    def _next(self) -> _Work | None:
-        with self._lock:
-            self._idle += 1
-        try:
-            return self._work.get()
-        finally:
+        while (work := self._work.get()) is not None:
+            result, error = _done(work)
             with self._lock:
-                self._idle -= 1
+                self._under_way -= 1
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                work.loop.call_soon_threadsafe(_settle, work.future, result, error)
+            del work, result, error
 
 
-def _do(work: _Work) -> None:
-    if work.future.cancelled():
-        return
-    work.loop.call_soon_threadsafe(_begin, work)
+def _done(work: _Work) -> tuple[Any, BaseException | None]:
+    """(result, None), or what was raised: it is the caller's."""
     try:
-        result, error = work.function(), None
-    except BaseException as raised:  # noqa: BLE001  it is the caller's
-        result, error = None, raised
-    work.loop.call_soon_threadsafe(_settle, work.future, result, error)
+        if work.future.cancelled():
+            return None, None
+        work.loop.call_soon_threadsafe(_begin, work)
+        return work.function(), None
+    except BaseException as raised:  # noqa: BLE001
+        return None, raised
 
 
 def _begin(work: _Work) -> None:
