@@ -147,6 +147,8 @@ def test_attempts_spent_under_earlier_drivers_count() -> None:
     assert verdict is not None
     assert verdict.final
     assert take(core).attempts == (Attempt(1, 1, final=False),)
+    done = Dispatch(Policy(maximum_attempts=1), [0], TaskSizes(1), Past(spent={0: 1}))
+    assert not fail_once(done, Class.WORKER_LOST, 0.0).final, "which spends none"
 
 
 # -- who gets what -------------------------------------------------------------------------------------------------
