@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from .reads import stored_in
+
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COMPOUND = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While, ast.Match)
@@ -105,11 +107,11 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
         case ast.Assign(targets=targets):
-            yield from (name for target in targets for name in _targets(target))
+            yield from (name for target in targets for name in stored_in(target))
         case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-            yield from _targets(target)
+            yield from stored_in(target)
         case _ if type(statement).__name__ == "TypeAlias":
-            yield from _targets(statement.name)  # type: ignore[attr-defined]
+            yield from stored_in(statement.name)  # type: ignore[attr-defined]
         case ast.If(test=test) if _is_main(test):
             return
         case _ if isinstance(statement, _COMPOUND):
@@ -130,10 +132,6 @@ def _bound_below(node: ast.AST) -> Iterator[str]:
     elif not isinstance(node, ast.Lambda):
         for child in ast.iter_child_nodes(node):
             yield from _bound_below(child)
-
-
-def _targets(target: ast.AST) -> Iterator[str]:
-    return (node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
 
 
 def _acts(statement: ast.stmt) -> bool:

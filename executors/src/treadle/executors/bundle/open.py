@@ -182,7 +182,7 @@ def activate(path: Path) -> dict[str, bytes]:
     if _active and path.name not in _active:
         raise UsageError("this process has the code of another bundle", "Start a new worker for each bundle.")
     manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
-    captured = {f"{CAPTURED}{file.name}": file.read_bytes() for file in _files(path / CAPTURED_FOLDER)}
+    captured = {f"{CAPTURED}{file.name}": file.read_bytes() for file in (path / CAPTURED_FOLDER).glob("*")}
     if captured and manifest.python != python_version():
         raise UsageError(
             f"functions captured by Python {manifest.python} cannot run on Python {python_version()}",
@@ -192,10 +192,6 @@ def activate(path: Path) -> dict[str, bytes]:
         _active[path.name] = path
         _put_first(path / MODULES, manifest.modules)
     return captured
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _put_first(folder: Path, modules: tuple[str, ...]) -> None:

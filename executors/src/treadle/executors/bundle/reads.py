@@ -111,7 +111,7 @@ class _Reader(ast.NodeVisitor):
     def _comprehension(self, node: _Comprehension) -> None:
         """Its first iterable belongs to the scope around it."""
         self.visit(node.generators[0].iter)
-        targets = {name for generator in node.generators for name in _stored(generator.target)}
+        targets = {name for generator in node.generators for name in stored_in(generator.target)}
         with self._scope(targets):
             parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
             conditions = [condition for generator in node.generators for condition in generator.ifs]
@@ -145,7 +145,8 @@ def _around(arguments: ast.arguments) -> list[ast.AST]:
     return [*annotations, *arguments.defaults, *filter(None, arguments.kw_defaults)]
 
 
-def _stored(node: ast.AST) -> set[str]:
+def stored_in(node: ast.AST) -> set[str]:
+    """Names it binds, comprehensions included."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
