@@ -16,7 +16,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from itertools import count, takewhile
 from typing import Any
 
 import msgspec
@@ -134,13 +133,11 @@ def read(store: Store, prefix: str, key: bytes) -> list[Record]:
 def read_from(store: Store, prefix: str, key: bytes, number: int) -> tuple[list[Record], int]:
     """The records of objects from `number` on, and the number of the one that will follow.
 
-    Up to the first that the listing has not: it may lag behind, or have been made while others wrote. The
-    create-if-absent never does.
+    The chain has no gaps, so as many follow as are listed, whichever those are: a listing may lag behind, or have been
+    made while others wrote.
     """
-    numbers = (int(info.name.rsplit("/", 1)[1]) for info in store.list(f"{prefix}/ledger/"))
-    later = zip(count(number), (one for one in numbers if one >= number), strict=False)
-    whole = [one for one, _ in takewhile(lambda pair: pair[0] == pair[1], later)]
-    return [record for one in whole for record in _read_one(store, prefix, key, one).records], number + len(whole)
+    stop = number + sum(int(info.name.rsplit("/", 1)[1]) >= number for info in store.list(f"{prefix}/ledger/"))
+    return [record for one in range(number, stop) for record in _read_one(store, prefix, key, one).records], stop
 
 
 class Ledger:
