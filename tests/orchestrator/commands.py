@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import Self
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
 
 PRELOAD = [
     "treadle.orchestrator.cli",
@@ -60,12 +64,18 @@ def _command(arguments: tuple[str, ...], folder: str, environ: Mapping[str, str]
 
 @dataclass
 class Terminal:
-    """Commands in one folder, with one home."""
+    """Commands in one folder, with one home. As a context: what they leave running there ends with it."""
 
     folder: Path
     home: Path
     environ: dict[str, str] = field(default_factory=dict)
     count: int = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        embedded.down(Home(self.home))
 
     def start(self, *arguments: object, **environ: str) -> Running:
         self.count += 1

@@ -25,10 +25,8 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     shutil.copy(Path(__file__).parents[1] / "cli_functions.py", work / "functions.py")
     (work / "waits.yaml").write_text(WAITS)
     home.profiles.write_text("[one]\nslots = 1\n\n[two]\nslots = 2\n")
-    try:
-        yield Terminal(work, home.path)
-    finally:
-        embedded.down(home)
+    with Terminal(work, home.path) as terminal:
+        yield terminal
 
 
 def test_driver_of_another_profile_gives_way_only_when_no_run_needs_it(terminal: Terminal) -> None:

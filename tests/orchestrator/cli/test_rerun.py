@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 from orchestrator.commands import Terminal
 
-from treadle.orchestrator import embedded
-from treadle.orchestrator.environment.home import Home
-
 FUNCTIONS = "def times(number: int, *, factor: int) -> int:\n    return number * factor\n"
 WORKFLOW = """
 apiVersion: treadle/v1
@@ -31,8 +28,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     work.mkdir()
     (work / "scaling.py").write_text(FUNCTIONS)
     (work / "scaled.yaml").write_text(WORKFLOW)
-    try:
-        terminal = Terminal(work, root / "home", {"TREADLE_PROFILE": "two"})
+    with Terminal(work, root / "home", {"TREADLE_PROFILE": "two"}) as terminal:
         terminal.home.mkdir(mode=0o700)
         (terminal.home / "profiles.toml").write_text('[two.executors.apart]\nkind = "isolated"\n')
         assert terminal.run("run", "scaled.yaml", "-i", "count=4", "--id", "first").code == 0
@@ -40,8 +36,6 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         for file in work.iterdir():
             file.unlink()
         yield terminal
-    finally:
-        embedded.down(Home(root / "home"))
 
 
 def records(terminal: Terminal, run: str) -> list[int]:

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 from orchestrator.cli.test_documents import check_golden
 from orchestrator.commands import Done, Terminal, session
+from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -68,11 +68,8 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     (work / "latin" / "a.txt").write_bytes(b"plain\n")
     (work / "latin" / "b.txt").write_bytes("fine\ncaf\u00e9\n".encode("latin-1"))
     (work / "parquet" / "a.parquet").write_bytes(b"this is no Parquet file")
-    home = Home(root / "home")
-    try:
-        yield Terminal(work, root / "home")
-    finally:
-        embedded.down(home)
+    with Terminal(work, root / "home") as terminal:
+        yield terminal
 
 
 def document(terminal: Terminal, name: str, stages: str) -> str:
@@ -272,7 +269,7 @@ def test_temporal_and_driver_killed_in_mid_run_give_code_5_and_a_resume_keeps_th
     tail = '  bad: {type: map, input: gate, uses: functions:waits, with: {flag: "FLAG"}}\n'
     file = with_commits(terminal, "killed", tail)
     running = terminal.start("run", file, "--id", "killed")
-    wait_for(lambda: "bad: running" in running.err.read_text())
+    wait_until(lambda: "bad: running" in running.err.read_text())
     state = embedded.status(Home(terminal.home))
     assert state.server is not None
     assert state.driver is not None
@@ -284,14 +281,6 @@ def test_temporal_and_driver_killed_in_mid_run_give_code_5_and_a_resume_keeps_th
     assert (watched.code, resumed.code) == (5, 0), watched.err
     assert noted(terminal, "killed") == ONCE
     check_golden("temporal_down_in_mid_run", session(terminal, watched, resumed))
-
-
-def wait_for(condition: object, timeout: float = 90.0) -> None:
-    deadline = time.monotonic() + timeout
-    assert callable(condition)
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 def code(done: Done, expected: int) -> Done:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from orchestrator.cli.test_runs import code, wait_for
+from orchestrator.cli.test_runs import code
 from orchestrator.commands import Terminal
+from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -49,10 +50,8 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     shutil.copy(FUNCTIONS, work / "functions.py")
     (work / "main.yaml").write_text(HEAD.format(name="main") + "labels: {team: loading}\n" + MAIN)
     (work / "parts" / "load.yaml").write_text(HEAD.format(name="load") + LOAD.replace("noted.log", str(work / "log")))
-    try:
-        yield Terminal(work, root / "home")
-    finally:
-        embedded.down(Home(root / "home"))
+    with Terminal(work, root / "home") as terminal:
+        yield terminal
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def test_child_survives_its_driver_and_the_editing_of_its_file(terminal: Termina
     flag.touch()
     text = file.read_text()
     running = terminal.start("run", "main.yaml", "--id", "kept", "-i", f"flag={flag}")
-    wait_for(lambda: "first → kept/first: running 3/" in running.err.read_text(), BUSY)
+    wait_until(lambda: "first → kept/first: running 3/" in running.err.read_text(), BUSY)
     file.write_text(text.replace("range: ", "range: 7").replace("functions:total", "functions:absent"))
     kill_driver(terminal)
     try:

@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from orchestrator.commands import Done, Terminal
+from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -45,16 +45,13 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     shutil.copy(Path(__file__).parents[1] / "cli_functions.py", work / "functions.py")
     for name, text in {"waits": WAITS, "fails": FAILS, "slow": SLOW}.items():
         (work / f"{name}.yaml").write_text(text)
-    terminal = Terminal(work, root / "home")
     (work / "always").touch()
-    try:
+    with Terminal(work, root / "home") as terminal:
         assert terminal.run("run", "waits.yaml", "--id", "good").code == 0
         assert terminal.run("run", "fails.yaml", "--id", "bad", "-i", f"flag={work / 'always'}").code == 1
         assert terminal.run("submit", "waits.yaml", "--id", "gone", "-i", f"flag={work / 'always'}").code == 0
         assert terminal.run("terminate", "gone", "--reason", "enough").code == 0
         yield terminal
-    finally:
-        embedded.down(Home(root / "home"))
 
 
 def test_what_a_run_out_of_time_needs_is_told(terminal: Terminal) -> None:
@@ -79,13 +76,6 @@ def held(terminal: Terminal, request: pytest.FixtureRequest) -> Iterator[tuple[s
     terminal.run("terminate", name)
 
 
-def wait_for(condition: Callable[[], object], timeout: float = 90.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
 def ok(done: Done) -> Done:
     assert done.code == 0, done.err
     return done
@@ -99,7 +89,7 @@ def test_run_that_takes_an_id_over_is_the_new_one_to_a_driver_that_knows_the_old
     def stages() -> list[dict[str, Any]]:
         return list(json.loads(ok(terminal.run("show", name, "-o", "json")).out)["stages"])
 
-    wait_for(lambda: any(stage["running"] for stage in stages()))
+    wait_until(lambda: any(stage["running"] for stage in stages()))
     assert terminal.run("submit", "fails.yaml", "--id", name).code == 7
     ok(terminal.run("run", "fails.yaml", "--id", name, "--if-exists", "terminate"))
     assert ok(terminal.run("result", name, "--stage", "bad")).out == "0\n1\n2\n3\n"
@@ -205,7 +195,7 @@ def test_interrupt_leaves_the_run_alone_and_says_how_to_watch_it(
 ) -> None:
     name, _ = held
     watching = terminal.start("watch", name)
-    wait_for(lambda: "waits" in watching.err.read_text())
+    wait_until(lambda: "waits" in watching.err.read_text())
     assert watching.process.pid is not None
     os.kill(watching.process.pid, signal.SIGINT)
     done = watching.wait()
@@ -299,9 +289,9 @@ def test_driver_that_was_killed_is_missed_at_once(terminal: Terminal, held: tupl
     driver = embedded.status(Home(terminal.home)).driver
     assert driver is not None
     watching = terminal.start("watch", name)
-    wait_for(lambda: "waits" in watching.err.read_text())
+    wait_until(lambda: "waits" in watching.err.read_text())
     os.kill(driver.pid, signal.SIGKILL)
-    wait_for(
+    wait_until(
         lambda: f"no driver is alive, so nothing happens. Start one: treadle resume {name}" in watching.err.read_text()
     )
     assert f"none is alive; start one: treadle resume {name}" in ok(terminal.run("show", name)).out

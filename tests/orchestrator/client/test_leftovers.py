@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from orchestrator.commands import Terminal
 
-from treadle.orchestrator import embedded
 from treadle.orchestrator.client.leftovers import Leftover, borrowed, leftovers, needless, removable, remove
-from treadle.orchestrator.environment.home import Home
 from treadle.primitives.store import ObjectInfo, Store
 
 DAY = 86_400.0
@@ -85,8 +83,7 @@ def test_gc_removes_old_runs_and_keeps_outputs_and_what_is_young(tmp_path: Path)
         "apiVersion: treadle/v1\nname: lines\nstages:\n"
         f"  all: {{type: map, input: {{range: 3}}, uses: 'lines:line', {output}}}\n"
     )
-    terminal = Terminal(work, tmp_path / "home")
-    try:
+    with Terminal(work, tmp_path / "home") as terminal:
         for run in ("old", "young"):
             assert terminal.run("run", "lines.yaml", "--id", run).code == 0
         store = tmp_path / "home" / "store" / "runs"
@@ -102,5 +99,3 @@ def test_gc_removes_old_runs_and_keeps_outputs_and_what_is_young(tmp_path: Path)
         assert terminal.run("rerun", "old").code == 4
         assert terminal.run("show", "young").code == 0
         assert "nothing was removed" in terminal.run("gc", "--dry-run").err
-    finally:
-        embedded.down(Home(tmp_path / "home"))

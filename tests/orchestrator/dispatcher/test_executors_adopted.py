@@ -77,10 +77,9 @@ def terminal(tmp_path: Path, functions: LambdaPlace) -> Iterator[Terminal]:
     (work / "wordy.py").write_text(FUNCTIONS)
     functions.deploy(str(home.key))
     home.profiles.write_text(PROFILE.format(slots=4, endpoint=functions.emulator.endpoint))
-    try:
-        yield Terminal(work, home.path, {**functions.emulator.credentials, "TREADLE_PROFILE": "functions"})
-    finally:
-        embedded.down(home)
+    environ = {**functions.emulator.credentials, "TREADLE_PROFILE": "functions"}
+    with Terminal(work, home.path, environ) as terminal:
+        yield terminal
 
 
 def write_workflow(terminal: Terminal, tasks: int, seconds: float) -> Counter[str]:

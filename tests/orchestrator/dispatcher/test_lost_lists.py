@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from orchestrator.record_histories import TESTS, M, mapped, spec
-from orchestrator.temporal.test_width_service import until
+from orchestrator.waiting import until
 
 from treadle.executors.program import Keep
 from treadle.orchestrator.dispatcher.blocks import lost_lists

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from orchestrator.commands import Terminal
 
-from treadle.orchestrator import embedded
-from treadle.orchestrator.environment.home import Home
 from treadle.primitives.errors import MissingError
 from treadle.primitives.store import Store
 
@@ -91,13 +89,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     (work / "counted.yaml").write_text(WORKFLOW)
     (work / "a.txt").write_text("The cat\nthe dog\n")
     (work / "b.txt").write_text("A dog\n")
-    desk = Desk(work, root / "home")
-    desk.write()
-    try:
+    with Desk(work, root / "home") as desk:
+        desk.write()
         assert desk.go("first") == 3
         yield desk
-    finally:
-        embedded.down(Home(root / "home"))
 
 
 def test_an_edited_comment_leaves_everything_to_be_reused(desk: Desk) -> None:

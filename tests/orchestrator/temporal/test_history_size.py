@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from temporalio.api.enums.v1 import EventType
 
-from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.temporal import messages
-from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
-        yield found
 
 
 async def events(here: Service, run: str) -> Counter[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from orchestrator.record_histories import TESTS, mapped, spec
-from orchestrator.temporal.test_width_service import until
+from orchestrator.waiting import until
 
 from treadle.dsl.model import Spec
 from treadle.executors.program import Keep

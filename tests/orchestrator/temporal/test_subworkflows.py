@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from msgspec.structs import replace
 from orchestrator.record_histories import ITEMS, TESTS, spec
+from orchestrator.waiting import until
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
 
 from treadle.dsl.model import Spec
 from treadle.orchestrator.client.submission import prepare
-from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.temporal import messages
 from treadle.orchestrator.temporal.activities import plan_site
-from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.testing.service import Service
 from treadle.primitives.errors import UsageError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 F = "orchestrator.cli_functions"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
-        yield found
 
 
 def mapped(given: Any, function: str, with_: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -53,15 +45,6 @@ def runs(document: Mapping[str, Any], numbers: Any = None, **more: Any) -> dict[
 
 def outer(outputs: Mapping[str, Any] | None = None, **stages: Any) -> dict[str, Any]:
     return spec(**stages) | {"outputs": dict(outputs or {})}
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            found = condition()
-            if await found if asyncio.iscoroutine(found) else found:
-                return
-            await asyncio.sleep(0.05)
 
 
 def lines(log: Path) -> Counter[str]:

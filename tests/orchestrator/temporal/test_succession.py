@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from orchestrator.record_histories import ITEMS, TESTS, mapped, spec
+from orchestrator.waiting import until
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -23,10 +23,9 @@ from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.temporal import activities, messages
 from treadle.orchestrator.temporal.succession import IDENTITY, bury
-from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUEUE = "of-the-dead"
@@ -47,12 +46,6 @@ class Patient:
             retry_policy=RetryPolicy(initial_interval=HOUR),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
-        yield found
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -78,13 +71,6 @@ async def begin(client: Client, identity: str) -> PollActivityTaskQueueResponse:
 async def pending(handle: WorkflowHandle[Patient, None]) -> PendingActivityInfo:
     (found,) = (await handle.describe()).raw_description.pending_activities
     return found
-
-
-async def until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + 90
-    while not await what():  # type: ignore[misc]
-        assert time.monotonic() < end, "it did not come about"
-        await asyncio.sleep(0.05)
 
 
 async def test_what_a_dead_embedded_driver_was_at_begins_again_at_once(

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from orchestrator.record_histories import TESTS, mapped, spec
 from orchestrator.temporal.test_history_size import bound, events
+from orchestrator.waiting import until
 from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
@@ -21,11 +20,10 @@ import treadle.orchestrator.temporal.workflow as temporal_workflow
 from treadle.orchestrator.cli.view.picture import Painter, StageView
 from treadle.orchestrator.client import client
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
-from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.planner import groups
 from treadle.orchestrator.temporal import messages
-from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SIZE = 50
@@ -39,22 +37,8 @@ def small_groups() -> Iterator[None]:
         yield
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    async with service(Home(tmp_path_factory.mktemp("home"))) as found:
-        yield found
-
-
 def numbers(count: int, function: str = "same", **arguments: Any) -> dict[str, Any]:
     return mapped({"range": count}, function, batch=ONE_BY_ONE, **{"with": arguments})
-
-
-async def until(what: Any, patience: float = 60) -> None:
-    """`what` is an asynchronous function that says when."""
-    end = time.monotonic() + patience
-    while not await what():
-        assert time.monotonic() < end, "it did not come about"
-        await asyncio.sleep(0.05)
 
 
 async def stage(here: Service, run: str, node: str) -> StageView:
