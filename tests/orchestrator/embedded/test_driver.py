@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.embedded import (
@@ -91,13 +92,6 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
         return name
 
     return make
-
-
-def wait_until(condition: Callable[[], object], timeout: float = 90.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def lock_of(home: Home) -> Path:
@@ -233,7 +227,7 @@ def test_state_naming_another_process_is_neither_believed_nor_killed(
 ) -> None:
     """The process id of a dead driver was given to this test, while somebody else holds the lock."""
     monkeypatch.setattr("treadle.orchestrator.embedded.driver._BIRTH", 0.1)
-    state = own_state(started=0.0, fingerprint="x", settings="{}", ready=True)
+    state = own_state(fingerprint="x", settings="{}", ready=True)
     assert state.pid == os.getpid()
     write_state(home.driver / "state.json", state)
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"

@@ -15,12 +15,13 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.error import URLError
 
 import pytest
 from temporalio import workflow
 
-from treadle.orchestrator.embedded import end_server, ensure_server, running_server
+from treadle.orchestrator.embedded import end_server, ensure_server, running_server, server
 from treadle.orchestrator.embedded.process import wait_free, write_state
 from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, find_program, server_alive
 from treadle.orchestrator.environment.errors import Unreachable
@@ -257,6 +258,15 @@ def test_lock_held_by_somebody_else_ends_nobody(home: Home) -> None:
         with pytest.raises(TreadleError, match="an unknown process holds"):
             end_server(home)
         holder.communicate(b"\n")
+
+
+async def test_server_that_hangs_once_it_has_let_us_in_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def connect(*_: object, **__: object) -> object:
+        return SimpleNamespace(workflow_service=SimpleNamespace(describe_namespace=lambda _: asyncio.Event().wait()))
+
+    monkeypatch.setattr("temporalio.client.Client.connect", connect)
+    monkeypatch.setattr(server, "_ANSWER_TIMEOUT", 0.01)
+    assert not await server._prepare_namespace("127.0.0.1:1")
 
 
 def test_damaged_database_is_named(home: Home) -> None:

@@ -43,8 +43,6 @@ class DriverState(Struct, frozen=True):
     """What a driver says of itself."""
 
     pid: int
-    started: float
-    """Seconds since the epoch."""
     version: str
     fingerprint: str
     """Of treadle's code in it: a driver of other code is replaced."""
@@ -105,7 +103,8 @@ def end_driver(home: Home) -> bool:
     """Ask the driver to end and wait for it, killing it after END_GRACE; whether there was one."""
     files = DriverFiles(home)
     with locked(files.start, _LOCK_TIMEOUT):
-        return _end(home, files)
+        state = _born_state(home, files)
+        return end_process(state.pid if state else None, files.alive, END_GRACE)
 
 
 def code_fingerprint() -> str:
@@ -125,19 +124,14 @@ def profile_settings(profile: Profile) -> str:
     return profile.model_dump_json(exclude={"name"}, exclude_defaults=True)
 
 
-def own_state(*, started: float, fingerprint: str, settings: str, ready: bool) -> DriverState:
+def own_state(*, fingerprint: str, settings: str, ready: bool) -> DriverState:
     """What this process, a driver, says of itself."""
-    return DriverState(os.getpid(), started, version("treadle-orchestrator"), fingerprint, settings, ready)
+    return DriverState(os.getpid(), version("treadle-orchestrator"), fingerprint, settings, ready)
 
 
 def _end_other_code(home: Home, files: DriverFiles) -> None:
     if (state := _born_state(home, files)) and state.fingerprint != code_fingerprint():
         end_process(state.pid, files.alive, END_GRACE)
-
-
-def _end(home: Home, files: DriverFiles) -> bool:
-    state = _born_state(home, files)
-    return end_process(state.pid if state else None, files.alive, END_GRACE)
 
 
 def _born_state(home: Home, files: DriverFiles) -> DriverState | None:

@@ -41,6 +41,7 @@ RETENTION = timedelta(days=30)
 """How long a closed run stays listed; the development server's own default is 24 hours."""
 START_TIMEOUT = 30.0
 END_GRACE = 10.0
+_ANSWER_TIMEOUT = 5.0
 _PORT_TRIES = 3
 _LOCK_TIMEOUT = 60.0
 
@@ -229,14 +230,14 @@ async def _prepare_namespace(address: str) -> bool:
     from temporalio.service import RPCError
 
     try:
-        client = await asyncio.wait_for(Client.connect(address, namespace=NAMESPACE), 5.0)
-        service = client.workflow_service
-        found = await service.describe_namespace(DescribeNamespaceRequest(namespace=NAMESPACE))
-        wanted = Duration()
-        wanted.FromTimedelta(RETENTION)
-        if found.config.workflow_execution_retention_ttl != wanted:
-            config = NamespaceConfig(workflow_execution_retention_ttl=wanted)
-            await service.update_namespace(UpdateNamespaceRequest(namespace=NAMESPACE, config=config))
+        async with asyncio.timeout(_ANSWER_TIMEOUT):
+            service = (await Client.connect(address, namespace=NAMESPACE)).workflow_service
+            found = await service.describe_namespace(DescribeNamespaceRequest(namespace=NAMESPACE))
+            wanted = Duration()
+            wanted.FromTimedelta(RETENTION)
+            if found.config.workflow_execution_retention_ttl != wanted:
+                config = NamespaceConfig(workflow_execution_retention_ttl=wanted)
+                await service.update_namespace(UpdateNamespaceRequest(namespace=NAMESPACE, config=config))
     except (RuntimeError, RPCError, TimeoutError):
         return False
     return True
