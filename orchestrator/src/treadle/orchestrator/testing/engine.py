@@ -52,6 +52,7 @@ class EngineFailure(Exception):
 class EngineResult:
     """What a run left; datasets are decoded."""
 
+    run: str
     datasets: dict[str, list[tuple[Kind, Any]]]
     """stage -> (kind, value) of each partition; stages written out only and skipped ones are absent."""
     metrics: dict[str, Any]
@@ -167,6 +168,7 @@ class Engine:
         known = scheduler.env["stages"]
         skipped = {stage for node in scheduler.skipped for stage in run.plan.graph.node(node).stages}
         return EngineResult(
+            run=run.id,
             datasets=self._datasets(run, skipped),
             metrics={stage: dict(about["metrics"]) for stage, about in known.items() if about and about["metrics"]},
             outputs=render(run.plan.outputs, scheduler.env),
