@@ -48,4 +48,5 @@ def test_records_survive_a_kill(real_kafka: Broker) -> None:
     real_kafka.produce("kept", [b"1", b"2"])
     real_kafka.kill()
     real_kafka.start()
+    assert real_kafka.end_offset("kept") == 2, "and it has a leader again"
     assert lows_and_highs(real_kafka, "kept") == (0, 2)
