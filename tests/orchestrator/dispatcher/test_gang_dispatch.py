@@ -120,7 +120,10 @@ def test_a_gang_goes_on_from_the_counts_of_its_ledger() -> None:
     assert core.next_task("d", 0) is None, "it has its slots"
     dead = GangDispatch(TRIO, Past(crashes={0: MAXIMUM_CRASHES - 1, 1: MAXIMUM_CRASHES}))
     assert dead.over
-    assert dead.failed[0].failure is FailureClass.POISON
+    problem = dead.problem()
+    assert problem is not None
+    assert problem[0] is FailureClass.POISON
+    assert problem[1].startswith("1 partition failed; the first: the driver died")
 
 
 def test_a_gang_that_is_committed_wants_nothing() -> None:
@@ -140,6 +143,19 @@ def test_outcomes_of_a_gang_that_breaks_never_count() -> None:
     assert core.delivered(outcome(0)) == ()
     assert start(core) == [0, 1, 2]
     assert [core.delivered(outcome(partition)) for partition in range(2)] == [(), ()], "those of before are gone"
+
+
+def test_what_a_member_made_of_an_attempt_that_broke_is_no_part_of_the_next() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    assert core.delivered(outcome(0)) == ()
+    core.broke("b", failure(1))
+    for slot in SLOTS:
+        core.verdict(slot, 0)
+        core.ended(slot)
+    start(core, 1.0)
+    assert core.delivered(outcome(1)) == core.delivered(outcome(2)) == ()
+    assert len(core.delivered(outcome(0))) == 3
 
 
 def test_a_member_that_dies_once_all_have_delivered_breaks_nothing() -> None:

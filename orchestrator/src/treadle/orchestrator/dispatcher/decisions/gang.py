@@ -40,9 +40,8 @@ class GangDispatch(Dispatch):
 
     def __init__(self, policy: Policy, past: Past = NOTHING, *, committed: bool = False) -> None:
         """What was before is by partition, as the ledger has it; that of one gang differs only by older plans."""
-        alone = msgspec.structs.replace(policy, max_concurrency=0)
         counts = (past.starts, past.spent, past.losses, past.crashes)
-        super().__init__(alone, () if committed else (0,), TaskSizes(1), Past(*map(_as_one, counts)))
+        super().__init__(policy, () if committed else (0,), TaskSizes(1), Past(*map(_as_one, counts)))
         self.size = policy.gang
         self._members: dict[str, int] = {}
         self._begun = 0
@@ -59,10 +58,8 @@ class GangDispatch(Dispatch):
 
     def wanted(self, now: float) -> int:
         """Slots to be given at once: the size of the gang when it is due to start, else none."""
-        if self.stopped or not self.idle:
-            return 0
         self._release(now)
-        return self.size if self._waiting() else 0
+        return self.size if self._waiting() and not self.stopped else 0
 
     def problem(self) -> tuple[FailureClass, str] | None:
         if not self.failed or self._cause is None:
@@ -87,7 +84,7 @@ class GangDispatch(Dispatch):
 
     def delivered(self, outcome: Outcome) -> tuple[Outcome, ...]:
         """A member's outcome is there: every outcome, in order, once all are."""
-        if self._assignment is None or self._cause is not None:
+        if self._cause is not None:
             return ()
         self._outcomes[outcome.partition] = outcome
         if len(self._outcomes) < self.size:
@@ -97,24 +94,23 @@ class GangDispatch(Dispatch):
 
     def broke(self, slot: str, failure: Failure) -> bool:
         """A member failed: whether the others are to be ended now; otherwise after GRACE."""
-        if failure.partition < 0:
-            failure = msgspec.structs.replace(failure, partition=self._members.get(slot, 0))
+        failure = msgspec.structs.replace(failure, partition=self._members[slot])
         if self._cause is None or (self._cause.followed and not failure.followed):
             self._cause = failure
         return not self._cause.followed
 
     def ended(self, slot: str) -> list[int]:
         """A slot is free again. Once all are, an attempt that was cut off without a failure is queued again."""
-        partition = self._members.pop(slot, None)
-        if self._members or self._assignment is None:
+        partition = self._members.pop(slot)
+        if self._members:
             return []
         self._assignment = None
         super().ended(_ALL)
-        return [] if partition is None else [partition]
+        return [partition]
 
     def verdict(self, slot: str, now: float) -> Verdict | None:
         """What the attempt came to, when `slot` is the last of it and a member failed; asked before `ended`."""
-        if self._cause is None or self._assignment is None or set(self._members) - {slot}:
+        if self._cause is None or set(self._members) - {slot}:
             return None
         judged = self.failed_attempt(_ALL, msgspec.structs.replace(self._cause, partition=0), now)
         return judged and msgspec.structs.replace(
