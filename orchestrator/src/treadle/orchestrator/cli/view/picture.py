@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from treadle.executors.program import Discard
 from treadle.primitives.errors import MissingError
 
-from ...client.views import NodeView, RunEnd, RunView
+from ...client.views import NodeView, RunEnd, RunView, State
 from ...dispatcher.orders import Progress
 from ...dispatcher.record.history import replay
 from ...dispatcher.record.ledger import Iterated, read
@@ -121,7 +121,7 @@ class Painter:
         if node.id not in self._closed:
             closed = _closed(self._files, node, found)
             if closed is None:
-                return self._unfinished(node, found, failed, view.open)
+                return self._unfinished(node, found, failed, view.state)
             self._closed[node.id] = closed
         return self._closed[node.id]
 
@@ -148,15 +148,17 @@ class Painter:
             run=files.run,
         )
 
-    def _unfinished(self, node: Node, found: dict[str, StageView], failed: str, is_open: bool) -> StageView:
+    def _unfinished(self, node: Node, found: dict[str, StageView], failed: str, state: State) -> StageView:
         ready = all(found[need].state in ("done", "skipped") for need in (*node.data, *node.after) if need in found)
         if not ready or isinstance(node, Barrier):
             return _bare(node, "waiting")
         known = _from_ledger(self._files, node)
         if node.id == failed:
             return replace(known, state="failed")
-        touched = known.committed or known.failed or known.iteration
-        return replace(known, state="waiting" if is_open or not touched else "stopped")
+        if not (known.committed or known.failed or known.iteration) or state == "paused":
+            return known
+        # Of an open run it follows another node in that one's activity, whose next heartbeat will tell.
+        return replace(known, state="running" if state == "running" else "stopped")
 
 
 def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
