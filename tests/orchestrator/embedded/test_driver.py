@@ -227,7 +227,7 @@ def test_state_naming_another_process_is_neither_believed_nor_killed(
 ) -> None:
     """The process id of a dead driver was given to this test, while somebody else holds the lock."""
     monkeypatch.setattr("treadle.orchestrator.embedded.driver._BIRTH", 0.1)
-    state = own_state(fingerprint="x", settings="{}", ready=True)
+    state = own_state(started=0.0, fingerprint="x", settings="{}", ready=True)
     assert state.pid == os.getpid()
     write_state(home.driver / "state.json", state)
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"

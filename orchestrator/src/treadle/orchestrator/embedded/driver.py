@@ -43,6 +43,8 @@ class DriverState(Struct, frozen=True):
     """What a driver says of itself."""
 
     pid: int
+    started: float
+    """Seconds since the epoch."""
     version: str
     fingerprint: str
     """Of treadle's code in it: a driver of other code is replaced."""
@@ -124,9 +126,9 @@ def profile_settings(profile: Profile) -> str:
     return profile.model_dump_json(exclude={"name"}, exclude_defaults=True)
 
 
-def own_state(*, fingerprint: str, settings: str, ready: bool) -> DriverState:
+def own_state(*, started: float, fingerprint: str, settings: str, ready: bool) -> DriverState:
     """What this process, a driver, says of itself."""
-    return DriverState(os.getpid(), version("treadle-orchestrator"), fingerprint, settings, ready)
+    return DriverState(os.getpid(), started, version("treadle-orchestrator"), fingerprint, settings, ready)
 
 
 def _end_other_code(home: Home, files: DriverFiles) -> None:

@@ -17,6 +17,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Mapping
 from typing import Literal, Self
 
@@ -57,6 +58,7 @@ class DriverLease:
         self._lock: int | None = lock
         self._clients: int | None = None
         self._asked = asyncio.Event()
+        self._started = time.time()
         self._fingerprint = code_fingerprint()
         # The same variables as the starter's, so the same profile as `load_profile` gives anywhere in this process.
         self._settings = profile_settings(load_profile(home))
@@ -129,7 +131,7 @@ class DriverLease:
             _log.error("%s", error)
 
     def _write(self, *, ready: bool) -> None:
-        state = own_state(fingerprint=self._fingerprint, settings=self._settings, ready=ready)
+        state = own_state(started=self._started, fingerprint=self._fingerprint, settings=self._settings, ready=ready)
         write_state(self._files.state, state)
 
     def _close(self) -> None:

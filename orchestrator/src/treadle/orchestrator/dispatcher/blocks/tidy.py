@@ -80,7 +80,8 @@ class Reclaimer:
         try:
             read = [node.id for node in self._graph.nodes if self._may_go(node)]
             for segment in read:
-                host.delete(self._blocks.on_host(block) for block in self._first_blocks(segment))
+                for block in self._first_blocks(segment):
+                    host.path(self._blocks.on_host(block)).unlink(missing_ok=True)
                 self._reclaimed.add(segment)
             _log.info("run %s found shared memory full, and gave back that of %s", self._files.run, read or "nothing")
         except (TreadleError, OSError) as error:
