@@ -94,6 +94,19 @@ async def test_what_changed_is_told_and_deployed(
     assert await deploy(client, wish) == {"action treadle-256": "unchanged"}
 
 
+async def test_parameters_that_a_caller_could_change_are_told_and_mended(
+    client: Client, emulator: OpenWhiskEmulator
+) -> None:
+    wish = request(sizes=(256,))
+    await deploy(client, wish)
+    notes = emulator.actions["treadle-256"].document["annotations"]
+    notes[:] = [note for note in notes if note["key"] != "final"]
+    (planned,) = await OpenWhiskDeployment(client, wish, KEY).plan()
+    assert planned.differs == ("final: nothing -> True",)
+    assert await deploy(client, wish) == {"action treadle-256": "changed"}
+    assert await deploy(client, wish) == {"action treadle-256": "unchanged"}
+
+
 async def test_sizes_that_are_not_wanted_are_removed_when_asked(client: Client, emulator: OpenWhiskEmulator) -> None:
     await deploy(client, request())
     assert (await deploy(client, request(sizes=(512,))))["action treadle-256"] == "left"

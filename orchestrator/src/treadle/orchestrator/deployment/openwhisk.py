@@ -106,6 +106,7 @@ def _compared(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "code": notes.get(PACKAGE),
         "variables' digest": notes.get(SETTINGS),
+        "final": notes.get("final"),
         "kind": document.get("exec", {}).get("kind"),
         **{name: limits.get(name) for name in ("timeout", "memory", "logs", "concurrency")},
     }
