@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from treadle.executors.functions.calls import open_calls
 from treadle.executors.functions.payload import (
     Order,
     Request,
     Response,
     Stored,
+    alive_object,
     decode_order,
     decode_response,
     encode_request,
@@ -132,3 +135,10 @@ def test_a_sign_of_life_is_of_one_call() -> None:
     assert open_time("a", seal_time("a", 7.5, _KEY), _KEY) == 7.5
     with pytest.raises(CorruptError):
         open_time("b", seal_time("a", 7.5, _KEY), _KEY)
+
+
+@pytest.mark.parametrize("read", [open_time, open_reports, open_calls])
+def test_what_another_version_wrote_is_refused(read: Callable[[str, bytes, bytes], object]) -> None:
+    for name in ("a", alive_object("a")):  # a sign of life is sealed for a name of its own
+        with pytest.raises(CorruptError):
+            read("a", trust.seal(_KEY, name, msgspec.msgpack.encode({"of": "another"})), _KEY)

@@ -31,8 +31,14 @@ def answer(body: bytes) -> Answer:
 
 def test_a_success_brings_the_result_as_it_came() -> None:
     found = answer(record(0, {"reports": "x"}))
-    assert (found.ended, json.loads(found.response), found.billed_seconds) == ("answered", {"reports": "x"}, 1.5)
+    assert (found.ended, json.loads(found.response)) == ("answered", {"reports": "x"})
     assert not found.cold
+
+
+@pytest.mark.parametrize("status", [200, 202, 500])
+def test_a_body_that_is_no_text_is_a_lost_reply(status: int) -> None:
+    with pytest.raises(StoreError, match="lost"):
+        read_reply(status, b'{"activationId": "\xff", "error": "\xff"}', {}, ACTION)
 
 
 def test_a_call_that_was_initialised_was_cold() -> None:

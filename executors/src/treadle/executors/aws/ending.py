@@ -32,7 +32,6 @@ _BROKEN_PACKAGE = ("Runtime.ImportModuleError", "Runtime.HandlerNotFound", "Runt
 class Metering(Struct, frozen=True):
     """The figures of a REPORT line; zeros where it is not in the log's tail."""
 
-    billed_seconds: float = 0.0
     memory: int = 0
     """Bytes the function has."""
     peak_memory: int = 0
@@ -47,7 +46,7 @@ class BrokenPackage(Exception):
 def answer_of(payload: bytes, function_error: str, log: bytes) -> Answer:
     """Of a call with status 200. Raises BrokenPackage."""
     meter = metering(log)
-    about = (log, meter.peak_memory, meter.billed_seconds, meter.cold)
+    about = (log, meter.peak_memory, meter.cold)
     if not function_error:
         return Answer("answered", payload, "", *about)
     kind, message = _error(payload)
@@ -75,7 +74,7 @@ def _error(payload: bytes) -> tuple[str, str]:
 
 
 _REPORT = re.compile(rb"^REPORT RequestId: .*$", re.MULTILINE)
-_FIELD = re.compile(rb"(Billed Duration|Memory Size|Max Memory Used|Init Duration): ([0-9.]+)")
+_FIELD = re.compile(rb"(Memory Size|Max Memory Used|Init Duration): ([0-9.]+)")
 
 
 def metering(log: bytes) -> Metering:
@@ -84,7 +83,6 @@ def metering(log: bytes) -> Metering:
     if lines:
         fields = {name.decode(): float(value) for name, value in _FIELD.findall(lines[-1])}
         return Metering(
-            fields.get("Billed Duration", 0.0) / 1000,
             int(fields.get("Memory Size", 0)) * MEGABYTE,
             int(fields.get("Max Memory Used", 0)) * MEGABYTE,
             "Init Duration" in fields,
@@ -99,7 +97,6 @@ def _platform_report(line: bytes) -> Metering:
     try:
         metrics: Any = msgspec.json.decode(line)["record"]["metrics"]
         return Metering(
-            float(metrics.get("billedDurationMs", 0)) / 1000,
             int(metrics.get("memorySizeMB", 0)) * MEGABYTE,
             int(metrics.get("maxMemoryUsedMB", 0)) * MEGABYTE,
             "initDurationMs" in metrics,

@@ -136,7 +136,7 @@ class LambdaInvoker:
         options = {"region_name": self._region or None, "endpoint_url": self._endpoint or None}
         try:
             client = boto3.session.Session().client("lambda", config=config, **options)
-        except BotoCoreError as error:
+        except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is no URL
             hint = "Set `region` in the profile, or AWS_REGION; and credentials as for the AWS command line."
             raise UsageError(f"Lambda cannot be called: {error}", hint) from error
         return _Open(client, DaemonThreads(self._concurrency, "lambda"))

@@ -44,9 +44,7 @@ class CallCounts:
     lost: int = 0
     """Calls whose answer did not arrive."""
     cold: int = 0
-    billed_seconds: float = 0.0
-    gigabyte_seconds: float = 0.0
-    """Billed seconds times the size of the function, in GB of 2^30 bytes."""
+    """Calls that had to wait for a new sandbox."""
 
 
 @dataclass
@@ -167,7 +165,7 @@ class FunctionAttempt:
             except asyncio.CancelledError:
                 self._book.under_way.add([call])  # it goes on: who comes back for the partition finds it
                 raise
-            count(usage, answer, size)
+            usage.calls, usage.cold = usage.calls + 1, usage.cold + answer.cold
             return call, answer
 
     def _on_record(self, order: Order, now: float) -> Call:
@@ -204,11 +202,3 @@ class FunctionAttempt:
             return open_reports(order.reports, sealed, self._book.key)
         except CorruptError as error:
             return [failure_of(order.task, FailureClass.CORRUPT, error.message)]
-
-
-def count(usage: CallCounts, answer: Answer, size: int) -> None:
-    """Of a call that the provider took, in a function of `size` bytes."""
-    usage.calls += 1
-    usage.cold += answer.cold
-    usage.billed_seconds += answer.billed_seconds
-    usage.gigabyte_seconds += answer.billed_seconds * size / (1 << 30)

@@ -17,6 +17,7 @@ import xxhash
 from msgspec import Struct
 
 from treadle.primitives import trust
+from treadle.primitives.decoding import decoded
 from treadle.primitives.run_names import run_folder
 
 from ..program import Task
@@ -89,16 +90,13 @@ class Names(Struct, frozen=True):
         return f"{self.segment}/reports/{self.session}-{number // _FOLDER}/{number}"
 
 
-_calls = msgspec.msgpack.Decoder(list[Call])
-
-
 def seal_calls(name: str, calls: list[Call], key: bytes) -> bytes:
     return trust.seal(key, name, msgspec.msgpack.encode(calls))
 
 
 def open_calls(name: str, sealed: bytes, key: bytes) -> list[Call]:
-    """Raises CorruptError unless they were sealed for the object `name`."""
-    return _calls.decode(trust.unseal(key, name, sealed))
+    """Raises CorruptError unless they were sealed for the object `name`, by this version of treadle."""
+    return decoded(list[Call], name, trust.unseal(key, name, sealed))
 
 
 class CallsUnderWay:

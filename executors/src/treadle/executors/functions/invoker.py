@@ -44,7 +44,6 @@ class Answer(Struct, frozen=True):
     """The tail of what it printed."""
     peak_memory: int = 0
     """Bytes; 0: the provider does not say."""
-    billed_seconds: float = 0.0
     cold: bool = False
 
 

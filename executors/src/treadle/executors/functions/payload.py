@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
+from treadle.primitives.decoding import decoded, known
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.store import Store
 
@@ -111,7 +111,6 @@ class Response(Struct, frozen=True):
 
 _ORDER = "order for a function"
 _content = msgspec.msgpack.Decoder(Content)
-_reports = msgspec.msgpack.Decoder(list[Outcome | Failure])
 
 
 def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
@@ -161,8 +160,8 @@ def seal_reports(order: Order, reports: list[Report], key: bytes) -> bytes:
 
 
 def open_reports(name: str, sealed: bytes, key: bytes) -> list[Report]:
-    """Raises CorruptError unless they were sealed for the object `name`."""
-    return list(_reports.decode(trust.unseal(key, name, sealed)))
+    """Raises CorruptError unless they were sealed for the object `name`, by this version of treadle."""
+    return list(decoded(list[Outcome | Failure], name, trust.unseal(key, name, sealed)))
 
 
 def _decoded(text: str) -> bytes:
@@ -183,7 +182,8 @@ def seal_time(reports: str, now: float, key: bytes) -> bytes:
 
 def open_time(reports: str, sealed: bytes, key: bytes) -> float:
     """Seconds since the epoch. Raises CorruptError."""
-    return msgspec.msgpack.decode(trust.unseal(key, alive_object(reports), sealed), type=float)
+    name = alive_object(reports)
+    return decoded(float, name, trust.unseal(key, name, sealed))
 
 
 def response_of(order: Order, sealed: bytes) -> Response:

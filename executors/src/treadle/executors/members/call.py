@@ -9,7 +9,7 @@ import time
 
 from treadle.primitives.errors import StoreError
 
-from ..functions.attempt import Means, count
+from ..functions.attempt import Means
 from ..functions.calls import START_SECONDS
 from ..functions.endings import refuse
 from ..functions.invoker import Answer, NotRun, Throttled
@@ -121,7 +121,7 @@ class MemberCall:
             except StoreError as lost:
                 means.usage.calls, means.usage.lost = means.usage.calls + 1, means.usage.lost + 1
                 return Answer("accepted", how=lost.message)
-            count(means.usage, answer, self._standing.size)
+            means.usage.calls, means.usage.cold = means.usage.calls + 1, means.usage.cold + answer.cold
             return Answer("accepted", how="another run of the call goes on") if _is_copy(answer) else answer
 
     def _request(self) -> bytes:

@@ -50,8 +50,6 @@ class Activation(Struct):
     response: Response
     logs: list[str] = []
     annotations: list[Annotation] = []
-    duration: int = 0
-    """Milliseconds, initialisation included."""
 
 
 class Pending(Struct, frozen=True):
@@ -67,6 +65,7 @@ class _Error(Struct):
 _activation = msgspec.json.Decoder(Activation)
 _pending = msgspec.json.Decoder(Pending)
 _error = msgspec.json.Decoder(_Error)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str) -> Activation | Pending:
@@ -102,21 +101,20 @@ def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str
 def _taken(body: bytes) -> Pending:
     try:
         return _pending.decode(body)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         raise lost(f"202: {error_of(body)}") from None
 
 
 def answer_of(record: Activation) -> Answer:
     """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (actions.md)."""
     code = record.response.code()
-    seconds = record.duration / 1000
     cold = any(annotation.key == "initTime" for annotation in record.annotations)
     if code == _SUCCESS:
-        return Answer("answered", bytes(record.response.result), billed_seconds=seconds, cold=cold)
+        return Answer("answered", bytes(record.response.result), cold=cold)
     said = error_of(bytes(record.response.result))
     if code == _PLATFORM:
         raise lost(f"activation {record.activationId}: {said}")
-    return Answer(_ended(said), how=said, log=text_of(record.logs), billed_seconds=seconds, cold=cold)
+    return Answer(_ended(said), how=said, log=text_of(record.logs), cold=cold)
 
 
 def lost(said: str) -> StoreError:
@@ -135,7 +133,7 @@ def read_record(body: bytes) -> Activation | None:
     """A failed call's record comes with 502, or 500; other errors have no record."""
     try:
         return _activation.decode(body)
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return None
 
 
@@ -143,7 +141,7 @@ def error_of(body: bytes) -> str:
     """The field `error`, which may hold any JSON value; of other bodies their beginning."""
     try:
         said = _error.decode(body).error
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         said = body[:_SHOWN].decode(errors="replace")
     return (said if isinstance(said, str) else msgspec.json.encode(said).decode())[:_SHOWN]
 

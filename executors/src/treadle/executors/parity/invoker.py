@@ -121,7 +121,6 @@ class _Sandbox:
         """How the call ended; a sandbox is of no more use unless it answered."""
         self.calls += 1
         watch = asyncio.create_task(self._watch(temporary), name="temporary folder of a sandbox")
-        begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(seconds):
                 response = await self._exchange(request, seconds)
@@ -130,10 +129,9 @@ class _Sandbox:
             response = b""
         finally:
             watch.cancel()
-        took = asyncio.get_running_loop().time() - begun
         if response:
-            return Answer("answered", response, billed_seconds=took, cold=cold)
-        return _ended(await asyncio.shield(self._child.death), took, cold)
+            return Answer("answered", response, cold=cold)
+        return _ended(await asyncio.shield(self._child.death), cold)
 
     async def end(self, why: str) -> None:
         """Kill it and what it started, and remove what it left."""
@@ -170,9 +168,9 @@ def _settings(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith("TREADLE_")}
 
 
-def _ended(death: Death, took: float, cold: bool) -> Answer:
+def _ended(death: Death, cold: bool) -> Answer:
     """A process that is gone without an answer."""
-    about = {"log": death.log, "peak_memory": death.peak_memory, "billed_seconds": took, "cold": cold}
+    about = {"log": death.log, "peak_memory": death.peak_memory, "cold": cold}
     if death.killed == LATE:
         return Answer("timed out", how=LATE, **about)  # type: ignore[arg-type]
     if death.oom_kills and death.code == -9 and not death.killed:
