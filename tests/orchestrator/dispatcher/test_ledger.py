@@ -57,6 +57,16 @@ def test_who_looks_again_reads_only_what_is_new() -> None:
     assert read_from(store, "p", KEY, number) == ([commit(1), commit(2)], number + 1)
 
 
+def test_the_chain_has_no_gaps() -> None:
+    store = new_store()
+    for _ in range(2):
+        ledger = Ledger(store, "p", KEY)
+        for partition in range(3):
+            ledger.append(commit(partition))
+            ledger.flush()
+    assert [info.name for info in store.list("p/ledger/")] == [f"p/ledger/{number:08d}" for number in range(8)]
+
+
 def test_what_was_not_flushed_does_not_count() -> None:
     store = new_store()
     first = Ledger(store, "p", KEY)

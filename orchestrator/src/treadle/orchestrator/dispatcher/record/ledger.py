@@ -166,8 +166,6 @@ class Ledger:
         """Write what is buffered as one object. Raises Fenced after a newer epoch, StoreError when it cannot write."""
         with self._swap:
             batch, self._pending = self._pending, []
-        if not batch:
-            return
         try:
             self._write(batch)
         except BaseException:
