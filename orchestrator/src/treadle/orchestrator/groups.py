@@ -24,6 +24,11 @@ def bounds_of(group: int, partitions: int, size: int) -> range:
     return range(partitions) if group < 0 else range(group * size, min((group + 1) * size, partitions))
 
 
+def segment_of(block: str) -> str:
+    """The concrete segment that a block is of: `lloyd-3/assign` of `lloyd-3/assign/0.1.ab`."""
+    return block.rsplit("/", 1)[0]
+
+
 def partition_of(block: str) -> int:
     """The partition that a block is of: 7 of `each/7.1.x`."""
     return int(block.rsplit("/", 1)[1].partition(".")[0])

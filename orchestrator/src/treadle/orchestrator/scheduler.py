@@ -30,7 +30,7 @@ from treadle.dsl import expressions
 from treadle.primitives.errors import InternalError
 
 from .ahead import Ahead
-from .groups import Groups
+from .groups import Groups, segment_of
 from .instructions import (
     Complete,
     Escalate,
@@ -63,11 +63,6 @@ MAXIMUM_REPAIRS = 10
 def _stage_paths(node: Node) -> list[list[str]]:
     """What its expressions read of stages: `metrics.n` of `a` as [a, metrics, n], a whole one (a broadcast) as [a]."""
     return [path.split(".")[1:] for path in node.paths if path.startswith("stages.")]
-
-
-def segment_of(block: str) -> str:
-    """The concrete segment a block belongs to: `lloyd-3/assign/0.1.ab` -> `lloyd-3/assign`."""
-    return block.rsplit("/", 1)[0]
 
 
 class Scheduler:

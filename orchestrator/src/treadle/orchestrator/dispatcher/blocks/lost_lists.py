@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-from ...groups import partition_of
+from ...groups import partition_of, segment_of
 from ...plan import Graph, Segment
 from ...runfiles import RunFiles
-from ...scheduler import segment_of
 
 FEW = 1000
 """Names that travel as they are."""

@@ -15,11 +15,10 @@ from msgspec import Struct
 
 from treadle.primitives.errors import FailureClass
 
-from ...groups import count_of, partition_of
+from ...groups import count_of, partition_of, segment_of
 from ...instructions import Problem, Summary
 from ...plan import Segment
 from ...runfiles import Manifest
-from ...scheduler import segment_of
 from ..decisions.tolerances import FailedRecords
 from ..record.history import lost_partitions
 from ..site.run import Run
