@@ -18,12 +18,13 @@ from treadle.executors.program import Keep, Outcome
 from treadle.orchestrator.cli.view.following import ErrorGroup, LogFollower, grouped
 from treadle.orchestrator.cli.view.picture import StageView
 from treadle.orchestrator.cli.view.report.drawing import HEIGHT, WIDTH, draw
-from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, gather, node_of, percentiles
+from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
 from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, render, timeline
 from treadle.orchestrator.cli.view.screens import exchange
 from treadle.orchestrator.client.views import RunEnd, RunFailure, RunView
+from treadle.orchestrator.dispatcher.record.ledger import Committed, Failed, Record
 from treadle.orchestrator.dispatcher.tasks.summary import summarise
-from treadle.orchestrator.plan import ItemsFeed, Plan, Policy, Segment
+from treadle.orchestrator.plan import Graph, ItemsFeed, Plan, Policy, Segment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -169,6 +170,19 @@ def test_boxes_stand_right_of_what_they_need_and_never_on_each_other() -> None:
     places = [(box.x, box.y) for box in picture.boxes]
     assert len(set(places)) == 4
     assert all(box.x + WIDTH < picture.width and box.y + HEIGHT < picture.height for box in picture.boxes)
+
+
+def test_what_a_resumption_made_good_was_retried_and_has_not_failed() -> None:
+    def failed(partition: int, attempt: int, *, final: bool) -> Failed:
+        return Failed("a", partition, attempt, "user error", "closed", final, spent=True)
+
+    graph = Graph((Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy()),))
+    records: list[Record] = [failed(0, 1, final=False), failed(0, 2, final=True), failed(1, 1, final=True)]
+    (before,) = _nodes(graph, [], records)
+    assert (before.retries, before.failed) == (1, 2)
+    records += [Committed("a", Outcome(0, 3, "objects", 1)), failed(1, 2, final=True)]
+    (after,) = _nodes(graph, [attempt(0, attempt=3)], records)
+    assert (after.tasks, after.retries, after.failed) == (1, 3, 1)
 
 
 def test_facts_of_a_run_are_those_of_its_ledgers(breaking: Callable[[Mapping[str, Any]], Broken]) -> None:

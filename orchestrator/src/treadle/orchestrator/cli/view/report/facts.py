@@ -56,7 +56,7 @@ class NodeFacts(Struct, frozen=True):
     retries: int = 0
     """Attempts that failed and were made again."""
     failed: int = 0
-    """Partitions that failed finally."""
+    """Partitions that failed finally, for good."""
     rows: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
@@ -142,11 +142,21 @@ def _nodes(graph: Graph, committed: Sequence[Attempted], records: Sequence[Recor
     mine: dict[str, list[Attempted]] = defaultdict(list)
     for one in committed:
         mine[one.node].append(one)
-    failures = [record for record in records if isinstance(record, Failed)]
-    retries = Counter(node_of(record.segment) for record in failures if not record.final)
-    failed = Counter(node_of(record.segment) for record in failures if record.final)
+    failures = Counter(node_of(record.segment) for record in records if isinstance(record, Failed))
+    failed = Counter(node_of(segment) for segment, _ in _failed(records))
     for node, depth in _walk(graph):
-        yield _facts(node, depth, mine[node.id], retries[node.id], failed[node.id])
+        yield _facts(node, depth, mine[node.id], failures[node.id] - failed[node.id], failed[node.id])
+
+
+def _failed(records: Iterable[Record]) -> set[tuple[str, int]]:
+    """Segment and partition of what failed finally, and was not committed by a resumption since."""
+    failed: set[tuple[str, int]] = set()
+    for record in records:
+        if isinstance(record, Failed) and record.final:
+            failed.add((record.segment, record.partition))
+        elif isinstance(record, Committed):
+            failed.discard((record.segment, record.outcome.partition))
+    return failed
 
 
 def _with_run(files: RunFiles, node: NodeFacts) -> NodeFacts:

@@ -51,7 +51,7 @@
     for (let at = Math.ceil(from / every) * every; at <= to; at += every) {
       const pixel = Math.round(x(at)) + 0.5;
       pen.beginPath(); pen.moveTo(pixel, axis - 5); pen.lineTo(pixel, height); pen.stroke();
-      if (pixel < width - 40) pen.fillText(words(at), pixel + 3, 12);
+      if (pixel < width - 40) pen.fillText(at ? words(at) : "0", pixel + 3, 12);
     }
     if (lane >= 9) all.slots.forEach((slot, i) => pen.fillText(slot, 0, axis + i * lane + lane / 2 + 4, left - 8));
   }
