@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from treadle.executors.testing.bench import Bench
+from executors.bench import Bench
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from executors.bench import call
 from hypothesis import HealthCheck, settings
 
 from treadle.executors.program import By, MapRecords
-from treadle.executors.testing.bench import call
 from treadle.primitives import functions
 
 FIRST = By(first=True)

@@ -178,7 +178,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from treadle.executors.program import *
-from treadle.executors.testing.bench import KEY, RUN
+from executors.bench import KEY, RUN
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.store import Store
@@ -208,7 +208,7 @@ def run_worker(tmp_path: Path, *runs: str) -> list[str]:
 
 
 def submit(tmp_path: Path, bundle: Bundle, *, key: bytes | None = None) -> str:
-    from treadle.executors.testing.bench import KEY, RUN
+    from executors.bench import KEY, RUN
 
     name = f"runs/{RUN}/bundle"
     Store.open(f"file://{tmp_path}/store").put(name, trust.seal(key or KEY, name, bundle.data))

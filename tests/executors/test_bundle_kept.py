@@ -99,7 +99,7 @@ def with_manifest(bundle: Bundle, **changes: object) -> Bundle:
 TELLING = """
 import sys
 from treadle.executors.program import *
-from treadle.executors.testing.bench import KEY, RUN
+from executors.bench import KEY, RUN
 from treadle.executors.runtime.runtime import Runtime
 url, digest, function = sys.argv[1:]
 program = Program("s", (MapRecords("a", Call(function)),), Keep())

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from executors.bench import Bench
 from executors.operation_functions import FIRST, FIXTURES, by, concat, first_column, name, per_record
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import BlockInput, By, Merge, Scatter
-from treadle.executors.testing.bench import Bench
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import WriteOptions
 from treadle.primitives.formats.encode import encode_part

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from executors import combining_functions as functions
+from executors.bench import Bench, call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.executors.operations.flow import next_size
 from treadle.executors.program import By, MapRecords, Scatter
-from treadle.executors.testing.bench import Bench, call
 from treadle.primitives.folds import fold_by_key
 from treadle.primitives.keys import stable_hash
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors.bench import RUN, Bench, call
 
 from treadle.executors import Context
 from treadle.executors.operations.attempt import stage_path
 from treadle.executors.program import MapRecords, Reduce
-from treadle.executors.testing.bench import RUN, Bench, call
 from treadle.primitives import seeds
 
 

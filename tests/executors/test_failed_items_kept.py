@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executors.bench import KEY, RUN, call
 from executors.operation_functions import divide
 
 from treadle.executors.program import ItemSplit, Job, Keep, MapRecords, Outcome, Partition, Program, Task
 from treadle.executors.runtime.runtime import Runtime
-from treadle.executors.testing.bench import KEY, RUN, call
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.store import Store
 

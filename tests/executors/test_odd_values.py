@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from executors.bench import Bench, call
 from executors.operation_functions import per_record
 
 from treadle.executors.program import MapRecords
-from treadle.executors.testing.bench import Bench, call
 from treadle.executors.worker.messages import FrameEncoder
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import Result

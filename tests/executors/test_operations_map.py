@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from executors.bench import Bench, call
 from executors.operation_functions import divide, per_record, twice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.executors import Result
 from treadle.executors.program import MapPartition, MapRecords, Op, RangeSplit, Reduce
-from treadle.executors.testing.bench import Bench, call
 from treadle.primitives import functions
 from treadle.primitives.errors import FailureClass
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from executors.bench import Bench, call
 from executors.operation_functions import FIRST, FIXTURES, by, concat, first_column, name, tens
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,6 @@ from treadle.executors.program import (
     ToBroadcast,
     Value,
 )
-from treadle.executors.testing.bench import Bench, call
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.keys import canonical, identity
 

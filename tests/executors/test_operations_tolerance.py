@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors.bench import Bench, call
 from executors.operation_functions import divide, per_record, some_then_fail, twice
 
 from treadle.executors.program import Failure, MapPartition, MapRecords, Outcome, StageCount
-from treadle.executors.testing.bench import Bench, call
 from treadle.primitives.errors import FailureClass
 
 # -- tolerated failures ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from executors.bench import KEY, Bench, call
 from executors.operation_functions import identity, per_record
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +43,6 @@ from treadle.executors.program import (
 from treadle.executors.runtime.failures import Redactor
 from treadle.executors.runtime.process import prepare_process
 from treadle.executors.runtime.runtime import Runtime
-from treadle.executors.testing.bench import KEY, Bench, call
 from treadle.primitives import formats, functions
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.files import list_files
@@ -247,7 +247,7 @@ def test_plain_objects_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from treadle.executors.program import *
-from treadle.executors.testing.bench import Bench, call
+from executors.bench import Bench, call
 bench = Bench(Path({str(tmp_path)!r}))
 ops = (MapRecords("a", Call("operator:neg")),)
 tail = Scatter("s", By(function="operator:abs"), 3)

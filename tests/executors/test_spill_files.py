@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from executors import spill_functions as functions
+from executors.bench import call
 from executors.spill_line import SIZES, lent, started
 
 from treadle.executors.program import Cut, Reduce
 from treadle.executors.testing import Place
-from treadle.executors.testing.bench import call
 from treadle.primitives.files import list_files
 from treadle.primitives.formats import FileSplit, Format, ReadOptions, plan_splits
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from executors.bench import Bench, call
 from executors.operation_functions import FIRST, by, concat, first_column, name, per_record, twice
 from executors.spill_strategies import PAIRS, known
 from hypothesis import HealthCheck, given, settings
@@ -32,7 +33,6 @@ from treadle.executors.program import (
     Tail,
     Value,
 )
-from treadle.executors.testing.bench import Bench, call
 from treadle.primitives.formats import WriteOptions, encode_part, tables
 from treadle.primitives.references import BlockRef
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executors.bench import Bench, call
 from executors.operation_functions import FIRST
 from executors.test_operations_reduce import as_list
 
@@ -19,7 +20,6 @@ from treadle.executors.program import Reduce
 from treadle.executors.spill import room as rooms
 from treadle.executors.spill.room import Room
 from treadle.executors.spill.sizes import memory_of
-from treadle.executors.testing.bench import Bench, call
 from treadle.primitives.errors import FailureClass, StoreError
 
 

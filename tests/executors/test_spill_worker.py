@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from executors import spill_functions as functions
+from executors.bench import call
 from executors.operation_functions import FIRST, by, name
 from executors.spill_line import SIZES, Line, lent, started
 
 from treadle.executors.program import BlockInput, MapPartition, RangeSplit, Reduce, Scatter, Sort
 from treadle.executors.testing import Place
-from treadle.executors.testing.bench import call
 
 RECORD_BYTES = 104
 """Of a record of `functions.records`, encoded."""

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from executors.bench import Bench
 from executors.operation_functions import per_record
 
 from treadle.executors.context import Context
 from treadle.executors.local.child import ChildProcess
 from treadle.executors.local.guard import Guard
-from treadle.executors.testing.bench import Bench
 
 KILLED = """
 import os, signal, sys, tempfile

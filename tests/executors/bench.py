@@ -6,12 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from treadle.primitives import functions, trust
-from treadle.primitives.blocks import Blocks
-from treadle.primitives.references import BlockRef, Kind
-from treadle.primitives.store import Store
-
-from ..program import (
+from treadle.executors.program import (
     BlockInput,
     Call,
     Failure,
@@ -28,7 +23,11 @@ from ..program import (
     Task,
     Value,
 )
-from ..runtime.runtime import Runtime
+from treadle.executors.runtime.runtime import Runtime
+from treadle.primitives import functions, trust
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.references import BlockRef, Kind
+from treadle.primitives.store import Store
 
 RUN = "run-1"
 KEY = trust.run_key(bytes(32), RUN)
@@ -62,7 +61,7 @@ class Bench:
         self,
         *ops: Op,
         source: PartitionInput | Sequence[Any],
-        tail: Tail = Keep(),  # noqa: B008  it is frozen
+        tail: Tail = Keep(),
         index: int = 0,
         attempt: int = 1,
         final: bool = True,
