@@ -25,10 +25,10 @@ def policy(store: str, data: Sequence[str], prefix: str, key: str = "") -> dict[
 
     Without s3:ListBucket, S3 answers 403 for an object that is not there (Amazon S3 API reference, GetObject).
     """
-    places = (
-        [_place(f"{store.rstrip('/')}/{RUNS}"), *(_place(url) for url in data)] if store.startswith("s3://") else []
-    )
-    statements = [*_objects(places), *_code(store), *_listings(places), *_logs(prefix), *_key(key)]
+    statements = [*_logs(prefix), *_key(key)]
+    if store.startswith("s3://"):
+        places = [_place(url) for url in (f"{store.rstrip('/')}/{RUNS}", *data)]
+        statements = [_objects(places), _code(store), *_listings(places), *statements]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -38,18 +38,16 @@ def _place(url: str) -> tuple[str, str]:
     return parts.netloc, parts.path.lstrip("/")
 
 
-def _objects(places: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def _objects(places: Sequence[tuple[str, str]]) -> dict[str, Any]:
     actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
     resources = [f"arn:aws:s3:::{bucket}/{prefix}*" for bucket, prefix in places]
-    return [{"Sid": "Objects", "Effect": "Allow", "Action": actions, "Resource": resources}] if resources else []
+    return {"Sid": "Objects", "Effect": "Allow", "Action": actions, "Resource": resources}
 
 
-def _code(store: str) -> list[dict[str, Any]]:
-    if not store.startswith("s3://"):
-        return []
+def _code(store: str) -> dict[str, Any]:
     bucket, prefix = _place(f"{store.rstrip('/')}/{CODE}")
     resource = f"arn:aws:s3:::{bucket}/{prefix}*"
-    return [{"Sid": "Code", "Effect": "Allow", "Action": "s3:GetObject", "Resource": resource}]
+    return {"Sid": "Code", "Effect": "Allow", "Action": "s3:GetObject", "Resource": resource}
 
 
 def _listings(places: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
