@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -55,6 +57,25 @@ async def test_only_what_a_person_must_mend_is_a_failure(error: Exception, state
     finally:
         await runner.stop()
     assert runner.status().state == "stopped"
+
+
+async def test_a_trigger_ends_while_every_thread_of_the_pool_is_busy(tmp_path: Path) -> None:
+    def history(_: str) -> Any:
+        raise BrokerUnreachable("nobody is there")
+
+    unused: Any = None
+    registry: Any = SimpleNamespace(history=history)
+    site = TriggerSite(Home(tmp_path), Profile(), unused, unused, unused, b"", registry, unused, "here-0")
+    runner, over, loop = KafkaRunner(site, "orders", "live"), threading.Event(), asyncio.get_running_loop()
+    with ThreadPoolExecutor(1) as pool:
+        loop.set_default_executor(pool)
+        busy = loop.run_in_executor(None, over.wait, 60)
+        try:
+            await runner.start()
+            await asyncio.wait_for(runner.stop(), 30)
+            assert not busy.done()
+        finally:
+            over.set()
 
 
 # -- another version -----------------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -347,6 +349,29 @@ async def test_a_listing_that_fails_forgets_nothing(place: Place, monkeypatch: p
     await place.until(lambda: service.status().state == "running")
     assert place.starts.asked == 1
     await service.stop()
+
+
+async def test_a_store_that_is_slow_keeps_no_other_trigger_waiting(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(_: str) -> list[Any]:
+        loop.call_soon_threadsafe(asked.set)
+        answers.wait(60)
+        return []
+
+    monkeypatch.setattr(module, "_listing", slow)
+    with ThreadPoolExecutor(1) as pool:
+        loop.set_default_executor(pool)
+        place.deploy()
+        service = await place.service()
+        await asked.wait()
+        assert await asyncio.wait_for(asyncio.to_thread(int), 30) == 0
+        answers.set()
+        await service.stop()
 
 
 def test_a_changed_prefix_is_another_first_look(place: Place) -> None:

@@ -22,6 +22,7 @@ from .happenings import (
     CommitFailed,
     Happening,
     Instruction,
+    Judged,
     Lost,
     Note,
     OutOfRange,
@@ -154,11 +155,13 @@ class TriggerLoop:
     def _judge(self) -> None:
         """Ask the registry after the records are here: no version that could decide on them is missed then."""
         lineage = self._lineage()
-        judged = {one: tuple(map(lineage.judge, some)) for one, some in by_partition(self._unjudged)}
+        judged: dict[Partition, list[Judged]] = {}
+        for record in self._unjudged:
+            judged.setdefault(partition_of(record), []).append(lineage.judge(record))
         self._again.worked()
         self._unjudged = []
         for partition, some in judged.items():
-            self._handle(Arrived(partition, some))
+            self._handle(Arrived(partition, tuple(some)))
 
     def _hear(self) -> None:
         while True:
@@ -268,11 +271,3 @@ class TriggerLoop:
 
 def partition_of(record: Record) -> Partition:
     return Partition(record.topic, record.topic_id, record.partition)
-
-
-def by_partition(records: Iterable[Record]) -> Iterable[tuple[Partition, list[Record]]]:
-    """The records of each partition, in their order."""
-    found: dict[Partition, list[Record]] = {}
-    for record in records:
-        found.setdefault(partition_of(record), []).append(record)
-    return found.items()

@@ -92,12 +92,10 @@ class KafkaPositions:
                         f"{whose}: {topic!r} is compacted, and a batch is known by its first record, which may vanish"
                     )
                     raise UsageError(text, "Leave `batch` out.")
-            at_end: list[Partition] = []
-            at_start: list[Partition] = []
-            for topic, partitions in found.items():
-                (at_end if topic in known or not reading.earliest else at_start).extend(partitions)
-            offsets = topics.offsets(at_end, end=True) | topics.offsets(at_start, end=False)
-        return [Position(one.topic, one.topic_id, one.number, offset) for one, offset in offsets.items()]
+            places = [topics.offsets(some, end=topic in known or not reading.earliest) for topic, some in found.items()]
+        return [
+            Position(one.topic, one.topic_id, one.number, offset) for some in places for one, offset in some.items()
+        ]
 
 
 def _all_of(topics: Topics, reading: Reading, whose: str) -> dict[str, list[Partition]]:

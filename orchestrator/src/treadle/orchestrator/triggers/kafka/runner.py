@@ -48,7 +48,7 @@ class KafkaRunner:
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         self._site, self._workflow, self._trigger = site, workflow, trigger
         self._positions = KafkaPositions(site.home, site.profile)
-        self._ending = threading.Event()
+        self._ending, self._ended = threading.Event(), asyncio.Event()
         self._paused = False
         self._instance = site.instance
         self._version = 0
@@ -67,8 +67,7 @@ class KafkaRunner:
     async def start(self) -> None:
         running = asyncio.get_running_loop()
         name = f"trigger {label(self._workflow, self._trigger)}"
-        self._thread = threading.Thread(target=self._run, args=(running,), name=name, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, args=(running,), name=name, daemon=True).start()
         self._tasks.append(asyncio.create_task(self._count()))
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
@@ -80,7 +79,7 @@ class KafkaRunner:
 
     async def stop(self) -> None:
         self._ending.set()
-        await asyncio.to_thread(self._thread.join)
+        await self._ended.wait()  # no thread of the pool waits: starts under way need them
         for task in self._tasks:
             task.cancel()
 
@@ -137,6 +136,7 @@ class KafkaRunner:
             except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
                 _log.exception("trigger %s", label(self._workflow, self._trigger))
                 self._told(f"{type(defect).__name__}: {defect}", failed=True)
+        running.call_soon_threadsafe(self._ended.set)
 
     def _told(self, error: str, *, failed: bool) -> None:
         if error != self._error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from treadle.dsl.triggers import ObjectTrigger, Poll
 from treadle.primitives.errors import TreadleError, UsageError
@@ -41,6 +42,8 @@ class Poller(Rounds):
         super().__init__(site, workflow, trigger)
         self._records = ObjectRecords(site.store, site.key, workflow, trigger)
         self._gate = Gate(site.starter, workflow, trigger)
+        self._looking = ThreadPoolExecutor(1)
+        """A store may take minutes to answer; threads of the pool are for the starts of all triggers."""
         self._seen: Seen | None = None
         self._born = 0
         self._started = self._dead = 0
@@ -48,6 +51,7 @@ class Poller(Rounds):
 
     async def stop(self) -> None:
         await super().stop()
+        self._looking.shutdown(wait=False)
         await self._gate.close()
         await self._save()
 
@@ -72,7 +76,7 @@ class Poller(Rounds):
         if self._paused:
             return "paused"
         rules, uri = Rules(self._deployment, self._name), self._poll.uri
-        listing = await asyncio.to_thread(_listing, uri)
+        listing = await asyncio.get_running_loop().run_in_executor(self._looking, _listing, uri)
         seen = await self._known(rules, listing)
         fresh = seen.fresh(listing)
         self._lag = len(fresh)
