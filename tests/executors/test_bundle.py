@@ -12,6 +12,7 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
+from executors.bench import KEY, RUN
 
 from treadle.executors.bundle.build import Bundle, build_bundle, content_digest
 from treadle.executors.bundle.open import open_bundle, prepare
@@ -174,6 +175,7 @@ def test_an_unpacked_bundle_is_private_and_used_again(project: Path, tmp_path: P
     assert open_bundle(b"not even looked at", bundle.digest, tmp_path) == path
 
 
+TESTS = str(Path(__file__).parents[1])
 WORKER = """
 import sys
 from pathlib import Path
@@ -199,7 +201,7 @@ for run in runs:
 
 
 def run_worker(tmp_path: Path, *runs: str) -> list[str]:
-    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""}
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}
     command = [sys.executable, "-c", WORKER, f"file://{tmp_path}/store", *runs]
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
@@ -208,8 +210,6 @@ def run_worker(tmp_path: Path, *runs: str) -> list[str]:
 
 
 def submit(tmp_path: Path, bundle: Bundle, *, key: bytes | None = None) -> str:
-    from executors.bench import KEY, RUN
-
     name = f"runs/{RUN}/bundle"
     Store.open(f"file://{tmp_path}/store").put(name, trust.seal(key or KEY, name, bundle.data))
     return bundle.digest

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from executors.test_bundle import run_worker, submit, write
+from executors.test_bundle import TESTS, run_worker, submit, write
 
 from treadle.executors.bundle.build import MANIFEST, Bundle, Manifest, build_bundle, content_digest
 from treadle.executors.bundle.open import UNUSED, open_bundle
@@ -117,7 +117,7 @@ def test_a_failure_tells_how_this_place_differs_from_where_the_run_was_submitted
     bundle = with_manifest(build_bundle([function], [project], {}), distributions=known, python="2.7")
     submit(tmp_path, bundle)
     command = [sys.executable, "-c", TELLING, f"file://{tmp_path}/store", bundle.digest, function]
-    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""}
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
     assert f"Python {sys.version_info.major}.{sys.version_info.minor} (submitted with 2.7)" in told
     assert "(submitted with 0.0.1)" in told
@@ -129,7 +129,7 @@ def test_a_failure_where_everything_is_the_same_says_nothing_of_it(bundle: Bundl
     assert isinstance(bundle.manifest, Manifest)
     submit(tmp_path, bundle)
     command = [sys.executable, "-c", TELLING, f"file://{tmp_path}/store", bundle.digest, "job_module:missing"]
-    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""}
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "has no 'missing'" in told
     assert "Where it ran" not in told
