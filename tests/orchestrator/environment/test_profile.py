@@ -93,10 +93,10 @@ def test_address_of_a_named_profile_wins_over_the_variable(home: Home, nowhere: 
     [
         ("slots = 0", "slots: .*greater than or equal to 1"),
         ("memory = 5", "a size needs a unit"),
-        ("colour = 1", "colour: Extra inputs"),
+        ("colour = 1", "colour: there is no such key"),
         ('temporal = { namespace = "x" }', "give address, or config_profile"),
         ('temporal = { config_profile = "a", address = "x:1" }', "cannot be combined with address"),
-        ('temporal = { address = "x:1", tls = { ca = "f" } }', "temporal.tls.ca: Extra inputs"),
+        ('temporal = { address = "x:1", tls = { ca = "f" } }', "temporal.tls.ca: there is no such key"),
         ("slots = ", "cannot be read"),
         ('name = "worse"', "profile 'bad' of .*: name: the table itself has it"),
     ],

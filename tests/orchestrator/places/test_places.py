@@ -265,7 +265,7 @@ def test_a_plan_is_made_for_the_hosts_of_its_profile(tmp_path: Path) -> None:
 
 
 def test_wrong_table_is_told_when_its_executor_is_wanted(lab: Places) -> None:
-    with pytest.raises(UsageError, match="executor 'wrong' of the profile: slotz: Extra inputs"):
+    with pytest.raises(UsageError, match="executor 'wrong' of the profile: slotz: there is no such key"):
         lab["wrong"]
     with pytest.raises(UsageError, match="there is no kind of executor 'elsewhere'"):
         lab["other"]

@@ -302,7 +302,9 @@ def _table(file: Path, name: str) -> dict[str, Any]:
     try:
         tables = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise UsageError(f"there is no profile {name!r}: the file {file} does not exist", "Make it.") from None
+        raise UsageError(
+            f"there is no profile {name!r}: the file {file} does not exist", f"Write it, with a table [{name}]."
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{file} cannot be read: {error}", "Mend the file.") from None
     found = tables.get(name)
@@ -316,7 +318,8 @@ def _table(file: Path, name: str) -> dict[str, Any]:
 
 def reasons(error: ValidationError) -> str:
     """What is wrong with a table, key by key."""
+    said = {"extra_forbidden": "there is no such key"}
     return "; ".join(
-        ".".join(str(step) for step in entry["loc"]) + ": " + entry["msg"].removeprefix("Value error, ")
+        ".".join(map(str, entry["loc"])) + ": " + said.get(entry["type"], entry["msg"].removeprefix("Value error, "))
         for entry in error.errors()
     )
