@@ -23,7 +23,7 @@ from treadle.orchestrator.cli.view.datasets import records
 from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.client.leftovers import remove
 from treadle.orchestrator.client.submission import new_run_id, prepare
-from treadle.orchestrator.environment.profile import connect
+from treadle.orchestrator.connecting import connect
 from treadle.primitives.host import HostFolder
 
 

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Request
+from treadle.executors.handler import KEY_VARIABLE, Handler
 from treadle.executors.interface import Executor
 from treadle.executors.place import Place, convert_table
 from treadle.executors.worker.environment import secret_variable

@@ -16,7 +16,7 @@ from emulators.lambda_emulator import REGION
 from emulators.lambda_place import FUNCTION, SIZES, LambdaPlace, lambda_place
 
 from treadle.executors.aws.invoker import function_name
-from treadle.executors.functions.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
+from treadle.executors.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
 from treadle.orchestrator.deployment.aws import LambdaDeployment, open_clients

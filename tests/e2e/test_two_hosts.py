@@ -15,8 +15,8 @@ from e2e.project import TREADLE, Project, project, wait_until
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 
-from treadle.orchestrator.temporal.drivers import drivers
-from treadle.orchestrator.temporal.messages import GROUPS
+from treadle.orchestrator.protocol.drivers import drivers
+from treadle.orchestrator.protocol.messages import GROUPS
 
 CHAIN = {
     f"step{number}": {

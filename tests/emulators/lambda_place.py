@@ -13,8 +13,8 @@ from emulators.lambda_emulator import REGION, LambdaEmulator
 
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE
 from treadle.executors.functions.rate import Rate
+from treadle.executors.handler import KEY_VARIABLE
 from treadle.primitives import trust
 
 FUNCTION = "treadle"

@@ -14,8 +14,8 @@ from emulators.openwhisk_actions import SystemLimits
 from emulators.openwhisk_server import OpenWhiskEmulator
 
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE
 from treadle.executors.functions.rate import Rate
+from treadle.executors.handler import KEY_VARIABLE
 from treadle.executors.openwhisk.action import ENTRY, action_document, code_of
 from treadle.executors.openwhisk.client import Client
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker, action_name

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 from namespaces import Host
 
-from treadle.executors.functions.handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Request
+from treadle.executors.handler import KEY_VARIABLE, Handler
 from treadle.primitives import trust
 
 SIZES = (512 << 20,)

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.executors.functions import handler as handlers
+from treadle.executors import handler as handlers
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import (
     Order,
@@ -27,6 +26,7 @@ from treadle.executors.functions.payload import (
     open_reports,
     open_time,
 )
+from treadle.executors.handler import KEY_VARIABLE, Handler
 from treadle.executors.program import Failure, Outcome, Report, Secret, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN

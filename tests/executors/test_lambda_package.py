@@ -17,7 +17,7 @@ from emulators.packages import local_package
 
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE
+from treadle.executors.handler import KEY_VARIABLE
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
 from treadle.primitives import trust

@@ -19,10 +19,10 @@ import msgspec
 import pytest
 
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
 from treadle.executors.functions.payload import VERSION, Blockset, Join, Request, Response, encode_content
 from treadle.executors.functions.rate import Rate
+from treadle.executors.handler import KEY_VARIABLE, Handler
 from treadle.executors.members import hub as hubs
 from treadle.executors.members import life
 from treadle.executors.members import member as members

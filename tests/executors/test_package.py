@@ -23,7 +23,7 @@ from treadle.primitives.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 ORCHESTRATORS = ("temporalio", "typer", "pydantic", "yaml", "rich", "treadle/orchestrator", "treadle/dsl")
-HANDLER = "treadle.executors.functions.handler"
+HANDLER = "treadle.executors.handler"
 
 
 @pytest.fixture(scope="module")

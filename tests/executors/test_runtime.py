@@ -20,6 +20,7 @@ from executors.operation_functions import identity, per_record
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.executors.failures import Redactor
 from treadle.executors.program import (
     BlockInput,
     Broadcast,
@@ -40,7 +41,6 @@ from treadle.executors.program import (
     Task,
     ToBroadcast,
 )
-from treadle.executors.runtime.failures import Redactor
 from treadle.executors.runtime.process import prepare_process
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives import formats, functions

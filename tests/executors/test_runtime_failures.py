@@ -10,8 +10,8 @@ import pytest
 from executors.bench import RUN, Bench, call
 from executors.operation_functions import identity, per_record
 
+from treadle.executors.failures import classify
 from treadle.executors.program import BlockInput, Broadcast, Call, MapPartition, MapRecords
-from treadle.executors.runtime.failures import classify
 from treadle.primitives import functions
 from treadle.primitives.channels import MemberLost
 from treadle.primitives.errors import (

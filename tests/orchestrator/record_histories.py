@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.testing.service import Service, service
 
 HISTORIES = Path(__file__).with_name("histories")

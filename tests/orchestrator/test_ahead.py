@@ -26,9 +26,9 @@ from treadle.orchestrator.instructions import (
     Unpause,
 )
 from treadle.orchestrator.plan import Barrier, Child, Graph, Node
+from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.messages import NodeReport
 from treadle.orchestrator.scheduler import Scheduler
-from treadle.orchestrator.temporal import messages
-from treadle.orchestrator.temporal.messages import NodeReport
 from treadle.orchestrator.temporal.reports import events_of
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from orchestrator.planner.test_planner import plan
 
+from treadle.orchestrator.allowed import Forbidden, check_allowed
 from treadle.orchestrator.children import child_submission, keep_child
 from treadle.orchestrator.instructions import (
     Complete,
@@ -26,10 +27,8 @@ from treadle.orchestrator.instructions import (
 )
 from treadle.orchestrator.plan import Child, Graph, Plan, Segment
 from treadle.orchestrator.planner.places import Refused
-from treadle.orchestrator.reuse.entries import NO_CACHE
-from treadle.orchestrator.runfiles import RunFiles, Submission
+from treadle.orchestrator.runfiles import NO_CACHE, RunFiles, Submission
 from treadle.orchestrator.scheduler import Scheduler
-from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.host import HostFolder

@@ -25,9 +25,10 @@ from treadle.dsl.normalise import normalise
 from treadle.executors.bundle.build import build_bundle
 from treadle.orchestrator import embedded
 from treadle.orchestrator.client.submission import function_references
+from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.embedded.process import locked
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import Profile, connect, load_profile
+from treadle.orchestrator.environment.profile import Profile, load_profile
 from treadle.orchestrator.runfiles import RunFiles, Submission
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, group_of
 from treadle.orchestrator.triggers.kafka.runner import begins_of

@@ -13,9 +13,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from orchestrator.planner.test_planner import plan
 
+from treadle.orchestrator.allowed import Forbidden, check_allowed, check_found, is_below
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.runfiles import Submission
-from treadle.orchestrator.triggers.allowed import Forbidden, check_allowed, check_found, is_below
 from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.files import glob_matches
 

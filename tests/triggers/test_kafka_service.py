@@ -18,14 +18,15 @@ from triggers.deployed import document, read
 from treadle.dsl.normalise import normalise
 from treadle.orchestrator import embedded
 from treadle.orchestrator.client.client import Runs
+from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import Profile, connect
+from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.triggers.kafka import machine
 from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
 from treadle.orchestrator.triggers.kafka.judge import lineage
+from treadle.orchestrator.triggers.kafka.payloads import Payloads
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
-from treadle.orchestrator.triggers.payloads import Payloads
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
 from treadle.orchestrator.triggers.replaying import replay_orders

@@ -21,8 +21,9 @@ from orchestrator.temporal.test_history_size import bound, events
 from treadle.orchestrator import embedded
 from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.client.views import RunEnd
+from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import connect, load_profile
+from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
 from treadle.orchestrator.testing.service import Service, service
 from treadle.orchestrator.triggers.lifecycle import announcer

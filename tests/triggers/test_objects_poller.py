@@ -14,11 +14,11 @@ from typing import Any, cast
 import pytest
 from triggers.deployed import deploy, document
 
+from treadle.orchestrator.allowed import check_allowed
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.triggers import rounds
-from treadle.orchestrator.triggers.allowed import check_allowed
 from treadle.orchestrator.triggers.objects import poller as module
 from treadle.orchestrator.triggers.objects.poller import Poller
 from treadle.orchestrator.triggers.objects.records import ObjectRecords, born

@@ -14,7 +14,7 @@ from triggers.test_payloads import batch, trigger
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
-from treadle.orchestrator.triggers.payloads import Payloads
+from treadle.orchestrator.triggers.kafka.payloads import Payloads
 from treadle.primitives import trust
 from treadle.primitives.store import Store
 

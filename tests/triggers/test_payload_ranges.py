@@ -21,7 +21,7 @@ from treadle.executors.program import EventSplit, connection_secret
 from treadle.executors.runtime import events
 from treadle.executors.runtime.events import EventReader
 from treadle.orchestrator.environment.connections import KafkaConnection, with_connections
-from treadle.orchestrator.triggers.payloads import Topic, ask_topic
+from treadle.orchestrator.triggers.kafka.payloads import Topic, ask_topic
 from treadle.primitives.errors import DataError, StoreError, UsageError
 from treadle.primitives.events import offsets
 from treadle.primitives.store import Store

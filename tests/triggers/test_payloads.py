@@ -18,9 +18,9 @@ from treadle.orchestrator.dispatcher.tasks.scope import Scope, feed_inputs
 from treadle.orchestrator.planner.sources import EVENT_BYTES_EACH, EVENTS_EACH, Sources
 from treadle.orchestrator.runfiles import LoopResult, Manifest
 from treadle.orchestrator.triggers.kafka.batch import Batch, Match
-from treadle.orchestrator.triggers.payloads import Payloads, Topic, choose
-from treadle.orchestrator.triggers.payloads.choice import INLINE_BYTES, NEEDED
-from treadle.orchestrator.triggers.payloads.topics import topic_of
+from treadle.orchestrator.triggers.kafka.payloads import Payloads, Topic, choose
+from treadle.orchestrator.triggers.kafka.payloads.choice import INLINE_BYTES, NEEDED
+from treadle.orchestrator.triggers.kafka.payloads.topics import topic_of
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, DataError, UsageError
 from treadle.primitives.events import Record, offsets

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from properties.profiles import examples
 from triggers.deployed import deploy, document
 
+from treadle.orchestrator.allowed import check_allowed
 from treadle.orchestrator.client.submission import RUN_ID
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, WebhookSettings
 from treadle.orchestrator.triggers import gate
-from treadle.orchestrator.triggers.allowed import check_allowed
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.orchestrator.triggers.starting import Started, StartOrder

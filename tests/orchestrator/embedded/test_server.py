@@ -21,12 +21,13 @@ from urllib.error import URLError
 import pytest
 from temporalio import workflow
 
+from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.embedded import end_server, ensure_server, running_server, server
 from treadle.orchestrator.embedded.process import wait_free, write_state
 from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, find_program, server_alive
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import Profile, TemporalSettings, TlsSettings, connect
+from treadle.orchestrator.environment.profile import Profile, TemporalSettings, TlsSettings
 from treadle.primitives.errors import TreadleError, UsageError
 
 ENSURE = """

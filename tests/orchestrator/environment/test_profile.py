@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.environment.errors import Unreachable, unreachable
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.environment.profile import Profile, TemporalSettings, connect, load_profile
+from treadle.orchestrator.environment.profile import Profile, TemporalSettings, load_profile
 from treadle.primitives.errors import UsageError
 
 TABLES = """

@@ -29,7 +29,8 @@ from treadle.executors.program import (
 )
 from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.reuse.compare import compare, first_difference
-from treadle.orchestrator.reuse.entries import NO_CACHE, Entries
+from treadle.orchestrator.reuse.entries import Entries
+from treadle.orchestrator.runfiles import NO_CACHE
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.harness import Harness
 from treadle.primitives.blocks import Blocks

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from temporalio.api.enums.v1 import EventType
 
-from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

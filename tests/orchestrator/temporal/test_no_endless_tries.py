@@ -21,11 +21,11 @@ from treadle.orchestrator.dispatcher.segments.execute import Desk
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.protocol.limits import after, bounded, check_graph, is_small
+from treadle.orchestrator.protocol.messages import PAUSE, PAYLOAD, NodeReport, pack
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.activities import plan_site
-from treadle.orchestrator.temporal.limits import after, bounded, check_graph, is_small
-from treadle.orchestrator.temporal.messages import PAUSE, PAYLOAD, NodeReport, pack
 from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import InternalError, UsageError
 

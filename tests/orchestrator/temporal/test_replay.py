@@ -12,8 +12,8 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
-from treadle.orchestrator.temporal import messages
-from treadle.orchestrator.temporal.messages import RunStart
+from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.messages import RunStart
 from treadle.orchestrator.temporal.workflow import RunWorkflow
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.json"))

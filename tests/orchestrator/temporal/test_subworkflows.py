@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from treadle.dsl.model import Spec
 from treadle.orchestrator.client.submission import prepare
-from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.temporal.activities import plan_site
 from treadle.orchestrator.testing.service import Service
 from treadle.primitives.errors import UsageError

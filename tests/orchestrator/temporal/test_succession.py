@@ -23,7 +23,8 @@ from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from treadle.orchestrator.temporal import activities, messages
+from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.succession import IDENTITY, bury
 from treadle.orchestrator.testing.service import Service
 

@@ -22,7 +22,7 @@ from treadle.orchestrator.client import client
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.planner import groups
-from treadle.orchestrator.temporal import messages
+from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

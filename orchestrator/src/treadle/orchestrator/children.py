@@ -21,11 +21,10 @@ from treadle.executors.program import SharedCode
 from treadle.primitives.errors import UsageError
 from treadle.primitives.run_names import child_run, stage_of
 
+from .allowed import check_allowed
+from .copied_events import hand_over
 from .plan import Child, Plan
-from .reuse.entries import NO_CACHE
-from .runfiles import RunFiles, Submission, same_workflow
-from .triggers.allowed import check_allowed
-from .triggers.payloads import hand_over
+from .runfiles import NO_CACHE, RunFiles, Submission, same_workflow
 
 
 def child_submission(parent: Submission, started: str, run: str, bindings: Mapping[str, Any]) -> Submission:

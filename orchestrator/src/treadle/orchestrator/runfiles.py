@@ -19,6 +19,9 @@ from treadle.primitives.store import Store
 from .instructions import Data, Summary
 from .plan import Plan
 
+NO_CACHE = "noCache"
+"""In the memo of a submission: take nothing over. What the run makes is kept nevertheless."""
+
 
 class Submission(Struct, frozen=True):
     """Everything a run is defined by; sealed under the run's key, in the store and in the workflow's input."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any, NoReturn, TypeAlias, cast
@@ -270,3 +270,8 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     UUID: lambda key: xxh3(key.bytes, Salt.UUID),
     tuple: _hash_tuple,
 }
+
+
+def identities(keys: Sequence[Any]) -> Sequence[Hashable]:
+    """A hashable value for each canonical key: equal for the same key."""
+    return keys if set(map(type, keys)) <= SELF_IDENTICAL else [identity(key) for key in keys]

@@ -307,7 +307,7 @@ def _endpoint(options: dict[str, Any]) -> str:
 
 
 def _plain_http_allowed(endpoint: str) -> bool:
-    from .wire.addresses import is_loopback
+    from .addresses import is_loopback
 
     allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1")
     return allowed or is_loopback(urlsplit(endpoint).hostname or "")

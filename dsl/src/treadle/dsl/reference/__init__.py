@@ -5,10 +5,11 @@ rather than fast. Keys, hashes, order, partition bounds and seeds come from trea
 here once more, independently of the task runtime.
 
 General layout: `data` (partitions and records), `sources` (inputs), `calls` (user functions, attempts, metrics),
-`maps`, `shuffles`, `reduces` (one stage each), `interpreter` (stages on demand, skips, loops, outputs).
+`maps`, `shuffles`, `reduces` (one stage each), `run` (what all of them may ask for), `loops`, `interpreter` (stages on
+demand, skips, outputs).
 """
 
 from .calls import ReferenceFailure as ReferenceFailure
 from .data import Partition as Partition
-from .interpreter import ReferenceResult as ReferenceResult
 from .interpreter import run_reference as run_reference
+from .run import ReferenceResult as ReferenceResult

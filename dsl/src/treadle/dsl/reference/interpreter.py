@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.files import absolute_uri
 
-from ..expressions import ExpressionError, evaluate, parse
-from ..graph.graph import Graph, Node
+from ..expressions import ExpressionError
+from ..graph.graph import Node
 from ..graph.needs import data_stages, inner_stages
 from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec, WorkflowStage
 from ..templates import render
 from ..validation.subworkflows import given_inputs
 from .calls import ReferenceFailure
-from .data import Partition
 from .loops import run_loop
-from .scopes import Done, Frame, LazyStages
+from .run import ReferenceResult, Run
+from .scopes import Done, Frame
 from .stages import Work
-
-
-@dataclass
-class ReferenceResult:
-    """Everything a run makes. Stages inside a loop are named with their iteration, such as `lloyd[3].assign`."""
-
-    datasets: dict[str, list[Partition]] = field(default_factory=dict)
-    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Declared metrics; a loop has `iterations`; null for skipped stages."""
-    outputs: dict[str, Any] = field(default_factory=dict)
-    skipped: set[str] = field(default_factory=set)
-    failed_items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """For each tolerant stage, in input order; `record` is the record itself, not the JSON of the listed file."""
-    written_parts: dict[str, list[bytes]] = field(default_factory=dict)
-    """Files of the stages with an `output`, one for each partition; of a stage in a loop the last iteration's."""
-    children: dict[str, ReferenceResult] = field(default_factory=dict)
-    """What the workflows that its stages ran have made."""
 
 
 def run_reference(
@@ -60,21 +42,8 @@ def run_reference(
     return Interpreter(spec, env, functions, base, dict(secrets or {})).run()
 
 
-class Interpreter:
-    """One run."""
-
-    def __init__(
-        self,
-        spec: Spec,
-        env: Mapping[str, Any],
-        functions: Callable[[str], Callable[..., Any]],
-        base: Path | None,
-        secrets: Mapping[str, str],
-    ) -> None:
-        self.spec, self.base, self.functions, self.secrets = spec, base, functions, secrets
-        self.fixed_env = env
-        self.graph = Graph(spec)
-        self.result = ReferenceResult()
+class Interpreter(Run):
+    """Whoever needs a stage runs it."""
 
     def run(self) -> ReferenceResult:
         frame = Frame()
@@ -86,31 +55,9 @@ class Interpreter:
             raise ReferenceFailure("outputs", None, error) from error
         return self.result
 
-    # -- what expressions see
-
-    def fixed(self, value: Any) -> Any:
-        """A value known when the run is planned: templates over `inputs` and `run`."""
-        return render(value, self.fixed_env)
-
-    def env(self, frame: Frame) -> dict[str, Any]:
-        names = [node.id for node in self.graph.nodes.values() if frame.loops[: len(node.loops)] == node.loops]
-        stages = LazyStages(lambda name: self.stage(name, frame), names)
-        return {**self.fixed_env, "stages": stages, "state": frame.all_scalars()}
-
-    def condition(self, text: str, env: Mapping[str, Any], path: str) -> bool:
-        """`when` or `until`. Raises ReferenceFailure unless it is true or false."""
-        try:
-            verdict = evaluate(parse(text), env)
-            if not isinstance(verdict, bool):
-                raise UsageError(f"`{text}` gives {verdict!r}, not true or false")
-        except UsageError as error:
-            raise ReferenceFailure(path, None, error) from error
-        return verdict
-
     # -- stages
 
     def stage(self, name: str, frame: Frame) -> Done | None:
-        """The stage as seen from `frame`: run now, if it was not yet. None: it is skipped."""
         node = self.graph.nodes[name]
         frame = frame.at(node.loops)
         if name not in frame.done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from treadle.primitives.errors import UsageError
 
@@ -11,14 +11,12 @@ from ..model import LoopStage
 from ..templates import render
 from .calls import ReferenceFailure
 from .data import Dataset
+from .run import Run
 from .scopes import Done, Frame
 from .stages import dataset_of
 
-if TYPE_CHECKING:
-    from .interpreter import Interpreter
 
-
-def run_loop(run: Interpreter, node: Node, loop: LoopStage, frame: Frame) -> Done:
+def run_loop(run: Run, node: Node, loop: LoopStage, frame: Frame) -> Done:
     """The body, then `next`, then `until`, at most `maxIterations` times."""
     states, scalars = read_state(run, loop.state, frame, frame.prefix + node.id)
     limit = run.fixed(loop.max_iterations)
@@ -38,9 +36,7 @@ def run_loop(run: Interpreter, node: Node, loop: LoopStage, frame: Frame) -> Don
     return Done(metrics={"iterations": iteration}, scalars=scalars, states=states)
 
 
-def read_state(
-    run: Interpreter, given: dict[str, Any], frame: Frame, path: str
-) -> tuple[dict[str, Dataset], dict[str, Any]]:
+def read_state(run: Run, given: dict[str, Any], frame: Frame, path: str) -> tuple[dict[str, Dataset], dict[str, Any]]:
     """`state` or `next` as (datasets, scalars), all read before any of them is set."""
     references = dict(bare(given))
     try:

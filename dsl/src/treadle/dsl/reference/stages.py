@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from treadle.primitives import codec
 from treadle.primitives.errors import DataError, UsageError
@@ -34,17 +34,15 @@ from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure,
 from .data import Dataset, Partition, count, gather
 from .maps import Mapped, Mapper, is_tolerated, recut
 from .reduces import Grouping, Reducer
+from .run import Run
 from .scopes import Done, Frame
 from .shuffles import as_one, keys_by, sampled_boundaries, shuffle
 from .sources import read_source, read_texts
 
-if TYPE_CHECKING:
-    from .interpreter import Interpreter
-
 T = TypeVar("T")
 
 
-def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
+def dataset_of(run: Run, reference: str, frame: Frame) -> Dataset:
     """The dataset behind a bare reference. Raises UsageError when its stage was skipped."""
     match run.graph.resolve(reference, frame.loops):
         case StageTarget(node):
@@ -62,7 +60,7 @@ def dataset_of(run: Interpreter, reference: str, frame: Frame) -> Dataset:
             return done.states[name]
 
 
-def source_input(run: Interpreter, name: str) -> Source | Items | Range | EventRange:
+def source_input(run: Run, name: str) -> Source | Items | Range | EventRange:
     """A workflow input of type dataset or list as a source."""
     return source_of(run.fixed_env["inputs"][name])
 
@@ -70,7 +68,7 @@ def source_input(run: Interpreter, name: str) -> Source | Items | Range | EventR
 class Work:
     """A stage in one frame."""
 
-    def __init__(self, run: Interpreter, node: Node, frame: Frame) -> None:
+    def __init__(self, run: Run, node: Node, frame: Frame) -> None:
         self.run, self.node, self.frame = run, node, frame
         self.path = frame.prefix + node.id
 

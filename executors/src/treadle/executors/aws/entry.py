@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ..functions.handler import Handler, hide_memory
 from ..functions.payload import Request
+from ..handler import Handler, hide_memory
 from .keys import fetch_key
 
 _MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"

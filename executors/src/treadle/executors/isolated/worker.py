@@ -14,9 +14,9 @@ import msgspec
 from treadle.primitives import trust
 
 from .. import limits
+from ..failures import Redactor
 from ..functions.payload import Request, decode_order, respond
 from ..program import Report, Task
-from ..runtime.failures import Redactor
 from ..runtime.process import prepare_process
 from ..runtime.runtime import Runtime
 from ..spill.room import room_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -15,40 +16,57 @@ from treadle.primitives.store import Store
 
 from ..functions.calls import usable
 from ..functions.payload import Adopt, Join, Order, Request, Response, respond
+from ..program import Report, Task
 from .life import Span, not_their_fault
 from .machine import COPY, Begin, MemberMachine, Stop
 from .shelf import Shelf
 from .uplink import Uplink
-
-if TYPE_CHECKING:
-    from ..functions.handler import Handler
 
 _FIRST_DIAL = 10.0
 """Seconds in which the coordinator must be reached at all."""
 _request = msgspec.json.Decoder(Request)
 
 
-async def take_part(handler: Handler, session: str, join: Join, seconds: float, memory: int) -> Response:
+class Sandbox(Protocol):
+    """The process of a function, as the member in it sees it."""
+
+    def open(self, request: Request) -> Order | Join | Adopt | Response:
+        """What was sealed into a call, or why it is not believed."""
+
+    def run_key(self, run: str) -> bytes:
+        """The key of a run."""
+
+    async def hold_blocks(self) -> Path:
+        """The folder in which the worker keeps blocks that stay here, from now on."""
+
+    def drop_blocks(self) -> None:
+        """Nobody will come for those that are here."""
+
+    async def work(self, task: Task, deadline: float, memory: int) -> list[Report]:
+        """Reports of all partitions of a task."""
+
+
+async def take_part(sandbox: Sandbox, session: str, join: Join, seconds: float, memory: int) -> Response:
     """Be a member until dismissed, or until the call's time is over; the provider ends it after `seconds`.
 
     `session`: the coordinator's run, whose key proves each side to the other.
     """
-    member = _Member(handler, session, join, min(usable(seconds), join.seconds), memory)
+    member = _Member(sandbox, session, join, min(usable(seconds), join.seconds), memory)
     try:
         return await member.run()
     finally:
-        handler.drop_blocks()
+        sandbox.drop_blocks()
 
 
 class _Member:
     """Use once."""
 
-    def __init__(self, handler: Handler, session: str, join: Join, seconds: float, memory: int) -> None:
-        self._handler, self._session, self._join, self._memory = handler, session, join, memory
+    def __init__(self, sandbox: Sandbox, session: str, join: Join, seconds: float, memory: int) -> None:
+        self._sandbox, self._session, self._join, self._memory = sandbox, session, join, memory
         self._began = time.monotonic()
         self._ends = self._began + seconds
         self._works_until = self._began + min(join.work, seconds)
-        self._uplink = Uplink(join.coordinator, session, handler.run_key(session))
+        self._uplink = Uplink(join.coordinator, session, sandbox.run_key(session))
         self._shelf: Shelf | None = None
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
@@ -72,8 +90,8 @@ class _Member:
     async def _set_up(self) -> None:
         address = host = ""
         if self._join.direct:
-            root = await self._handler.hold_blocks()
-            key_of, here = self._handler.run_key, self._uplink.source[0] if self._join.inbound else ""
+            root = await self._sandbox.hold_blocks()
+            key_of, here = self._sandbox.run_key, self._uplink.source[0] if self._join.inbound else ""
             membership = Membership(
                 self._join.member, self._session, key_of(self._session), self._uplink.say_threadsafe
             )
@@ -113,12 +131,12 @@ class _Member:
             self._uplink.perform(self._machine.done(task, msgspec.json.encode(response)))
 
     async def _respond(self, body: bytes) -> Response:
-        content = await asyncio.to_thread(lambda: self._handler.open(_request.decode(body)))
+        content = await asyncio.to_thread(lambda: self._sandbox.open(_request.decode(body)))
         match content:
             case Response():
                 return content
             case Order():
-                return await self._work(content, self._handler.run_key(content.task.job.run))
+                return await self._work(content, self._sandbox.run_key(content.task.job.run))
             case Adopt() if self._shelf is not None:
                 for blocks in content.sets:
                     await asyncio.to_thread(self._shelf.adopt, blocks)
@@ -135,7 +153,7 @@ class _Member:
                 return Response(problem="order")
         began = time.monotonic()
         deadline = min(self._works_until, began + order.seconds)
-        reports = await self._handler.work(task, deadline, self._memory)
+        reports = await self._sandbox.work(task, deadline, self._memory)
         span = Span(self._works_until - self._began, self._ends - self._began)
         reports = not_their_fault(reports, began - self._began, time.monotonic() - self._began, span)
         try:

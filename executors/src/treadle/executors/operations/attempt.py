@@ -18,6 +18,7 @@ from treadle.primitives.references import Slice
 from treadle.primitives.result import Result, is_storable
 
 from ..context import Context
+from ..failures import InputFailed, Redactor, StageFailed, error_name, is_loss, message_of, plain_json
 from ..program import (
     Arg,
     Broadcast,
@@ -31,7 +32,6 @@ from ..program import (
     StageCount,
     Value,
 )
-from ..runtime.failures import InputFailed, Redactor, StageFailed, error_name, is_loss, message_of, plain_json
 from ..spill.room import Room
 
 T = TypeVar("T")

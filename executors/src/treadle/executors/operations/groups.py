@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, cast
 
-from treadle.primitives.keys import SELF_IDENTICAL, canonical, identity
+from treadle.primitives.keys import SELF_IDENTICAL, canonical, identities
 
 _ARROW = {"bool", "string", "large_string", "binary", "large_binary", "double"}
 _ARROW |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -22,11 +22,6 @@ def plain(keys: Any) -> Sequence[Any]:
     if str(getattr(keys, "type", "")) in _ARROW:
         return cast("list[Any]", keys.to_pylist())
     return [canonical(key) for key in keys]
-
-
-def identities(keys: Sequence[Any]) -> Sequence[Hashable]:
-    """A hashable value for each canonical key: equal for the same key."""
-    return keys if set(map(type, keys)) <= SELF_IDENTICAL else [identity(key) for key in keys]
 
 
 def group(keys: Sequence[Any], values: Iterable[Any]) -> list[tuple[Any, list[Any]]]:

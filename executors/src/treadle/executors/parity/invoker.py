@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from treadle.primitives.errors import UsageError
 
-from ..functions.handler import KEY_VARIABLE
 from ..functions.invoker import Answer
+from ..handler import KEY_VARIABLE
 from ..limits import exit_words
 from ..local.child import ChildProcess, Death, starting
 from ..local.guard import Guard

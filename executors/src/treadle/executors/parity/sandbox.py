@@ -12,8 +12,8 @@ import sys
 
 import msgspec
 
-from ..functions.handler import Handler
 from ..functions.payload import Request
+from ..handler import Handler
 
 HEAD = struct.Struct(">Qd")
 LENGTH = struct.Struct(">Q")

@@ -10,13 +10,13 @@ from treadle.primitives.errors import TreadleError
 from treadle.primitives.frozen import sealed
 from treadle.primitives.references import Kind
 
+from ..failures import InputFailed
 from ..operations.attempt import Attempt
 from ..operations.flow import Flow, batched
 from ..operations.groups import plain
 from ..operations.keys import firsts, seconds
 from ..program import Scatter
 from ..spill.folding import Folder
-from .failures import InputFailed
 
 
 def combined(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple[Any, Any]]]:

@@ -30,6 +30,16 @@ from treadle.primitives.store import Store
 from treadle.primitives.whole_files import Buffer
 
 from ..context import Context
+from ..failures import (
+    FROM_ANOTHER_MEMBER,
+    InputFailed,
+    Redactor,
+    StageFailed,
+    classify,
+    error_name,
+    full_traceback,
+    message_of,
+)
 from ..operations.apply import apply, keeps_inputs_apart
 from ..operations.attempt import Attempt, Function, Services
 from ..program import (
@@ -50,16 +60,6 @@ from ..spill.parts import SpilledBytes
 from ..spill.room import Room, room_of
 from .cache import Cache, read_input
 from .ends import Made, make
-from .failures import (
-    FROM_ANOTHER_MEMBER,
-    InputFailed,
-    Redactor,
-    StageFailed,
-    classify,
-    error_name,
-    full_traceback,
-    message_of,
-)
 from .process import Meter, give_back_memory
 
 _CACHE_SHARE = 8

@@ -14,9 +14,8 @@ from operator import length_hint
 from typing import Any
 
 from treadle.primitives.frozen import ATOMS
-from treadle.primitives.keys import SELF_IDENTICAL, Key
+from treadle.primitives.keys import SELF_IDENTICAL, Key, identities
 
-from ..operations.groups import identities
 from .grouping import Group, Grouper
 from .room import Room
 from .sizes import memory_of

@@ -16,9 +16,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from treadle.primitives.hashing import hash_sequence
-from treadle.primitives.keys import Key
+from treadle.primitives.keys import Key, identities
 
-from ..operations.groups import identities
 from .room import Extent, Room, SpillFile
 from .sizes import memory_of
 from .sorting import Block, Sorter

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from ..runtime.failures import Redactor
+from ..failures import Redactor
 
 TAIL = 64 * 1024
 """Bytes of a partition's log that its report carries."""

@@ -21,8 +21,8 @@ import msgspec
 from treadle.primitives.errors import FailureClass
 
 from .. import limits
+from ..failures import Redactor, error_name, full_traceback, message_of
 from ..program import Failure, Report, Task
-from ..runtime.failures import Redactor, error_name, full_traceback, message_of
 from ..runtime.process import give_back_memory, prepare_process
 from ..runtime.runtime import Runtime
 from .environment import Surroundings

@@ -103,7 +103,7 @@ def replay(
 
 def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
     """What became of each letter; the keys are stable: letter, did, run, reason."""
-    from ..triggers.payloads import Payloads
+    from ..triggers.kafka.payloads import Payloads
     from ..triggers.replaying import orders
 
     events = Payloads(env.store, env.key, lambda _: None).value

@@ -135,7 +135,7 @@ def _temporal(env: Environment) -> Iterator[Check]:
 
 
 async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
-    from ..environment.profile import connect
+    from ..connecting import connect
 
     silence_core()
     client = await connect(env.profile, env.home)

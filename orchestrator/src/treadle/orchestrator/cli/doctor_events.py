@@ -51,7 +51,7 @@ async def search_attribute(client: Client, triggers: int) -> Check:
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
     from temporalio.service import RPCError
 
-    from ..temporal.messages import TRIGGER
+    from ..protocol.messages import TRIGGER
 
     request = ListSearchAttributesRequest(namespace=client.namespace)
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,13 +20,14 @@ from .common.options import (
     ProfileOption,
     TextOrJson,
 )
+from .starting import Given, prepare_file
+from .view.plans import show_plan
 
 if TYPE_CHECKING:
     from treadle.dsl.diagnostics.diagnostics import Diagnostic
 
     from ..cost.estimate import Assumed
     from ..plan import Plan
-    from ..planner.explain import NodeView
 
 
 def validate(
@@ -87,7 +86,6 @@ def plan(
 ) -> None:
     """What a run would do and why: segments, partitions, where data goes, what is cached. Starts nothing."""
     from ..planner import explain
-    from .starting import Given, prepare_file
     from .view.costs import read_assumed, supposing
     from .view.reusing import beside, cache_notes, difference_lines, find_kept, find_run, kept_json
 
@@ -122,30 +120,3 @@ def _show_estimate(env: Environment, plan: Plan, assumed: Assumed) -> None:
     from .view.costs import estimate_lines, estimated
 
     typer.echo("\n".join(["", *estimate_lines(*estimated(env, plan, assumed), assumed)]))
-
-
-def show_plan(plan: Plan, notes: Mapping[str, list[str]] | None = None, *, stderr: bool = False) -> None:
-    """A paragraph for each node; `notes` has more lines for some."""
-    from ..planner.explain import explain
-
-    lines = [line for view in explain(plan) for line in _paragraph(view, (notes or {}).get(view.node, []))]
-    if plan.inexact:
-        lines.append("two runs may differ, because of:")
-        lines += [f"  {reason}" for reason in plan.inexact]
-    print("\n".join(lines), file=sys.stderr if stderr else sys.stdout)
-
-
-def _paragraph(view: NodeView, notes: list[str]) -> list[str]:
-    margin = "  " * view.depth
-    count = words.counted(view.partitions, "partition") if view.partitions else ""
-    if view.kind == "segment" and not view.partitions:
-        count = "partitions: known when its input is"
-    reads = f"reads {view.reads}" if view.reads else ""
-    makes = f"makes about {words.size(view.estimate)}" if view.estimate else ""
-    about = ", ".join(filter(None, [view.kind if view.kind != "segment" else "", count, reads, makes]))
-    lines = [f"{margin}{view.node}  {about}"]
-    lines += [f"{margin}  {what}" for what in view.does]
-    lines += [f"{margin}  when {view.when}"] if view.when else []
-    lines += [f"{margin}  writes {view.writes}"] if view.writes else []
-    lines += [f"{margin}  runs on {view.executor}"] if view.executor not in ("", "local") else []
-    return [*lines, *(f"{margin}  - {reason}" for reason in view.reasons), *(f"{margin}  {note}" for note in notes), ""]

@@ -59,9 +59,9 @@ def prepare_again(env: Environment, known: Submission, given: Given, *, cache: b
     from treadle.dsl.normalise import read_normalised
     from treadle.dsl.validation.inputs import resolve_inputs
 
+    from ..allowed import check_allowed
     from ..client.submission import on_executor, planned
-    from ..reuse.entries import NO_CACHE
-    from ..triggers.allowed import check_allowed
+    from ..runfiles import NO_CACHE
 
     spec = read_normalised(known.spec)
     new = replace(

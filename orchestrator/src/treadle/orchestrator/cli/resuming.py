@@ -147,7 +147,7 @@ async def _ended(runs: Runs, run: str, option: str, stage: str = "") -> RunView:
 
 async def _as_asked(runs: Runs, run: str, code: Exit) -> Exit:
     """The run has not succeeded, but what was asked for has."""
-    from ..temporal.messages import LEFT
+    from ..protocol.messages import LEFT
 
     view = await runs.view(run)
     end = None if view.open else await runs.end(run)

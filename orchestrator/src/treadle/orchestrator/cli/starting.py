@@ -25,6 +25,7 @@ from .common.options import (
     duration,
     with_options,
 )
+from .view.plans import show_plan
 from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:
@@ -196,8 +197,6 @@ def check_places(prepared: Prepared) -> None:
 
 def show_dry_run(prepared: Prepared) -> None:
     """The plan on stderr, so that scripts may pass --dry-run where they expect a run id. Raises UsageError."""
-    from .planning import show_plan
-
     check_places(prepared)
     show_plan(prepared.plan, stderr=True)
     complain(f"would start run {prepared.submission.run}; nothing was started")

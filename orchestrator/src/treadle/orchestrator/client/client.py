@@ -33,10 +33,10 @@ from treadle.primitives.run_names import parent_run
 from treadle.primitives.store import Store
 
 from ..environment.errors import Unreachable
+from ..protocol import messages
+from ..protocol.drivers import drivers
+from ..protocol.messages import TRIGGER, RunStart
 from ..runfiles import RunFiles, Submission, digest, same_workflow
-from ..temporal import messages
-from ..temporal.drivers import drivers
-from ..temporal.messages import TRIGGER, RunStart
 from .leftovers import remove
 from .views import RunEnd, RunView, State, failure_of, listed, view_of
 
@@ -338,7 +338,7 @@ def _write(files: RunFiles, prepared: Prepared) -> None:
     if prepared.bundle and prepared.submission.shared is None:
         files.create_bytes("bundle", prepared.bundle)
     if prepared.again is not None:
-        from ..triggers.payloads import hand_over
+        from ..copied_events import hand_over
 
         hand_over(prepared.again, files, prepared.submission.inputs)
     files.create("spec", prepared.submission)

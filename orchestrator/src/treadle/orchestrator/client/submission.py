@@ -112,7 +112,7 @@ def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
     plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
     check_code(plan.executors, bundle)
     if len(plan.graph.nodes) > _MANY:
-        from ..temporal.limits import check_graph
+        from ..protocol.limits import check_graph
 
         check_graph(plan.graph)
     return Prepared(submission, bundle, plan)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.executors.functions.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
+from treadle.executors.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.image import dockerfile
 from treadle.executors.package.own import version

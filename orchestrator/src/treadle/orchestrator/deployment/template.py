@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.executors.functions.handler import KEY_FROM_VARIABLE
+from treadle.executors.handler import KEY_FROM_VARIABLE
 
 from .aws_role import TRUST, policy
 from .aws_wanted import EVENTS, functions, settings_of

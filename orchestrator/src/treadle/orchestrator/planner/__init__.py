@@ -2,7 +2,8 @@
 
 General layout: `references` (how often data is read), `sources` (what comes from outside), `settings`, `transport`,
 `keeping` and `widths` (decisions about one stage), `flow` (a segment under construction), `maps`, `gangs`, `exchanges`,
-`writing`, `loops` and `subworkflows` (the stages), `graph` (one level put together), `planner` (what the levels share);
+`loops` and `subworkflows` (the stages), `writing` (their outputs), `planner` (what the levels share), `level`
+(one of them), `graph` (all its stages put together);
 then `places` and `members` (what the executors can do) and `groups` (how wide segments are cut); `explain` (what a
 person sees).
 """
@@ -22,8 +23,9 @@ from treadle.dsl.validation.subworkflows import given_inputs
 from treadle.primitives.run_names import child_run
 
 from ..plan import Plan
-from .graph import GraphPlanner
+from .graph import plan_level
 from .groups import in_groups
+from .level import Level
 from .places import crowded, executors_of, settle
 from .planner import Planner
 from .settings import Decorators
@@ -48,8 +50,8 @@ def make_plan(
         return make_plan(child, given_inputs(child, render(stage.with_, env)), about, functions, base, there)
 
     planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base, plan_child)
-    top = GraphPlanner(planner, spec.stages)
-    top.plan()
+    top = Level(planner, spec.stages)
+    plan_level(top)
     graph = in_groups(crowded(settle(top.graph(), site), site), site)
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from treadle.executors.program import Discard, Keep, Op, Scatter, Tail
+from treadle.dsl.model import ShuffleStage
+from treadle.executors.program import By, Discard, Keep, Op, Scatter, Tail
 
 from ..plan import DataRef, Feed, OutputSpec, Policy, Segment, Shipped, Tolerance
 from .transport import Edge, Site, choose_place
@@ -122,6 +123,13 @@ def _different(one: Policy, other: Policy) -> list[str]:
 
 def _limits(tolerance: Tolerance | None) -> tuple[float, float]:
     return (tolerance.count, tolerance.percent) if tolerance else (-1, -1)
+
+
+def by_of(stage: ShuffleStage) -> By:
+    """How its records say where they go."""
+    if isinstance(stage.by, list):
+        return By(columns=tuple(stage.by))
+    return By(first=True) if stage.by == "key" else By(function=stage.by)
 
 
 def nested_paths(paths: set[tuple[str, ...]]) -> set[str]:

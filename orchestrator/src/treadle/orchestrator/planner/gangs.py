@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from treadle.primitives.errors import UsageError
 
 from ..plan import FilesFeed, Policy
 from .flow import Flow
-
-if TYPE_CHECKING:
-    from .graph import GraphPlanner
+from .transport import Site
 
 
-def check_gang(graph: GraphPlanner, name: str, size: int, flow: Flow) -> None:
+def check_gang(site: Site, name: str, size: int, flow: Flow) -> None:
     """Explain the gang of stage `name`. Raises UsageError when its partitions are known not to be `size`, or when so
     many cannot run together here.
     """
     policy = flow.policy or Policy()
-    can = graph.planner.site.executors[policy.executor]
+    can = site.executors[policy.executor]
     if flow.partitions and flow.partitions != size:
         count = f"{flow.partitions} partition{'s' * (flow.partitions != 1)}"
         raise UsageError(f"{name}: its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size))

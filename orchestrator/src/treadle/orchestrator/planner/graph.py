@@ -6,355 +6,48 @@ a flow becomes a segment when its data is wanted by more than one reader, across
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from collections.abc import Sequence
-
-import msgspec
-
-from treadle.dsl.graph.kinds import grouped_by
-from treadle.dsl.graph.needs import (
-    StageMap,
-    all_needs,
-    broadcast_paths,
-    dependencies,
-    expression_paths,
-    needs_first,
-    order_stages,
-    stage_name,
-    topological,
-)
+from treadle.dsl.graph.needs import topological
 from treadle.dsl.model import (
     BarrierStage,
     BroadcastStage,
-    EventRange,
-    Items,
     LoopStage,
     MapStage,
-    Range,
     ReduceStage,
     ShuffleStage,
-    Source,
     Stage,
     WorkflowStage,
     WorkStage,
 )
-from treadle.dsl.quantities import parse_percentage
-from treadle.executors.program import Discard, Keep, Sort, Tail
-from treadle.primitives.errors import UsageError
 
-from ..plan import (
-    AllFeed,
-    Barrier,
-    DataRef,
-    Form,
-    Graph,
-    LoopData,
-    NarrowFeed,
-    Node,
-    NodeData,
-    Policy,
-    Shipped,
-    StateData,
-    Tolerance,
-)
-from . import exchanges, loops, maps, subworkflows
-from .flow import Dataset, Flow, nested_paths, why_not_fused
+from . import exchanges
+from .level import Level
+from .loops import loop_node
+from .maps import map_flow
 from .places import check_place
-from .planner import Planner
-from .references import kept_references, reads
-from .writing import write_output
-
-Reference = str | Source | Items | Range | EventRange
-"""What a stage reads: a bare reference, or what comes from outside."""
+from .subworkflows import child_node
 
 
-class GraphPlanner:
-    """One level: the top of the workflow, or the body of a loop."""
+def plan_level(level: Level) -> None:
+    """Make nodes, or flows still open, of all its stages. Raises UsageError."""
+    for name in topological(level.stages):
+        _visit(level, name, level.stages[name])
 
-    def __init__(
-        self,
-        planner: Planner,
-        stages: StageMap,
-        parent: GraphPlanner | None = None,
-        kept: Sequence[str] = (),
-        path: tuple[str, ...] = (),
-    ) -> None:
-        """`path` leads to the level in the document, `kept` are references that are read again later."""
-        self.planner, self.stages, self.parent, self.path = planner, stages, parent, path
-        self.nodes: list[Node] = []
-        self.outputs: dict[str, str] = {}
-        self._open: dict[str, Flow] = {}
-        self._datasets: dict[str, Dataset] = {}
-        self.scattered: dict[str, Dataset] = {}
-        """Shuffle -> its scattered data; also read by per-key reduces when the shuffle is gathered as well."""
-        self._consumers = Counter(
-            name for stage in stages.values() for reference in reads(stage) if (name := stage_name(reference))
-        )
-        self._consumers.update(name for name in map(stage_name, kept) if name)
-        self._quorum = {
-            stage.input: percent
-            for stage in stages.values()
-            if isinstance(stage, BarrierStage) and (percent := parse_percentage(stage.quorum)) < 100
-        }
 
-    def plan(self) -> None:
-        for name in topological(self.stages):
-            self._visit(name, self.stages[name])
-
-    def graph(self) -> Graph:
-        for name in list(self._open):
-            self.dataset(name)
-        nodes = {node.id: self._settle(node) for node in self.nodes}
-        order = needs_first({name: (*node.data, *node.after) for name, node in nodes.items()})
-        return Graph(tuple(nodes[name] for name in order), self.outputs)
-
-    def refs(self) -> dict[str, DataRef]:
-        """stage -> its data, for those that left some."""
-        found = {name: self._datasets.get(name) or self.scattered.get(name) for name in self.stages}
-        return {name: dataset.ref for name, dataset in found.items() if dataset is not None}
-
-    # -- visiting
-
-    def _visit(self, name: str, stage: Stage) -> None:
-        if isinstance(stage, WorkStage):
-            check_place(self, name, stage)
-        match stage:
-            case MapStage():
-                flow = maps.map_flow(self, name, stage)
-            case ShuffleStage():
-                exchanges.scatter(self, name, stage)
-                if stage.output or not self._consumers[name]:
-                    self._gather(name, stage)
-                return
-            case BroadcastStage() if exchanges.ships_as_it_is(self, name, stage):
-                node = self._pass_on(name, stage, self.reference(str(stage.input), name), stage.limit)
-                reason = "its input is one record in a block already: no task of its own"
-                self.nodes.append(msgspec.structs.replace(node, does="ship the input as it is", reasons=(reason,)))
-                return
-            case BroadcastStage():
-                flow = exchanges.broadcast_flow(self, name, stage)
-            case ReduceStage():
-                flow = exchanges.reduce_flow(self, name, stage)
-            case BarrierStage():
-                self._barrier(name, stage)
-                return
-            case LoopStage():
-                self.nodes.append(loops.loop_node(self, name, stage))
-                return
-            case WorkflowStage():
-                self.nodes.append(subworkflows.child_node(self, name, stage))
-                return
-        self.close(name, stage, flow)
-
-    def close(self, name: str, stage: WorkStage, flow: Flow) -> None:
-        """A stage's flow is complete: keep it open for the one reader that may join it, or make it a segment."""
-        written = write_output(self, name, stage, flow, name)
-        if written is not None:
-            self._datasets[name] = written
-            return
-        self._open[name] = flow
-        if stage.output or self._consumers[name] != 1:
-            self.dataset(name)
-
-    def _barrier(self, name: str, stage: BarrierStage) -> None:
-        quorum = self._quorum.get(stage.input, 100.0)
-        shuffled = self._shuffled(stage.input) if quorum == 100 else None
-        dataset = shuffled or self.reference(stage.input, name)
-        if quorum < 100:
-            self.planner.inexact.append(f"{name}: quorum {stage.quorum}")
-        node = self._pass_on(name, stage, dataset)
-        reason = f"waits for {quorum:g}% of {stage.input}; no task of its own"
-        self.nodes.append(msgspec.structs.replace(node, reasons=(reason,)))
-        if shuffled:
-            self.scattered[name] = self._datasets.pop(name)
-
-    def _pass_on(self, name: str, stage: Stage, dataset: Dataset, limit: int = 0) -> Barrier:
-        """The node of a stage whose data is its input's."""
-        self._datasets[name] = dataclasses.replace(dataset, nodes=dataset.nodes | {name}, limit=limit)
-        return Barrier(
-            id=name,
-            stages=(name,),
-            data=tuple(sorted(dataset.nodes)),
-            after=tuple(order_stages(stage)),
-            when=stage.when or "",
-            paths=tuple(sorted(nested_paths(expression_paths(stage)))),
-        )
-
-    # -- reading
-
-    def read(self, reference: Reference, user: str, *, apart: bool = False) -> Flow:
-        """A new flow that reads a stage's input partition by partition; sorted where its shuffle says so.
-
-        A shuffle that was gathered once is read as that, unless the inputs must stay `apart`.
-        """
-        if isinstance(reference, str) and reference.startswith("inputs."):
-            reference = self.planner.sources.dataset_input(reference.split(".")[1])
-        if isinstance(reference, Source | Items | Range | EventRange):
-            feed, partitions, estimate = self.planner.sources.feed(reference)
-            return Flow(feed, partitions, estimate)
-        shuffled = self._shuffled(reference) if apart or reference not in self._datasets else None
-        dataset = shuffled or self.reference(reference, user)
-        flow = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
-        stage = self.shuffle_of(reference)
-        if shuffled is not None and stage is not None and stage[1].sort:
-            flow.ops.append(Sort(stage[0], exchanges.by_of(stage[1])))
-        return flow
-
-    def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Flow:
-        """The flow this stage continues: its input's own, if it may join that, or a new one."""
-        producer = stage_name(reference) if isinstance(reference, str) else None
-        policy = self.planner.policy(stage)
-        apart = self._why_apart(producer, name, stage, policy, tolerance)
-        if producer in self._open and not apart:
-            flow = self._open.pop(str(producer))
-            flow.reasons.append(f"{name} runs in the same tasks as {producer}")
-        else:
-            flow = self.read(reference, name)
-            if apart:
-                flow.reasons.append(f"{name} is apart from {producer}: {apart}")
-        self.require(flow, name, stage)
-        return flow
-
-    def take_open(self, producer: str | None) -> Flow | None:
-        """The still open flow of a stage, for a reader that ends it with a tail of its own."""
-        return self._open.pop(producer, None) if producer else None
-
-    def state_input(self, reference: str, node_id: str, user: str) -> Dataset:
-        """A loop's initial state as segments' data."""
-        if reference.startswith("inputs."):
-            return self.add(self.read(reference, user), node_id)
-        return self.reference(reference, user)
-
-    def inner(self, name: str, loop: LoopStage) -> GraphPlanner:
-        """The planner of a loop's body."""
-        return GraphPlanner(self.planner, loop.stages, self, kept_references(loop), (*self.path, "stages", name))
-
-    def require(self, flow: Flow, name: str, stage: WorkStage) -> None:
-        """What the stage itself needs: settings, order, conditions, values, broadcasts."""
-        flow.stages.append(name)
-        flow.policy = self.planner.policy(stage)
-        flow.when = flow.when or stage.when or ""
-        flow.after |= order_stages(stage) - set(flow.stages)
-        flow.paths |= nested_paths(expression_paths(stage))
-        for path in broadcast_paths(stage):
-            self.use_broadcast(flow, ".".join(path), path[1])
-
-    def use_broadcast(self, flow: Flow, path: str, stage: str) -> None:
-        dataset = self.reference(stage, stage)
-        flow.broadcasts[path] = Shipped(dataset.ref, stage, dataset.limit)
-        flow.data |= dataset.nodes
-        flow.after.discard(stage)
-
-    def reference(self, reference: str, user: str) -> Dataset:
-        """The materialised dataset behind a bare reference (`inputs.x` excepted)."""
-        head, *rest = reference.split(".")
-        if head == "state":
-            single = self.planner.is_single(reference, user)
-            return Dataset(StateData(rest[0]), 1 if single else 0, 0, frozenset())
-        level: GraphPlanner | None = self
-        while level is not None and head not in level.stages and head not in level._datasets:
-            level = level.parent
-        if level is None:
-            raise UsageError(f"{user}: there is no stage {head}", "Name a stage that can be seen from here.")
-        if isinstance(level.stages.get(head), LoopStage):
-            single = self.planner.is_single(reference, user)
-            return Dataset(LoopData(head, rest[1]), 1 if single else 0, 0, frozenset({head}))
-        return level.dataset(head)
-
-    def dataset(self, name: str) -> Dataset:
-        """The data of a stage of this level, partition by partition; made a segment now if it was still open."""
-        flow = self._open.pop(name, None)
-        if flow is not None:
-            flow.quorum = self._quorum.get(name, 100.0)
-            self._datasets[name] = self.add(flow, name, self._tail(name, flow))
-        elif name not in self._datasets:
-            stage = self.stages[name]
-            if isinstance(stage, BarrierStage):
-                behind = self.reference(stage.input, name)
-                self._datasets[name] = dataclasses.replace(behind, nodes=behind.nodes | {name}, limit=0)
-            elif isinstance(stage, ShuffleStage):
-                self._gather(name, stage)
-        return self._datasets[name]
-
-    def _gather(self, name: str, stage: ShuffleStage) -> None:
-        """Bring a shuffle's partitions together once: it is written out, kept, or read whole."""
-        flow = self.read(name, name)
-        flow.policy, flow.when, flow.stages = self.planner.policy(stage), stage.when or "", [name]
-        flow.quorum = self._quorum.get(name, 100.0)
-        written = write_output(self, name, stage, flow, f"{name}.gathered")
-        self._datasets[name] = written or self.add(flow, f"{name}.out", self._tail(name, flow))
-
-    def _tail(self, name: str, flow: Flow) -> Tail:
-        if self._consumers[name]:
-            return Keep()
-        flow.kept = self.parent is None
-        return Discard() if flow.output else Keep()
-
-    def collect(self, reference: Reference, name: str, stage: WorkStage) -> Flow:
-        """A flow of one partition that has all of the input; `name` is in need of nothing else yet."""
-        if isinstance(reference, str) and not reference.startswith("inputs."):
-            dataset = self.reference(reference, name)
-        else:
-            flow = self.read(reference, name)
-            if flow.partitions == 1:
-                return flow
-            flow.policy, flow.when = self.planner.policy(stage), stage.when or ""
-            flow.after = order_stages(stage)
-            dataset = self.add(flow, f"{name}.in")
-        return self.all_of(dataset)
-
-    def all_of(self, dataset: Dataset) -> Flow:
-        """A flow of one partition that has all partitions of a dataset."""
-        return Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
-
-    def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Form = "plain") -> Dataset:
-        """Make the flow a segment."""
-        self.nodes.append(flow.segment(node_id, self.planner.site, tail))
-        return Dataset(NodeData((node_id,), form), flow.partitions, flow.estimate, frozenset({node_id}))
-
-    # -- shuffles seen through barriers
-
-    def shuffle_of(self, reference: Reference) -> tuple[str, ShuffleStage] | None:
-        return grouped_by(self.planner.document, reference, self.path[1::2])
-
-    def _shuffled(self, reference: Reference) -> Dataset | None:
-        level: GraphPlanner | None = self
-        while level is not None:
-            if reference in level.scattered:
-                return level.scattered[reference]
-            level = level.parent
-        return None
-
-    # -- parts
-
-    def _why_apart(
-        self, producer: str | None, name: str, stage: WorkStage, policy: Policy, tolerance: Tolerance | None
-    ) -> str:
-        """Why the stage does not run in its producer's tasks; empty: it does."""
-        if producer not in self._open:
-            return self._why_closed(producer)
-        flow = self._open[producer]
-        if stage.when:
-            return f"{name} has a condition"
-        awaited = order_stages(stage) & set(flow.stages)
-        if awaited:
-            return f"{name} waits for all of {', '.join(sorted(awaited))}"
-        if not all_needs(self.stages, dependencies(stage) - set(flow.stages)).isdisjoint(flow.stages):
-            return f"{name} also needs what comes after {flow.stages[-1]}"  # one segment would wait for itself
-        tolerance = tolerance if isinstance(stage, MapStage) else flow.tolerated.get(flow.stages[-1])
-        return why_not_fused(flow, policy, tolerance)
-
-    def _why_closed(self, producer: str | None) -> str:
-        stage = self.stages.get(producer or "")
-        if not isinstance(stage, MapStage | ReduceStage):
-            return ""
-        if self._consumers[producer or ""] > 1:
-            return f"{producer} has several readers"
-        return f"{producer} is written out" if stage.output else "its data is kept"
-
-    def _settle(self, node: Node) -> Node:
-        """Stage ids in `after` become node ids, now that all nodes are known."""
-        stages = set(node.after)
-        nodes = {other.id for other in self.nodes if stages & set(other.stages)}
-        return msgspec.structs.replace(node, after=tuple(sorted(nodes - {node.id} - set(node.data))))
+def _visit(level: Level, name: str, stage: Stage) -> None:
+    if isinstance(stage, WorkStage):
+        check_place(level.planner.site, level.planner.policy(stage), (*level.path, "stages", name))
+    match stage:
+        case MapStage():
+            level.close(name, stage, map_flow(level, name, stage))
+        case ShuffleStage():
+            exchanges.shuffle(level, name, stage)
+        case BroadcastStage():
+            exchanges.broadcast(level, name, stage)
+        case ReduceStage():
+            level.close(name, stage, exchanges.reduce_flow(level, name, stage))
+        case BarrierStage():
+            level.barrier(name, stage)
+        case LoopStage():
+            level.nodes.append(loop_node(level, name, stage, plan_level))
+        case WorkflowStage():
+            level.nodes.append(child_node(level, name, stage))

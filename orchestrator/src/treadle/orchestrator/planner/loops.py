@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from treadle.dsl.expressions import parse, paths
 from treadle.dsl.graph.needs import expression_paths, inner_stages, order_stages
@@ -11,14 +12,13 @@ from treadle.dsl.templates import is_reference, template_paths
 
 from ..plan import DataRef, Graph, Loop
 from .flow import nested_paths
-
-if TYPE_CHECKING:
-    from .graph import GraphPlanner
+from .level import Level
 
 
-def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
-    state, data = _initial(graph, name, stage)
-    body, next_, carried = _body(graph, name, stage)
+def loop_node(level: Level, name: str, stage: LoopStage, plan: Callable[[Level], None]) -> Loop:
+    """`plan` makes the nodes of its body."""
+    state, data = _initial(level, name, stage)
+    body, next_, carried = _body(level.inner(name, stage), stage, plan)
     data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
     inside = {node.id for node in body.nodes}
     _, order = inner_stages(stage)
@@ -30,10 +30,10 @@ def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
         body=body,
         next=next_,
         next_scalars={key: value for key, value in stage.next.items() if next_[key] is None},
-        max_iterations=graph.planner.sources.count(stage.max_iterations),
+        max_iterations=level.planner.sources.count(stage.max_iterations),
         until=stage.until or "",
         on_exhausted=stage.on_exhausted,
-        cache=graph.planner.kept(stage) if graph.parent is None else None,
+        cache=level.planner.kept(stage) if level.parent is None else None,
         carried={key: tuple(sorted(nodes & inside)) for key, nodes in carried.items()},
         data=tuple(sorted(data - inside)),
         after=tuple(sorted((order_stages(stage) | order) - set(stage.stages))),
@@ -43,24 +43,23 @@ def loop_node(graph: GraphPlanner, name: str, stage: LoopStage) -> Loop:
     )
 
 
-def _initial(graph: GraphPlanner, name: str, stage: LoopStage) -> tuple[dict[str, DataRef | None], set[str]]:
+def _initial(level: Level, name: str, stage: LoopStage) -> tuple[dict[str, DataRef | None], set[str]]:
     state: dict[str, DataRef | None] = {}
     data: set[str] = set()
     for key, value in stage.state.items():
         state[key] = None
         if is_reference(value):
-            dataset = graph.state_input(str(value), f"{name}.{key}", name)
+            dataset = level.state_input(str(value), f"{name}.{key}", name)
             state[key] = dataset.ref
             data |= dataset.nodes
     return state, data
 
 
 def _body(
-    graph: GraphPlanner, name: str, stage: LoopStage
+    body: Level, stage: LoopStage, plan: Callable[[Level], None]
 ) -> tuple[Graph, dict[str, DataRef | None], dict[str, frozenset[str]]]:
-    """The graph, where each state comes from next, and for datasets the nodes that make them so."""
-    body = graph.inner(name, stage)
-    body.plan()
+    """The level, where each state comes from next, and for datasets the nodes that make them so."""
+    plan(body)
     user = next(iter(stage.stages))
     found = {key: body.reference(str(value), user) for key, value in stage.next.items() if is_reference(value)}
     next_ = {key: found[key].ref if key in found else None for key in stage.next}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -14,10 +14,8 @@ from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, 
 from ..plan import NarrowFeed, Tolerance
 from .flow import Flow
 from .gangs import check_gang
+from .level import Level
 from .sources import batched
-
-if TYPE_CHECKING:
-    from .graph import GraphPlanner
 
 
 def call(function: str, arguments: dict[str, Any]) -> Call:
@@ -26,61 +24,61 @@ def call(function: str, arguments: dict[str, Any]) -> Call:
     return Call(function, args)
 
 
-def map_flow(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
-    tolerance = _tolerance(graph, stage)
-    flow = _batched(graph, name, stage) if stage.batch else graph.join(stage.input, name, stage, tolerance)
+def map_flow(level: Level, name: str, stage: MapStage) -> Flow:
+    tolerance = _tolerance(level, stage)
+    flow = _batched(level, name, stage) if stage.batch else level.join(stage.input, name, stage, tolerance)
     if stage.gang is not None:
-        check_gang(graph, name, stage.gang, flow)
-    flow.ops.append(_operation(graph, name, stage))
+        check_gang(level.planner.site, name, stage.gang, flow)
+    flow.ops.append(_operation(level, name, stage))
     flow.metrics[name] = dict(stage.metrics)
     if tolerance is not None:
         flow.tolerated[name] = tolerance
         if tolerance.count > 0 or tolerance.percent > 0:
-            graph.planner.inexact.append(f"{name}: toleratedFailures {stage.tolerated_failures}")
+            level.planner.inexact.append(f"{name}: toleratedFailures {stage.tolerated_failures}")
     return flow
 
 
-def _operation(graph: GraphPlanner, name: str, stage: MapStage) -> MapRecords | MapPartition:
+def _operation(level: Level, name: str, stage: MapStage) -> MapRecords | MapPartition:
     function = call(stage.uses, stage.with_)
-    flat = graph.planner.flat(stage)
+    flat = level.planner.flat(stage)
     tolerate = stage.tolerated_failures is not None
-    refused = graph.planner.policy(stage).non_retryable
+    refused = level.planner.policy(stage).non_retryable
     metrics: dict[str, str] = dict(stage.metrics)
     if stage.per == "partition":
         return MapPartition(name, function, flat, stage.whole, tolerate, refused, metrics)
     return MapRecords(name, function, flat, tolerate, refused, metrics)
 
 
-def _tolerance(graph: GraphPlanner, stage: MapStage) -> Tolerance | None:
+def _tolerance(level: Level, stage: MapStage) -> Tolerance | None:
     given = stage.tolerated_failures
     if given is None:
         return None
-    uri = graph.planner.location(stage.failed_items.uri) if stage.failed_items else ""
+    uri = level.planner.location(stage.failed_items.uri) if stage.failed_items else ""
     if isinstance(given, int):
         return Tolerance(count=given, failed_items=uri)
     return Tolerance(percent=parse_percentage(given), failed_items=uri)
 
 
-def _batched(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
+def _batched(level: Level, name: str, stage: MapStage) -> Flow:
     assert stage.batch is not None
-    flow = _to_cut(graph, name, stage)
-    static = None if flow.ops else batched(flow.feed, stage.batch, graph.planner.sources.count)
+    flow = _to_cut(level, name, stage)
+    static = None if flow.ops else batched(flow.feed, stage.batch, level.planner.sources.count)
     if static is not None:
         flow.feed, flow.partitions = static
     else:
-        items = graph.planner.sources.count(stage.batch.max_items) if stage.batch.max_items is not None else 0
-        dataset = graph.add(flow, f"{name}.cut", Cut(items, stage.batch.max_bytes or 0), "cut")
+        items = level.planner.sources.count(stage.batch.max_items) if stage.batch.max_items is not None else 0
+        dataset = level.add(flow, f"{name}.cut", Cut(items, stage.batch.max_bytes or 0), "cut")
         flow = Flow(NarrowFeed(dataset.ref), 0, dataset.estimate, data=set(dataset.nodes))
         flow.reasons.append(f"{name} has its own partitions: {name}.cut re-cuts its input")
-    graph.require(flow, name, stage)
+    level.require(flow, name, stage)
     return flow
 
 
-def _to_cut(graph: GraphPlanner, name: str, stage: MapStage) -> Flow:
+def _to_cut(level: Level, name: str, stage: MapStage) -> Flow:
     """The flow whose result is re-cut: the producer's own while it is still open."""
     producer = stage_name(stage.input) if isinstance(stage.input, str) else None
-    flow = graph.take_open(producer)
+    flow = level.take_open(producer)
     if flow is None:
-        flow = graph.read(stage.input, name)
-        flow.policy = msgspec.structs.replace(graph.planner.policy(stage), gang=0)
+        flow = level.read(stage.input, name)
+        flow.policy = msgspec.structs.replace(level.planner.policy(stage), gang=0)
     return flow

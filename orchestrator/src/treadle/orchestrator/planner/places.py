@@ -6,11 +6,9 @@ import io
 import zipfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Set
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.dsl.model import WorkStage
 from treadle.dsl.quantities import format_duration, format_size
 from treadle.executors.interface import Capabilities
 from treadle.executors.members import MEMBERS
@@ -21,9 +19,6 @@ from treadle.primitives.files import is_local
 from ..plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from . import members
 from .transport import SEALED, Site, crowding
-
-if TYPE_CHECKING:
-    from .graph import GraphPlanner
 
 
 class Refused(UsageError):
@@ -38,12 +33,10 @@ class Refused(UsageError):
 # -- one stage ----------
 
 
-def check_place(graph: GraphPlanner, name: str, stage: WorkStage) -> None:
-    """Refuse what the stage's executor cannot do. Raises Refused."""
-    planner = graph.planner
-    site, policy = planner.site, planner.policy(stage)
+def check_place(site: Site, policy: Policy, own: tuple[str, ...]) -> None:
+    """Refuse what the executor of the stage at `own` in the document cannot do. Raises Refused."""
     can = site.executors.get(policy.executor)
-    own = (*graph.path, "stages", name)
+    name = own[-1]
 
     def refuse(key: str, message: str, hint: str) -> Refused:
         return Refused(f"{name}: {message}", hint, (*own, key), ("defaults", key), own)

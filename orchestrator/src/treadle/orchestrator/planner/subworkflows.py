@@ -7,7 +7,6 @@ is planned with its parent too: so that people see it, and a run that could neve
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from treadle.dsl.graph.needs import expression_paths, order_stages, topological
 from treadle.dsl.graph.stages import all_stages
@@ -17,10 +16,8 @@ from treadle.primitives.errors import InternalError, TreadleError, UsageError
 
 from ..plan import Child, Graph
 from .flow import nested_paths
+from .level import Level
 from .places import Refused
-
-if TYPE_CHECKING:
-    from .graph import GraphPlanner
 
 
 def inner(stage: WorkflowStage) -> Spec:
@@ -47,8 +44,8 @@ def check_named(spec: Spec, executors: Collection[str], path: tuple[str, ...] = 
             check_named(inner(stage), executors, (*path, "stages", name, "uses"))
 
 
-def child_node(graph: GraphPlanner, name: str, stage: WorkflowStage) -> Child:
-    planned, reason = _early(graph, name, stage)
+def child_node(level: Level, name: str, stage: WorkflowStage) -> Child:
+    planned, reason = _early(level, name, stage)
     inside = inner(stage).stages
     stages = ", ".join(f"{own} ({inside[own].type})" for own in topological(inside))
     return Child(
@@ -63,22 +60,22 @@ def child_node(graph: GraphPlanner, name: str, stage: WorkflowStage) -> Child:
     )
 
 
-def _early(graph: GraphPlanner, name: str, stage: WorkflowStage) -> tuple[Graph | None, str]:
-    """The child's graph, where it can be known, and when it is planned. Raises Refused, UsageError."""
+def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None, str]:
+    """The child's level, where it can be known, and when it is planned. Raises Refused, UsageError."""
     if any(path[0] == "stages" for path in template_paths(stage.with_)):
-        check_named(inner(stage), graph.planner.site.executors, ("stages", name, "uses"))
+        check_named(inner(stage), level.planner.site.executors, ("stages", name, "uses"))
         return None, "planned when it starts: its inputs come from other stages"
     try:
-        plan = graph.planner.plan_child(name, stage)
+        plan = level.planner.plan_child(name, stage)
     except TreadleError as error:
         if order_stages(stage):
-            check_named(inner(stage), graph.planner.site.executors, ("stages", name, "uses"))
+            check_named(inner(stage), level.planner.site.executors, ("stages", name, "uses"))
             return None, f"planned when it starts; now it could not be: {error.message}"
         if isinstance(error, UsageError):
             raise _inside(name, error) from error
         raise
-    graph.planner.inexact += [f"{name}/{reason}" for reason in plan.inexact]
-    graph.planner.not_kept |= {f"{name}/{inner}": why for inner, why in plan.not_kept.items()}
+    level.planner.inexact += [f"{name}/{reason}" for reason in plan.inexact]
+    level.planner.not_kept |= {f"{name}/{inner}": why for inner, why in plan.not_kept.items()}
     return plan.graph, "planned anew when it starts"
 
 

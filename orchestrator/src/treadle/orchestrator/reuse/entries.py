@@ -32,8 +32,6 @@ from ..instructions import Summary
 from ..runfiles import LoopResult, Manifest
 
 ROOT = "cache"
-NO_CACHE = "noCache"
-"""In the memo of a submission: take nothing over. What the run makes is kept nevertheless."""
 _ELSEWHERE = "store:"
 _PREFIX = 4
 """Bytes that tell the length of the entry."""

@@ -25,10 +25,10 @@ from ..dispatcher.record.history import copied
 from ..dispatcher.site.run import Run
 from ..instructions import Summary
 from ..plan import Graph, Loop, Node, Segment
-from ..runfiles import LoopResult, Manifest
+from ..runfiles import NO_CACHE, LoopResult, Manifest
 from ..scheduler import Scheduler
 from .components import keys_of, rule_of
-from .entries import NO_CACHE, Entries, Entry, Result, entry_of, result_of
+from .entries import Entries, Entry, Result, entry_of, result_of
 
 _log = logging.getLogger(__name__)
 _known: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from treadle.executors.program import Failure, Outcome
 
@@ -20,9 +20,27 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.trace import Span
 
-    from ..dispatcher.site.pool import Pools
 
 _log = logging.getLogger(__name__)
+
+
+class Slots(Protocol):
+    """The slots of one executor."""
+
+    @property
+    def slots(self) -> Sequence[object]:
+        """All there are."""
+
+    @property
+    def busy(self) -> int:
+        """Those in which something runs."""
+
+
+class Executors(Protocol):
+    """Who knows the executors that are in use."""
+
+    def open(self) -> Iterable[tuple[str, Slots]]:
+        """By name."""
 
 
 class Telemetry:
@@ -41,13 +59,13 @@ class Telemetry:
         )
         self._bytes = meter.create_counter("treadle.data", "By", "Blocks and parts written, and blocks read by place")
 
-    def watch_slots(self, pools: Pools) -> None:
+    def watch_slots(self, executors: Executors) -> None:
         """Show how many slots are busy, executor by executor."""
 
         def look(_: CallbackOptions) -> Iterator[Observation]:
             from opentelemetry.metrics import Observation
 
-            for name, pool in pools.open():
+            for name, pool in executors.open():
                 yield Observation(pool.busy, {"executor": name, "state": "busy"})
                 yield Observation(len(pool.slots) - pool.busy, {"executor": name, "state": "idle"})
 

@@ -21,6 +21,7 @@ from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, TreadleError
 from treadle.primitives.run_names import parent_run
 
+from ..allowed import check_found
 from ..children import child_submission, keep_child
 from ..dispatcher.blocks.lost_lists import condense, expand
 from ..dispatcher.orders import Orders
@@ -37,13 +38,13 @@ from ..places.places import Abilities
 from ..plan import Child, Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
+from ..protocol import limits, messages
+from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, RunStart
 from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
 from ..runfiles import RunResult, Submission, digest
-from ..triggers.allowed import check_found
 from ..triggers.lifecycle.telling import Telling
-from . import limits, messages, seats
-from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
+from . import seats
 
 HEARTBEAT_SECONDS = 0.7
 ASKING_SECONDS = 2.0

@@ -27,8 +27,8 @@ with workflow.unsafe.imports_passed_through():
     from treadle.primitives.run_names import child_run
 
     from ..instructions import Event, NodeDone, NodeFailed, NodeStopped, Problem, Run, Summary
-    from . import messages
-    from .messages import RunStart
+    from ..protocol import messages
+    from ..protocol.messages import RunStart
 
 STILL_ENDING = 30
 """Seconds that a child of an earlier execution, which was terminated with its parent, may take to be gone."""

@@ -16,14 +16,16 @@ from treadle.primitives import trust
 from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
+from ..connecting import connect
 from ..dispatcher.blocks.hosts import Hosts
 from ..dispatcher.blocks.strays import claim
 from ..dispatcher.site.pool import Pools
 from ..dispatcher.site.run import Site
 from ..embedded.lease import DriverLease
 from ..environment.home import Home
-from ..environment.profile import Profile, connect, load_profile
+from ..environment.profile import Profile, load_profile
 from ..places.places import open_places
+from ..protocol.messages import GROUPS
 from ..telemetry.instruments import Telemetry
 from ..triggers.lifecycle.announcer import Announcer
 from ..triggers.lifecycle.outlets import open_outlet
@@ -32,7 +34,6 @@ from ..triggers.schedules.desk import TickDesk
 from ..triggers.schedules.flow import TickWorkflow
 from . import seats
 from .activities import Activities
-from .messages import GROUPS
 from .succession import IDENTITY, bury
 from .sweeping import sweep
 from .workflow import RunWorkflow

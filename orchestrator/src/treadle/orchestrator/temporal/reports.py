@@ -5,8 +5,8 @@ from __future__ import annotations
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, NodeStopped, Problem, Summary
-from . import messages
-from .messages import NodeReport
+from ..protocol import messages
+from ..protocol.messages import NodeReport
 
 
 def events_of(nodes: list[str], group: int, report: NodeReport) -> list[Event]:

@@ -16,8 +16,8 @@ from temporalio.service import RPCError
 from ..dispatcher.site.run import Site
 from ..groups import count_of
 from ..planner.groups import GROUP_TASKS
-from .drivers import drivers
-from .messages import GROUPS
+from ..protocol.drivers import drivers
+from ..protocol.messages import GROUPS
 
 LEAST = 2
 """Groups that a driver takes: while one closes, the other one has its slots."""

@@ -44,10 +44,10 @@ with workflow.unsafe.imports_passed_through():
         Unpause,
     )
     from ..plan import Barrier, Child, Graph
+    from ..protocol import messages
+    from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, RunStart
     from ..scheduler import Scheduler
-    from . import messages
     from .children import Children
-    from .messages import Ending, NodeOrder, NodeReport, Opened, RunStart
     from .reports import events_of, unexpected
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)

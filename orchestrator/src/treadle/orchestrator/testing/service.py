@@ -16,9 +16,10 @@ from treadle.dsl.model import Spec
 from .. import embedded
 from ..client.client import Runs
 from ..client.submission import prepare
+from ..connecting import connect
 from ..dispatcher.site.run import Site
 from ..environment.home import Home
-from ..environment.profile import connect, load_profile
+from ..environment.profile import load_profile
 from ..temporal.activities import plan_site
 from ..temporal.driver import Driver, open_announcer, open_site
 

@@ -13,11 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives.errors import StoreError, UsageError
 
+from ..allowed import check_allowed
 from ..client.client import NoSuchRun, Runs
 from ..environment.errors import Unreachable
+from ..protocol.messages import TRIGGER
 from ..runfiles import Submission
-from ..temporal.messages import TRIGGER
-from .allowed import check_allowed
 from .identity import label
 from .registry.registry import Registry
 from .starting import Started, StartOrder

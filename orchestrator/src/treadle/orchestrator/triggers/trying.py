@@ -15,7 +15,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Event, Record
 from treadle.primitives.events.decode import decode
 
-from .allowed import check_allowed
+from ..allowed import check_allowed
 from .identity import label, run_prefix
 from .kafka.batch import Batch, Match
 from .kafka.judge import Lineage, lineage

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from ..addresses import Address
 from ..errors import TreadleError
-from ..wire.addresses import Address
 from ..wire.dialling import prepare
 from ..wire.errors import NotAuthentic, TimedOut, WireError
 from ..wire.framing import Decoder, encode
 from ..wire.handshake import MESSAGE_LIMIT, Handshake
-
-if TYPE_CHECKING:
-    from .server import CoordinatorServer
 
 MESSAGE_BYTES = 1 << 20
 """Of the longest message a member may send."""
@@ -25,10 +22,26 @@ CLOSING_SECONDS = 2.0
 """For what was written last to be read."""
 
 
+class Owner(Protocol):
+    """What a connection tells its server."""
+
+    def began(self, connection: ServerConnection) -> None:
+        """Somebody has connected."""
+
+    def admitted(self, connection: ServerConnection) -> None:
+        """The other side has proved that it holds the key of `connection.run`."""
+
+    def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
+        """Messages, not decoded yet. Raises TreadleError for what is none: the connection ends."""
+
+    def ended(self, connection: ServerConnection, why: Exception | None) -> None:
+        """It is closed; `why` is None when nothing was wrong."""
+
+
 class ServerConnection(asyncio.BufferedProtocol):
     """Received straight into the decoder's buffer; a batch is written with one call."""
 
-    def __init__(self, owner: CoordinatorServer, handshake: Handshake, number: int) -> None:
+    def __init__(self, owner: Owner, handshake: Handshake, number: int) -> None:
         self.number = number
         self.address = ""
         """The other end, as seen from here."""

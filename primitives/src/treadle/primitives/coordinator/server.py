@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..addresses import parse
 from ..errors import UsageError
-from ..wire.addresses import parse
 from ..wire.dialling import address_of, listen
 from ..wire.handshake import Handshake, KeyOf
 from ..wire.heads import decoder, encode_head

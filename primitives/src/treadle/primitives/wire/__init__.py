@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..addresses import Address, is_loopback, parse
 from ..late import late
-from .addresses import Address, is_loopback, parse
 from .blocking import Connection
 from .dialling import accept, address_of, connect, dialled, incoming, listen, welcome
 from .errors import Closed, NotAuthentic, TimedOut, WireError

@@ -6,7 +6,7 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from .addresses import Address, parse
+from ..addresses import Address, parse
 from .blocking import Connection
 from .errors import TimedOut, WireError
 from .handshake import Handshake, KeyOf

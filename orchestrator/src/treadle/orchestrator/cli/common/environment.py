@@ -123,7 +123,7 @@ class Environment:
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Connect and do `work`. An embedded server that was started only to look ends again."""
-        from ...environment.profile import connect
+        from ...connecting import connect
 
         silence_core()
 

@@ -15,7 +15,6 @@ from treadle.primitives.errors import StoreError, TreadleError
 
 from ...environment.errors import Unreachable
 from ..identity import label
-from ..payloads import Payloads, ask_topic
 from ..registry.deployment import Deployment, Position
 from ..running import State, TriggerSite, TriggerStatus
 from .cluster import ClusterSource
@@ -25,6 +24,7 @@ from .happenings import Counted, Happening, Limit
 from .judge import Lineage, lineage
 from .loop import TriggerLoop
 from .machine import Machine
+from .payloads import Payloads, ask_topic
 from .positions import KafkaPositions, StoredMarks, group_of
 from .reading import Reading, reading_of
 from .source import Broken, Fenced

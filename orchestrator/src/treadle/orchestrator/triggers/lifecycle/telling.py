@@ -21,9 +21,9 @@ from ...dispatcher.orders import Orders
 from ...dispatcher.site.run import Run, Site
 from ...instructions import Problem, Summary
 from ...plan import Graph
+from ...protocol import messages
+from ...protocol.messages import Ending, NodeOrder, NodeReport, RunStart
 from ...runfiles import Submission
-from ...temporal import messages
-from ...temporal.messages import Ending, NodeOrder, NodeReport, RunStart
 from .announcer import Announcer
 from .news import About, ended, failure, run_news, stage_done, stage_news
 from .untold import settle, untold_of

@@ -16,8 +16,8 @@ from treadle.primitives.store import Store
 
 from ...client.client import keep, memo
 from ...environment.errors import Unreachable
+from ...protocol.messages import RunStart
 from ...runfiles import RunFiles, digest
-from ...temporal.messages import RunStart
 from ..registry.registry import NoSuchDeployment, Registry
 from ..starter import ensure_search_attribute, prepared
 from .flow import BEGIN_TICK, Begun, Tick

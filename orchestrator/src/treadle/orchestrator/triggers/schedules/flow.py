@@ -30,8 +30,8 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
-    from ...temporal import messages
-    from ...temporal.messages import TRIGGER, RunStart
+    from ...protocol import messages
+    from ...protocol.messages import TRIGGER, RunStart
 
 TICK = "treadle.tick"
 BEGIN_TICK = "treadle.tick.begin"

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -22,14 +22,11 @@ from starlette.routing import Route
 
 from treadle.primitives.errors import TreadleError, UsageError
 
+from ...allowed import Forbidden
 from ...environment.errors import Unreachable
-from ..allowed import Forbidden
-from ..gate import Full
-from ..starting import Started, StartOrder
-from .requests import Problem, read
-
-if TYPE_CHECKING:
-    from .runner import WebhookRunner
+from ..gate import Full, Gate
+from ..starting import Started, Starter, StartOrder
+from .requests import Hook, Problem, read
 
 _log = logging.getLogger("treadle.triggers")
 READ_TIMEOUT = 30.0
@@ -38,7 +35,25 @@ FULL_AGAIN, AWAY_AGAIN, PAUSED_AGAIN = 10, 5, 60
 """Seconds after which a sender should come again."""
 
 
-def make_app(hooks: Callable[[str, str], WebhookRunner | None]) -> Starlette:
+class Served(Protocol):
+    """A hook as requests see it."""
+
+    hook: Hook
+    starter: Starter
+    gate: Gate
+    paused: bool
+
+    def secret(self) -> str | None:
+        """The text of its secret; None: nobody signs. Raises UsageError when there is none."""
+
+    def count(self, started: Started) -> None:
+        """A start that a request asked for."""
+
+    def refused(self, problem: Problem) -> None:
+        """What the sender must mend."""
+
+
+def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
     """`hooks`: the hook of a workflow and trigger, or None."""
 
     async def call(request: Request) -> Response:
@@ -66,7 +81,7 @@ def make_app(hooks: Callable[[str, str], WebhookRunner | None]) -> Starlette:
     return Starlette(routes=routes, exception_handlers=handlers)
 
 
-async def _call(served: WebhookRunner, request: Request) -> Response:
+async def _call(served: Served, request: Request) -> Response:
     if served.paused:
         raise Problem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
     body = await _body(request, served.hook.max_body)
@@ -84,7 +99,7 @@ async def _call(served: WebhookRunner, request: Request) -> Response:
     return _json(status, {"runs": [{"run": one.run, "new": one.new} for one in runs]})
 
 
-async def _start(served: WebhookRunner, order: StartOrder) -> Started | Problem:
+async def _start(served: Served, order: StartOrder) -> Started | Problem:
     """A Problem that is returned concerns this run alone; one that is raised, the request."""
     try:
         async with served.gate.entering() as enter:

@@ -6,16 +6,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import uvicorn
 
 from treadle.primitives.errors import UsageError
 
-from .app import make_app
-
-if TYPE_CHECKING:
-    from .runner import WebhookRunner
+from .app import Served, make_app
 
 
 class HookServer:
@@ -26,7 +22,7 @@ class HookServer:
     def __init__(self, address: str) -> None:
         """`address`: `host:port`; port 0: any free one."""
         self._address = address
-        self._hooks: dict[tuple[str, str], WebhookRunner] = {}
+        self._hooks: dict[tuple[str, str], Served] = {}
         self._task: asyncio.Task[None] | None = None
         self._server: _Quiet | None = None
         self.port = 0
@@ -35,7 +31,7 @@ class HookServer:
     def at(cls, address: str) -> HookServer:
         return cls._servers.setdefault(address, cls(address))
 
-    async def add(self, workflow: str, trigger: str, served: WebhookRunner) -> None:
+    async def add(self, workflow: str, trigger: str, served: Served) -> None:
         """Serve the hook from now on. Raises UsageError when the address cannot be had."""
         if self._task is None:
             await self._listen()

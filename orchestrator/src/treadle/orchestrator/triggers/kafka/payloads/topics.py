@@ -15,7 +15,7 @@ def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
     """
     from confluent_kafka import KafkaException
 
-    from ..kafka.topics import Topics
+    from ..topics import Topics
 
     try:
         return topic_of(Topics(settings).policy(topic))

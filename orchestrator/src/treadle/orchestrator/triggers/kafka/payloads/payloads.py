@@ -15,10 +15,10 @@ from treadle.primitives.events.offsets import runs_of
 from treadle.primitives.events.records import as_item
 from treadle.primitives.store import Store
 
-from ...runfiles import RunFiles
-from ..kafka.batch import Batch
+from ....copied_events import copy_name
+from ....runfiles import RunFiles
+from ..batch import Batch
 from .choice import INLINE_BYTES, Topic, Way, choose
-from .copies import copy_name
 
 AskTopic = Callable[[str], Topic | None]
 """Topic name -> what is known of it. Asked for every batch that is not small."""

@@ -6,7 +6,7 @@ import ipaddress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ..errors import UsageError
+from .errors import UsageError
 
 
 class Address(NamedTuple):

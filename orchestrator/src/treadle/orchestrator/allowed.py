@@ -30,8 +30,8 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.files import FileInfo, absolute_uri, is_local, real_path
 from treadle.primitives.run_names import child_run
 
-from ..plan import FilesFeed, Graph, Plan, Segment
-from ..runfiles import Submission
+from .plan import FilesFeed, Graph, Plan, Segment
+from .runfiles import Submission
 
 _MAGIC = re.compile(r"[*?[]")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

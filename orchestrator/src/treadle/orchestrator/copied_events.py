@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...runfiles import RunFiles
+from .runfiles import RunFiles
 
 _NAME = re.compile(r"events/[0-9a-f]{16}")
 

@@ -29,13 +29,10 @@ from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError, UsageError
 from treadle.primitives.store import Store
 
-from ..local.executor import LocalExecutor, LocalSlot
-from ..program import Failure, Report, Task
-from ..worker.environment import secret_variable
-from .calls import ALIVE_AFTER, ALIVE_EVERY, usable
-from .endings import failure_of
-from .missing import explained
-from .payload import (
+from .functions.calls import ALIVE_AFTER, ALIVE_EVERY, usable
+from .functions.endings import failure_of
+from .functions.missing import explained
+from .functions.payload import (
     VERSION,
     Adopt,
     Join,
@@ -48,7 +45,11 @@ from .payload import (
     seal_reports,
     seal_time,
 )
-from .sizes import OVERHEAD
+from .functions.sizes import OVERHEAD
+from .local.executor import LocalExecutor, LocalSlot
+from .members.member import take_part
+from .program import Failure, Report, Task
+from .worker.environment import secret_variable
 
 KEY_VARIABLE = "TREADLE_KEY"
 """The deployment key in Base64, set at deployment."""
@@ -145,8 +146,6 @@ class Handler:
 
     async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int) -> Response:
         if isinstance(content, Join):
-            from ..members.member import take_part
-
             return await take_part(self, run, content, seconds, memory)
         key, store = self.run_key(run), self._open_store(content.task.job.store)
         return await self._serve(_Call(content, key, store, seconds, memory))

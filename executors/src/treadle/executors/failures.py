@@ -20,7 +20,7 @@ from treadle.primitives.errors import (
     UsageError,
 )
 
-_OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(primitives.__file__))
+_OURS = (os.path.dirname(__file__), os.path.dirname(primitives.__file__))
 _MESSAGE_LIMIT = 4096
 """Characters of a message; the traceback has all of it."""
 
