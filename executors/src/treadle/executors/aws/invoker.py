@@ -91,7 +91,8 @@ class LambdaInvoker:
             queued_seconds=_QUEUED if asynchronous else 0.0,
             repeats=asynchronous,
         )
-        _check_boto3()
+        if find_spec("boto3") is None:
+            raise UsageError("boto3 is not installed", "Install treadle-executors[aws].")
         self._open: _Open | None = None
         self._opening = asyncio.Lock()
 
@@ -164,11 +165,6 @@ class LambdaInvoker:
 class _Open(NamedTuple):
     client: Any
     threads: DaemonThreads
-
-
-def _check_boto3() -> None:
-    if find_spec("boto3") is None:
-        raise UsageError("boto3 is not installed", "Install treadle-executors[aws].")
 
 
 def _log(said: Any) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 from treadle.primitives.errors import UsageError
 
 _SKIPPED_SUFFIXES = (".pyc", ".pyo")
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _ENGINE = "treadle"
 
 
@@ -76,7 +76,7 @@ class Project:
         place = Path(folders[0]) if folders else Path(spec.origin or "")
         resolved = place.resolve()
         ours = any(resolved.is_relative_to(root) for root in self._roots)
-        return resolved if ours and place.exists() and not _is_installed(resolved) else None
+        return resolved if ours and place.exists() and not _INSTALLED.intersection(resolved.parts) else None
 
     def distributions(self) -> dict[str, str]:
         """Third-party distribution -> version, of the modules imported from outside of the project."""
@@ -166,10 +166,6 @@ def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):  # a module of this name was made by hand
         return None
-
-
-def _is_installed(place: Path) -> bool:
-    return any(part in _INSTALLED for part in place.parts)
 
 
 def _is_venv(folder: Path) -> bool:

@@ -9,24 +9,18 @@ from __future__ import annotations
 
 _GROWS_AT_MOST = 1.0
 """Seconds of growth between two calls: a rate not used for longer has not been tried."""
+_LEFT = 0.5
+"""Of the rate, after a throttled call."""
 
 
 class Rate:
     """Calls per second, with the clock (any seconds that only grow) passed in."""
 
-    def __init__(
-        self,
-        start: float = 100.0,
-        *,
-        add: float = 50.0,
-        factor: float = 0.5,
-        least: float = 1.0,
-        most: float = 2000.0,
-    ) -> None:
-        """`add`: calls per second more, each second; `factor`: what a throttled call leaves of the rate."""
+    def __init__(self, start: float = 100.0, *, add: float = 50.0, least: float = 1.0, most: float = 2000.0) -> None:
+        """`add`: calls per second more, each second."""
         self.now = min(max(start, least), most)
         """The rate, calls per second."""
-        self._add, self._factor, self._least, self._most = add, factor, least, most
+        self._add, self._least, self._most = add, least, most
         self._free = self._made = self._lowered = float("-inf")
 
     def due(self, clock: float) -> float:
@@ -45,6 +39,6 @@ class Rate:
     def throttled(self, made: float, clock: float, retry_after: float = 0.0) -> None:
         """The provider refused the call made at `made`, and perhaps said when to come again."""
         if made > self._lowered:
-            self.now = max(self._least, self.now * self._factor)
+            self.now = max(self._least, self.now * _LEFT)
             self._lowered = clock
         self._free = max(self._free, clock + max(retry_after, 1 / self.now))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypedDict, cast
+from functools import partial
+from typing import Any, cast
 
 from treadle.primitives import codec
 from treadle.primitives.errors import UsageError
@@ -80,24 +81,17 @@ def check_size(stage: str, size: int, limit: int) -> None:
         )
 
 
-class _Place(TypedDict):
-    """What decides which keys are sampled."""
-
-    seed: int
-    stage: str
-    partition: int
-
-
 def sample(op: Sample, flow: Flow, attempt: Attempt) -> Flow:
     """One record: (sampled keys, rows of the partition)."""
     value, parts = within(flow, attempt.room.size)
-    known = _Place(seed=attempt.services.seed, stage=attempt.path(op.stage), partition=attempt.partition.index)
+    seed, stage = attempt.services.seed, attempt.path(op.stage)
+    sampled = partial(sample_keys, seed=seed, stage=stage, partition=attempt.partition.index)
     if parts is None:
         keys = keys_of(op.by, op.stage, flow.kind, value, attempt)
-        return objects([(sample_keys(keys, **known), codec.rows(flow.kind, value))])
+        return objects([(sampled(keys), codec.rows(flow.kind, value))])
     columns = keyed(op.by, op.stage, flow.kind, parts, attempt)
     spilled = SpilledSequence(attempt.room, (list(plain(keys)) for keys, _ in columns))
-    return objects([(sample_keys(spilled, **known), len(spilled))])
+    return objects([(sampled(spilled), len(spilled))])
 
 
 def cuts(op: Cuts, flow: Flow, _attempt: Attempt) -> Flow:

@@ -15,9 +15,9 @@ class Emulation(Struct, frozen=True):
     """A provider in small."""
 
     limits: Limits
-    repeated: int
+    repeated: int = 10
     """Each so-many-th call is delivered twice, and both copies run at once; 0: none is."""
-    warm_calls: int
+    warm_calls: int = 20
     """Calls that a sandbox lives for; the next one starts cold, in an empty temporary folder."""
 
 
@@ -33,8 +33,6 @@ EMULATIONS: Mapping[str, Emulation] = {
             temporary=aws.TEMPORARY * MEGABYTE,
             repeats=True,
         ),
-        repeated=10,
-        warm_calls=20,
     ),
     "openwhisk": Emulation(
         Limits(
@@ -45,7 +43,5 @@ EMULATIONS: Mapping[str, Emulation] = {
             temporary=512 * MEGABYTE,  # containers have no bound of their own; a small disk is one
             repeats=True,
         ),
-        repeated=10,
-        warm_calls=20,
     ),
 }

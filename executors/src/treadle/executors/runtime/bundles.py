@@ -31,12 +31,6 @@ def bundle(kind: Kind, parts: Sequence[Any]) -> Bundle:
     return kind, counts, PickleBuffer(b"".join(codec.encode(kind, whole)))
 
 
-def bundled_rows(part: Sequence[Bundle]) -> int:
-    """How many records a part that is one bundle holds."""
-    ((_, counts, _),) = part
-    return sum(counts)
-
-
 def merge(bundles: Sequence[Bundle]) -> tuple[Kind, list[Any]]:
     """For each target its records of every source, in the order of the bundles: as a reader of one level joins them.
 

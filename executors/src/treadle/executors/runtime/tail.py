@@ -17,7 +17,7 @@ from ..operations.attempt import Attempt
 from ..operations.flow import Flow, whole
 from ..operations.keys import keys_of
 from ..program import Cut, Merge, Scatter, Tail
-from .bundles import bundle, bundled_rows, merge
+from .bundles import bundle, merge
 from .combining import combined
 
 
@@ -39,7 +39,7 @@ def parts_of(tail: Tail, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind
 def rows_of(tail: Tail, kind: Kind, parts: Sequence[Any]) -> int:
     """How many records the parts hold."""
     if isinstance(tail, Scatter) and tail.groups:
-        return sum(map(bundled_rows, parts))
+        return sum(sum(counts) for ((_, counts, _),) in parts)
     return sum(codec.rows(kind, part) for part in parts)
 
 
@@ -70,14 +70,10 @@ def targets_of(tail: Scatter, keys: Any, boundaries: list[Key] | None) -> Any:
 
 def distribute(kind: Kind, value: Any, targets: Any, partitions: int) -> list[Any]:
     """The records of each target, in their order."""
-    if kind == "objects":
-        return _distribute(value, targets, partitions)
-    return scatter_rows(kind, value, targets, partitions)
-
-
-def _distribute(records: list[Any], targets: Any, partitions: int) -> list[list[Any]]:
+    if kind != "objects":
+        return scatter_rows(kind, value, targets, partitions)
     parts: list[list[Any]] = [[] for _ in range(partitions)]
     appends = [part.append for part in parts]
-    for target, record in zip(targets, records, strict=True):
+    for target, record in zip(targets, value, strict=True):
         appends[target](record)
     return parts
