@@ -93,6 +93,7 @@ def test_address_of_a_named_profile_wins_over_the_variable(home: Home, nowhere: 
     ("table", "reason"),
     [
         ("slots = 0", "slots: .*greater than or equal to 1"),
+        ("slots = 1000000000", "slots: .*less than or equal to 10000"),
         ("memory = 5", "a size needs a unit"),
         ("colour = 1", "colour: there is no such key"),
         ('temporal = { namespace = "x" }', "give address, or config_profile"),

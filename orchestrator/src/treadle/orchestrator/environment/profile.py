@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConfigProfile
 
 
+Slots = Annotated[int, Field(ge=1, le=10_000)]
+"""Tasks at a time on one machine: each is a process."""
+
 SDK_DEFAULT = "default"
 """The SDK's name for the profile that it uses when none is named."""
 
@@ -140,7 +143,7 @@ class Profile(Table):
     """URL of the store; None: the `store` folder of the home."""
     queue: Annotated[str, Field(min_length=1)] = "treadle"
     """Temporal task queue."""
-    slots: Annotated[int, Field(ge=1)] | None = None
+    slots: Slots | None = None
     """Tasks at a time in one local executor; None: the number of processors."""
     memory: Size | None = None
     """Bytes for all slots of one local executor; None: what the machine has."""

@@ -20,13 +20,15 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.files import is_local
 
 from ..deployment.settings import LambdaDeploySettings, OpenWhiskDeploySettings
-from ..environment.profile import Table, reasons
+from ..environment.profile import Slots, Table, reasons
 
 if TYPE_CHECKING:
     from treadle.executors.functions.executor import FunctionExecutor
     from treadle.executors.functions.invoker import Invoker
 
 S = TypeVar("S", bound=Table)
+MOST_CALLS = 100_000
+"""Of functions under way at a time, for each of which there is a slot."""
 
 # -- tables ----------
 
@@ -34,7 +36,7 @@ S = TypeVar("S", bound=Table)
 class LocalSettings(Table):
     """Processes on the driver's machine, or as much of a provider of functions as they can be."""
 
-    slots: Annotated[int, Field(ge=1)] | None = None
+    slots: Slots | None = None
     """Tasks at a time; None: the number of processors."""
     memory: Size | None = None
     """Bytes for all slots together; None: what the machine has."""
@@ -57,7 +59,7 @@ class LocalSettings(Table):
 class IsolatedSettings(Table):
     """A fresh process for every attempt, which shares only the store with the driver."""
 
-    slots: Annotated[int, Field(ge=1)] = 2
+    slots: Slots = 2
     memory: Size = 0
     """Bytes that one attempt may allocate; 0: no limit."""
     secrets: tuple[str, ...] = ()
@@ -86,7 +88,7 @@ class LambdaSettings(Table):
     """What their names begin with."""
     sizes: tuple[int, ...] = (1024, 2048, 4096)
     """Megabytes; there is a function of each."""
-    concurrency: Annotated[int, Field(ge=1)] = 100
+    concurrency: Annotated[int, Field(ge=1, le=MOST_CALLS)] = 100
     """Calls under way at a time."""
     region: str = ""
     """Empty: as the AWS tools find it."""
@@ -116,7 +118,7 @@ class OpenWhiskSettings(Table):
     """What their names begin with."""
     sizes: tuple[int, ...] = (256, 512)
     """Megabytes; there is an action of each."""
-    concurrency: Annotated[int, Field(ge=1)] = 30
+    concurrency: Annotated[int, Field(ge=1, le=MOST_CALLS)] = 30
     """Calls under way at a time; the standalone server takes 30 of a namespace, an unchanged installation 100."""
     timeout: Duration = 300.0
     """Of the actions."""
