@@ -19,7 +19,7 @@ from treadle.orchestrator.cli.view.following import ErrorGroup, LogFollower, gro
 from treadle.orchestrator.cli.view.picture import StageView
 from treadle.orchestrator.cli.view.report.drawing import HEIGHT, WIDTH, draw
 from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
-from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, render, timeline
+from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, _brief, render, timeline
 from treadle.orchestrator.cli.view.screens import exchange
 from treadle.orchestrator.client.views import RunEnd, RunFailure, RunView
 from treadle.orchestrator.dispatcher.record.ledger import Committed, Failed, Record
@@ -154,6 +154,13 @@ def test_page_of_an_open_run_says_when_it_was_made() -> None:
 )
 def test_percentiles_are_values_of_the_list(values: list[float], expected: tuple[float, ...]) -> None:
     assert percentiles(values) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.0, "0.0 ms"), (0.0004, "0.4 ms"), (0.1, "0.10 s"), (9.87, "9.87 s"), (75, "1 min 15 s")]
+)
+def test_times_of_attempts_are_told_apart_however_short_they_are(seconds: float, shown: str) -> None:
+    assert _brief(seconds) == shown
 
 
 @pytest.mark.parametrize(("segment", "node"), [("a", "a"), ("l-3/a.leaves", "a.leaves"), ("o-1/l-12/a", "a")])

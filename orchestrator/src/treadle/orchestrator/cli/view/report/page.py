@@ -128,7 +128,9 @@ def _tiles(view: RunView, facts: Facts, made: datetime) -> list[Tile]:
 
 
 def _brief(seconds: float) -> str:
-    return f"{seconds:.3f} s" if seconds < 10 else words.span(seconds)
+    if seconds < 0.1:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else words.span(seconds)
 
 
 def _places(facts: Facts) -> list[str]:
