@@ -154,7 +154,7 @@ async def test_sdk_variable_chooses_the_address(home: Home, nowhere: dict[str, s
 
 
 async def test_silent_server_is_given_up(home: Home, silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.orchestrator.environment.profile.CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr("treadle.orchestrator.connecting.CONNECT_TIMEOUT", 0.3)
     with pytest.raises(Unreachable, match="does not answer in time"):
         await connect(at(f"127.0.0.1:{silent_port}"), home)
 
