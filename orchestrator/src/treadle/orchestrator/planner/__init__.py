@@ -2,10 +2,9 @@
 
 General layout: `references` (how often data is read), `sources` (what comes from outside), `settings`, `transport`,
 `keeping` and `widths` (decisions about one stage), `flow` (a segment under construction), `maps`, `gangs`, `exchanges`,
-`loops` and `subworkflows` (the stages), `writing` (their outputs), `planner` (what the levels share), `level`
-(one of them), `graph` (all its stages put together);
-then `places` and `members` (what the executors can do) and `groups` (how wide segments are cut); `explain` (what a
-person sees).
+`loops` and `subworkflows` (the stages), `writing` (their outputs), `planner` (what the levels share), `level` (one of
+them), `graph` (all its stages put together); then `places` and `members` (what the executors can do) and `groups` (how
+wide segments are cut); `explain` (what a person sees).
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 General layout: `mapping` and `identity` (what events mean: pure), `starting` and `starter` (what is asked for, and of
 whom), `running`, `rounds` and `service` (what keeps triggers going), `registry` (what is deployed); `kafka`,
-`schedules`, `objects` and `webhook` are the kinds, `payloads` is how runs get the events, `lifecycle` tells others.
+`schedules`, `objects` and `webhook` are the kinds, `lifecycle` tells others.
 """
