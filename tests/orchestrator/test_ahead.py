@@ -25,7 +25,7 @@ from treadle.orchestrator.instructions import (
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Barrier, Child, Graph, Node
+from treadle.orchestrator.plan import Barrier, Child, Graph, Loop, Node
 from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.messages import NodeReport
 from treadle.orchestrator.scheduler import Scheduler
@@ -76,11 +76,26 @@ def test_who_reads_a_broadcast_follows_it() -> None:
     assert followers(scheduler(*nodes).start()) == ["b"]
 
 
+def test_what_reads_only_what_is_done_already_waits_for_nobody() -> None:
+    """As where the result of `b` was kept, and that of `a` was too old."""
+    nodes = Graph((segment("a"), segment("b", ("a",)), segment("c", ("b",))))
+    assert Scheduler(nodes, {}, {"b": Summary()}, ahead=9).start() == [Run("a", {}), Run("c", {})]
+
+
+def test_what_comes_from_outside_of_the_graph_is_there() -> None:
+    assert followers(scheduler(segment("a", ("outside",)), segment("b", ("a", "outside"))).start()) == ["b"]
+
+
+def test_an_input_that_is_called_like_a_stage_is_known() -> None:
+    assert followers(scheduler(segment("a"), segment("b", ("a",), paths=("inputs.a.n",))).start()) == ["b"]
+
+
 def test_conditions_child_runs_and_metrics_that_are_not_known_yet_are_asked_for() -> None:
     asked = (
         segment("b", ("a",), when="true"),
         Child("b", ("b",), "inner", data=("a",)),
         segment("b", ("a",), paths=("stages.a.metrics.n",)),
+        Loop("b", ("b",), {}, {}, Graph(()), {}, {}, 3, data=("a",), paths=("stages.a",)),
     )
     for node in asked:
         assert followers(scheduler(segment("a"), node).start()) == []
@@ -94,7 +109,7 @@ def test_a_child_run_is_followed_by_none() -> None:
 
 
 def test_metrics_that_are_known_are_told_to_followers() -> None:
-    nodes = (segment("z"), segment("a", ("z",), when="true"), segment("b", ("a",), paths=("stages.z.metrics.n",)))
+    nodes = (segment("z"), segment("a", ("z",), when="true"), segment("b", ("a", "z"), paths=("stages.z.metrics.n",)))
     graph = scheduler(*nodes)
     graph.start()
     [run] = graph.handle(NodeDone("z", Summary(metrics={"z": {"n": 7}})))
@@ -131,6 +146,12 @@ def test_a_pause_stops_followers_too_and_they_follow_again() -> None:
     for event in events_of(["a", "b"], -1, NodeReport(stopped=True)):
         assert graph.handle(event) == []
     assert followers(graph.handle(Unpause())) == ["b"]
+
+
+def test_of_wide_nodes_only_those_follow_and_are_followed_whose_groups_nobody_is_at() -> None:
+    nodes = Graph((segment("a"), segment("b", ("a",))))
+    for known, wanted in ((NodeGrouped("b", (0,), 1), []), (NodeGrouped("a", (), 1), ["b"])):
+        assert followers(Scheduler(nodes, {}, groups={known.node: known}, ahead=9).start()) == wanted
 
 
 def test_a_wide_follower_is_taken_apart() -> None:

@@ -83,7 +83,7 @@ def test_drivers_that_come_get_groups_with_the_next_report() -> None:
 def test_a_group_that_fails_stops_the_others_and_fails_the_run_after_them() -> None:
     graph, problem = wide(0, 1, 2), Problem("user error", "no")
     assert graph.handle(NodeFailed("a", problem, 0)) == [Stop("a")]
-    assert graph.handle(NodeStopped("a", 1)) == [Fail(problem)]
+    assert graph.handle(NodeFailed("a", Problem("user error", "stopped"), 1)) == [Stop("a"), Fail(problem)]
 
 
 def test_a_lost_block_lets_the_other_groups_end_before_it_is_made_again() -> None:
@@ -181,7 +181,14 @@ def test_every_group_runs_once_within_seats_and_limit(count: int, seats: int, li
         assert groups.over(ended)
         del shares[ended]
     assert sorted(seen) == list(range(count))
-    assert not groups.unfinished
+
+
+def test_drivers_that_come_or_go_change_nothing_of_shares_and_there_is_one_at_least() -> None:
+    groups = Groups(range(6), 2, limit=4)
+    assert groups.start() == [(0, 2), (1, 2)]
+    assert groups.over(0, seats=5)
+    assert groups.start() == [(2, 2)]
+    assert Groups([7], 0).start() == [(7, 0)]
 
 
 @given(st.integers(1, 10_000), st.integers(1, 700))

@@ -7,24 +7,28 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Keep
+from treadle.orchestrator.groups import partition_of, segment_of
 from treadle.orchestrator.instructions import (
     Complete,
     Escalate,
     Fail,
+    Hold,
     Limit,
     NodeDone,
     NodeFailed,
+    NodeGrouped,
     NodeLost,
     NodeStopped,
     Pause,
     Problem,
+    Release,
     Rest,
     Run,
     Stop,
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Loop, Policy, Segment
+from treadle.orchestrator.plan import Barrier, Child, Graph, ItemsFeed, Loop, Policy, Segment
 from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS, Scheduler
 from treadle.primitives.errors import InternalError
 
@@ -79,7 +83,7 @@ def test_a_stage_of_which_a_node_was_skipped_stays_null_when_another_of_its_node
 
 def test_bindings_are_what_the_node_reads_and_no_more() -> None:
     reader = segment("b", ("a",), paths=("state.k", "stages.a.metrics.n", "stages.unknown.metrics.n", "inputs.x"))
-    last = segment("c", ("b",), paths=("inputs.x",))
+    last = segment("c", ("b",), paths=("inputs.a",))
     graph = scheduler(segment("a"), reader, last, state={"k": 3}, inputs={"x": 1})
     graph.start()
     [run] = graph.handle(NodeDone("a", Summary(metrics={"a": {"n": 2}})))
@@ -147,6 +151,13 @@ def test_pause_stops_and_unpause_runs_again() -> None:
     assert graph.handle(Unpause()) == [Run("a", {})]
 
 
+def test_only_child_runs_are_held_and_released() -> None:
+    graph = scheduler(segment("a"), Child("sub", ("sub",), "inner"))
+    graph.start()
+    assert graph.handle(Pause()) == [Stop("a"), Hold("sub")]
+    assert graph.handle(Unpause()) == [Release("sub")]
+
+
 def test_a_new_limit_restarts_the_stage_with_it() -> None:
     graph = scheduler(segment("a"), segment("b"))
     graph.start()
@@ -172,6 +183,8 @@ def test_blocks_lost_while_their_producer_is_repaired_are_repaired_after_it() ->
 
 
 def test_blocks_of_a_loop_belong_to_the_loop_node() -> None:
+    block = "lloyd-7/update/12.1.x"
+    assert (segment_of(block), partition_of(block)) == ("lloyd-7/update", 12)
     graph = scheduler(segment("lloyd"), segment("b", ("lloyd",)))
     graph.start()
     graph.handle(NodeDone("lloyd", Summary()))
@@ -196,7 +209,7 @@ def test_a_block_that_is_lost_for_ever_fails_the_run() -> None:
         graph.handle(NodeLost("b", ("a/0.1.x",)))
         graph.handle(NodeDone("a", Summary()))
     [problem] = [one.problem for one in graph.handle(NodeLost("b", ("a/0.1.x",))) if isinstance(one, Fail)]
-    assert problem.failure == "unreachable"
+    assert (problem.failure, problem.node) == ("unreachable", "a")
 
 
 def test_an_event_for_a_node_that_does_not_run_is_a_defect_and_changes_nothing() -> None:
@@ -204,7 +217,7 @@ def test_an_event_for_a_node_that_does_not_run_is_a_defect_and_changes_nothing()
     graph.start()
     problem = Problem("user error", "no")
     known = (NodeDone("d", Summary()), NodeStopped("d"), NodeFailed("d", problem), NodeLost("d", ("a/0.1.x",)))
-    for event in (*known, NodeDone("nobody", Summary())):
+    for event in (*known, NodeGrouped("d", (0,), 1), NodeDone("nobody", Summary())):
         with pytest.raises(InternalError):
             graph.handle(event)
     assert graph.running == ("a",)

@@ -61,11 +61,6 @@ class Groups:
     def running(self) -> bool:
         return bool(self._running)
 
-    @property
-    def unfinished(self) -> bool:
-        """Not all of them are closed, and nobody is at it."""
-        return self.stopped or bool(self._waiting)
-
     def start(self) -> list[tuple[int, int]]:
         """The groups to start now, each with its share of the limit; none once one was stopped or lost its input."""
         found = []

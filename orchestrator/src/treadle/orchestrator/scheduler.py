@@ -22,7 +22,7 @@ Illegal events raise InternalError and change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -258,19 +258,14 @@ class Scheduler:
         return stops + self._go_on(self._nodes[event.node])
 
     def _go_on(self, node: Node) -> list[Instruction]:
-        """Start the groups that may; once none runs, the node itself, which puts together what they left."""
-        groups, held = self._groups[node.id], self._held()
-        started = [] if held else groups.start()
+        """Start the groups that may. Once none runs, the node itself comes next, which puts together what they left."""
+        groups = self._groups[node.id]
+        started = [] if self._held() else groups.start()
         if groups.running:
             bindings = self._bindings(node)
             return [Run(node.id, bindings, groups.repair_of(group), share, group) for group, share in started]
         del self._groups[node.id]
-        if groups.lost:
-            return self._lost(node.id, groups.lost)
-        if groups.unfinished or held:
-            self._wait_again(node.id)
-            return self._advance()
-        return [Run(node.id, self._bindings(node), groups.repair, self.limit_of(node.id))]
+        return self._lost(node.id, groups.lost)
 
     def _held(self) -> bool:
         """Nothing may start now."""
@@ -304,7 +299,7 @@ class Scheduler:
                 except expressions.ExpressionError as error:
                     text = f"`when: {node.when}` of {node.id} cannot be judged: {error}"
                     return self._fail(node.id, Problem("user error", text, node=node.id))
-        if not instructions and all(status in ("done", "skipped") for status in self._status.values()):
+        if all(status in ("done", "skipped") for status in self._status.values()):
             self._over = True
             return [Complete()]
         return instructions
@@ -327,7 +322,7 @@ class Scheduler:
         self._status[node.id] = "running"
         repair = self._repairing[node.id] = tuple(sorted(self._repair.pop(node.id, ())))
         grouped = self._grouped.pop(node.id, None)
-        if grouped is not None and grouped.groups and not repair:
+        if grouped is not None and grouped.groups:
             return self._begin_groups(grouped)
         then = () if repair or isinstance(node, Child) else tuple(self._following(node))  # a child has no activity
         return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
@@ -343,10 +338,11 @@ class Scheduler:
                 self._status[then.id] = "running"
                 yield Run(then.id, self._bindings(then), limit=self.limit_of(then.id))
 
-    def _may_follow(self, node: Node, over: Collection[str]) -> bool:
+    def _may_follow(self, node: Node, over: set[str]) -> bool:
         if isinstance(node, Child) or node.when or node.id in self._repair or node.id in self._grouped:
             return False
-        if any(need not in over and self._status.get(need, "done") != "done" for need in (*node.data, *node.after)):
+        needs = {*node.data, *node.after}
+        if over.isdisjoint(needs) or any(self._status.get(need, "done") != "done" for need in needs - over):
             return False
         changing = {stage for known in over for stage in self._nodes[known].stages}
         return changing.isdisjoint(
