@@ -20,6 +20,7 @@ from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives import functions
 from treadle.primitives.errors import StoreError
+from treadle.primitives.host import HostFolder
 from treadle.primitives.store import Store
 
 M = "orchestrator.gang_functions"
@@ -76,9 +77,10 @@ def test_member_may_be_killed_in_every_phase_of_every_collective(breaking: Break
 def test_what_killed_members_left_in_shared_memory_goes_with_their_segment(
     slots: tuple[Harness, Any], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """One is killed before the first barrier, and then the other, which waits there."""
+    """One is killed before the first barrier, and then the other, which waits there; a driver was, before them."""
     harness, host = slots[0], tmp_path_factory.mktemp("memory") / "host"
     engine = harness.engine(Store.open(f"file://{harness.folder}/store"), harness.local(2, host), host)
+    HostFolder(host).put("left/channels/all#1.00/bell", [b""])
     case = Case(spec(all=gang("dies_at", flat=True, **{"with": {"step": 1}})))
     assert harness.submit(engine, case, tmp_path, "left") is None
     found = harness.result(engine, "left")

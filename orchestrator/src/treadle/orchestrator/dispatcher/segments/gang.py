@@ -66,6 +66,8 @@ class GangRun(SegmentRun):
             )
 
     async def _drive(self) -> None:
+        if self._run.site.host is not None:
+            self._folders = await asyncio.to_thread(self._left, self._run.site.host)
         async with self._run.site.gangs.coordinator() as self._address:
             try:
                 await super()._drive()
@@ -86,6 +88,15 @@ class GangRun(SegmentRun):
         super().ended(slot, error)
 
     # -- parts
+
+    def _left(self, host: HostFolder) -> tuple[str, ...]:
+        """Folders of gangs under a driver that died: they go with this one's. Blocking."""
+        parent, _, name = folder_of(self.name).rpartition("/")
+        try:
+            found = host.folders(self._run.blocks.on_host(parent))
+        except TreadleError:
+            return ()
+        return tuple(f"{parent}/{one}" for one in found if one.startswith(f"{name}#"))
 
     def _remove_rests(self, host: HostFolder) -> None:
         """What members that were killed have left of their channels in shared memory. Blocking."""
