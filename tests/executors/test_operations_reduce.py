@@ -225,7 +225,7 @@ def test_a_scalar_metric_of_a_reduce_has_its_declared_type(bench: Bench) -> None
     op = Reduce("r", "partition", uses=call(summary), metrics={"rows": "integer", "text": "string", "ok": "boolean"})
     assert bench.outcome(op, source=[1, 2]).metrics == {"r": {"rows": 2, "text": "t", "ok": True}}
     op = Reduce("r", "partition", uses=call(summary), metrics={"rows": "string", "text": "string", "ok": "boolean"})
-    assert "'rows' is a int, not a string" in bench.failure(op, source=[1, 2]).message
+    assert "'rows' is of type int, declared as string" in bench.failure(op, source=[1, 2]).message
 
 
 def summary(values: Iterator[Any]) -> Result:

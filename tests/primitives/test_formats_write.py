@@ -137,8 +137,8 @@ _LOOP.append(_LOOP)
 @pytest.mark.parametrize(
     ("format", "records", "message"),
     [
-        ("text", ["a", 1], "record 1 is a int"),
-        ("text", [1], "record 0 is a int"),
+        ("text", ["a", 1], "record 1 is of type int"),
+        ("text", [1], "record 0 is of type int"),
         ("text", ["a", "b\nc"], "record 1 contains a line end"),
         ("text", ["a\r", "b"], "record 0 contains a line end"),
         ("text", ["a", "\ud800"], "line 2 .* lone surrogate"),

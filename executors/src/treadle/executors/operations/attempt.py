@@ -295,7 +295,7 @@ def _scalar(name: str, kind: str, value: Any) -> Any:
     wrong_bool = isinstance(value, bool) and kind != "boolean"
     if wrong_bool or not isinstance(value, types):
         wanted = kind if kind in _JSON_TYPES else "number"
-        raise UsageError(f"the metric {name!r} is a {type(value).__name__}, not a {wanted}", "Convert it.")
+        raise UsageError(f"the metric {name!r} is of type {type(value).__name__}, declared as {wanted}", "Convert it.")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"the metric {name!r} is {value}", "Report finite numbers only; leave out what has none.")
     return value

@@ -61,7 +61,7 @@ def _not_a_line(records: list[Any]) -> DataError:
     for position, record in enumerate(records):
         if not isinstance(record, str):
             return DataError(
-                f"record {position} is a {type(record).__name__}; format text takes str", "convert it, or write jsonl"
+                f"record {position} is of type {type(record).__name__}; format text takes str", "convert it, or write jsonl"
             )
         if "\n" in record or record.endswith("\r"):
             return DataError(
