@@ -24,6 +24,6 @@ checked = wf.reduce(
     "audit", totals, per="all", uses=audit, when=parsed.metrics.orders > 0, metrics={"cents": "integer"}
 )
 
-wf.output("totals", f"out/{run.id}/totals")
+wf.output("totals", totals.output.uri)
 wf.output("rejected", f"out/{run.id}/rejected")
 wf.output("cents", checked.metrics.cents)
