@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from orchestrator.planner.test_planner import GROUPS, PAIRS, SOURCE, mapped, plan, segments
+from orchestrator.planner.test_planner import COUNTS, GROUPS, PAIRS, SOURCE, mapped, plan, segments
 
 from treadle.executors.program import Arg, By, Call, Cuts, Op, Reduce, Sample, Scatter, ToBroadcast, Value
-from treadle.orchestrator.plan import AllFeed, GroupFeed, NodeData, Segment, Shipped
+from treadle.orchestrator.plan import AllFeed, GroupFeed, NarrowFeed, NodeData, Segment, Shipped
 
 WITH = {"with": {"n": 3}, "metrics": {"rows": "sum"}}
 ARGS: dict[str, Arg] = {"n": Value(3)}
@@ -143,3 +143,43 @@ def test_a_broadcast_says_what_it_holds_and_at_most_how_much() -> None:
     )
     assert last(found["every"]) == ToBroadcast("every", False, 2**20)
     assert last(found["one"]) == ToBroadcast("one", True, 2**28), "which has an output of its own, so a task"
+
+
+# -- estimates and widths ---------------------------------------------------------------------------------------------
+
+
+def test_what_a_stage_is_taken_to_leave_follows_from_what_it_reads() -> None:
+    total = {"type": "reduce", "input": "pairs", "per": "all", "combine": "m:add", "fanIn": 2}
+    found = planned(pairs=mapped({"range": 512, "partitions": 9}), out=total)
+    levels = ("out.leaves", "out.level1", "out.level2", "out")
+    assert [found[name].estimate for name in levels] == [8192, 4096, 2048, 2**16]
+    found = planned(pairs=PAIRS, more=PAIRS, groups={**GROUPS, "input": ["pairs", "more"]}, counts=COUNTS)
+    assert [found[name].estimate for name in ("groups.0", "groups.1", "counts")] == [128, 128, 64]
+
+
+def test_boundaries_that_are_given_need_no_sample() -> None:
+    given = {**GROUPS, "partitions": 3}
+    listed = {**given, "partitioner": {"type": "range", "boundaries": [3, 5]}}
+    found = planned(pairs=PAIRS, groups=listed, counts=COUNTS)
+    assert set(found) == {"groups", "counts"}
+    assert found["groups"].tail == Scatter("groups", By(first=True), 3, Value([3, 5]), "", 0)
+    made = {**given, "partitioner": {"type": "range", "boundaries": "cuts"}}
+    found = planned(pairs=PAIRS, cuts={"type": "broadcast", "input": SOURCE}, groups=made, counts=COUNTS)
+    assert {"groups", "counts", "cuts"} == set(found) - {"pairs", "cuts.in"}
+    assert found["groups"].tail == Scatter("groups", By(first=True), 3, Value("${{ stages.cuts }}"), "", 0)
+    assert found["groups"].broadcasts == {"stages.cuts": Shipped(NodeData(("cuts",)), "cuts")}
+
+
+def test_a_shuffle_of_unknown_width_has_the_width_of_its_input() -> None:
+    cut = mapped("pairs", batch={"maxBytes": "1KiB"})
+    found = planned(pairs=PAIRS, cut=cut, groups={**GROUPS, "input": "cut"}, counts=COUNTS)
+    assert found["groups"].tail == Scatter("groups", By(first=True), 0, None, "", 0)
+    assert all(all(segment.reasons) for segment in found.values())
+
+
+def test_inputs_that_a_function_tells_apart_are_read_apart_though_they_were_gathered() -> None:
+    both = {**GROUPS, "input": ["pairs", "more"], "output": {"uri": "out", "format": "jsonl"}}
+    join = {"type": "reduce", "input": "groups", "per": "key", "uses": "m:join"}
+    found = planned(pairs=PAIRS, more=PAIRS, groups=both, out=join)
+    assert found["out"].feed == NarrowFeed(NodeData(("groups.0", "groups.1"), "scattered"))
+    assert "groups.out" in found
