@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.channels.io.segments import Segments
 from treadle.primitives.channels.io.values import INLINE, Values
+from treadle.primitives.errors import StoreError
 from treadle.primitives.host import SHARED_MEMORY, HostFolder
 from treadle.primitives.store import Store
 
@@ -60,3 +63,16 @@ def test_pieces_travel_in_messages_while_each_and_all_are_small(
     payloads = values.encode_pieces("array", pieces)
     assert [payload.slice is None for payload in payloads] == [travels] * count
     assert all(map(np.array_equal, map(values.decode_piece, payloads), pieces))
+
+
+def test_memory_that_cannot_be_opened_is_an_error_with_a_class(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = values.encode(np.arange(INLINE))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segments, "read", full)
+        with pytest.raises(StoreError, match="too many open files"):
+            values.decode(payload)
+    assert np.array_equal(values.decode(payload), np.arange(INLINE))

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from ...blocks import Blocks
 from ...codec import decode, encode
 from ...references import BlockRef, Kind, Slice
+from ...store_errors import border
 from ...whole_files import Buffer
 from ..messages import Payload
 from .segments import Segment, Segments
@@ -115,7 +116,9 @@ class Values:
         host = self._blocks.host
         if self._segments is None or host is None or f"host:{host.host_id}" not in slice.locations:
             return None
-        return self._segments.read(self._blocks.on_host(slice.name), slice.part.offset, slice.part.length)
+        name = self._blocks.on_host(slice.name)
+        with border(host.url, name):
+            return self._segments.read(name, slice.part.offset, slice.part.length)
 
     def take_back(self, payload: Payload) -> None:
         """Everybody has it: its shared memory may be used again."""
