@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from orchestrator.broken_runs import Broken, values
 from orchestrator.conftest import Breaking
@@ -86,9 +87,10 @@ def test_plan_says_why() -> None:
 
 
 def test_second_level_may_be_repeated_though_the_stage_may_not() -> None:
-    found = segments(plan(shuffled(400, 300, idempotent=False)))
-    assert not found["groups.level1"].policy.idempotent
-    assert found["groups"].policy.idempotent
+    found = segments(plan(shuffled(400, 300, idempotent=False, executor="isolated")))
+    first, second = found["groups.level1"], found["groups"]
+    assert (first.policy.idempotent, second.data) == (False, ("groups.level1",))
+    assert second.policy == msgspec.structs.replace(first.policy, idempotent=True)
 
 
 def test_width_that_only_the_run_shows_is_one_level(from_four_parts: None) -> None:

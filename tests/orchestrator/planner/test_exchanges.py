@@ -117,6 +117,9 @@ def test_each_input_of_a_range_shuffle_is_sampled_and_all_share_the_cuts() -> No
     assert [(last(found[name]), found[name].estimate) for name in names] == [
         (Sample("groups", By(function="m:key")), 2**16)
     ] * 2
+    for name in names:
+        assert (found[name].policy.executor, found[name].when) == ("isolated", "run.id != ''")
+        assert "groups has no boundaries: they are drawn from a sample of each partition" in found[name].reasons
     cuts = found["groups.cuts"]
     assert (cuts.feed, cuts.ops, cuts.partitions) == (AllFeed(NodeData(names)), (Cuts("groups", 3),), 1)
     assert (cuts.data, cuts.estimate) == (names, 2**16)

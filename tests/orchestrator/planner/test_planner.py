@@ -240,8 +240,11 @@ def test_broadcast_that_nothing_reads_is_kept_for_people() -> None:
     assert segments(plan({"total": TOTAL, "ship": SHIP}))["ship"].put == "store"
 
 
-def test_broadcast_whose_readers_may_be_skipped_has_a_task_that_looks_at_it() -> None:
-    stages = {"total": TOTAL, "ship": SHIP, "b": mapped(SOURCE, when="inputs.x > 1", **VALUE)}
+@pytest.mark.parametrize("given", [SOURCE, "c"])
+def test_broadcast_whose_readers_may_be_skipped_has_a_task_that_looks_at_it(given: Any) -> None:
+    maybe = {"when": "inputs.x > 1"}
+    reader = mapped(given, **VALUE, **(maybe if given is SOURCE else {}))
+    stages = {"total": TOTAL, "ship": SHIP, "c": mapped(SOURCE, **maybe), "b": reader}
     found = plan(stages, inputs={"x": {"type": "integer"}}, given={"x": 1})
     assert any(isinstance(op, ToBroadcast) for op in segments(found)["ship"].ops)
 
