@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..expressions import Binary, Call, Expr, Literal, Path, Unary, parse
+from ..expressions.nodes import walk
 from ..expressions.parser import COMPARISONS
 from ..templates import OPEN, parse_template
 from .naming import Naming
@@ -133,14 +134,7 @@ def literal(value: Any) -> str:
 
 
 def _has_path(expr: Expr) -> bool:
-    match expr:
-        case Path() | Call():
-            return True
-        case Unary(_, operand):
-            return _has_path(operand)
-        case Binary(_, left, right):
-            return _has_path(left) or _has_path(right)
-    return False
+    return any(isinstance(node, Path | Call) for node, _ in walk(expr))
 
 
 def _item(name: str) -> str:

@@ -25,27 +25,22 @@ def source_kind(source: Source) -> Kind:
     return "table" if source.table else _SOURCES.get(source.format, "objects")
 
 
-def output_kind(graph: Graph, node: Node) -> Kind | None:
-    """The kind a stage gives; None when only its function, a state or a given dataset decides."""
-    return _output(graph, node, frozenset())
+def output_kind(graph: Graph, node: Node, seen: frozenset[str] = frozenset()) -> Kind | None:
+    """The kind a stage gives; None when only its function, a state or a given dataset decides.
 
-
-def input_kind(graph: Graph, node: Node) -> Kind | None:
-    """The kind a stage reads; None when unknown, or when several inputs differ."""
-    return _input(graph, node, frozenset())
-
-
-def _output(graph: Graph, node: Node, seen: frozenset[str]) -> Kind | None:
+    `seen`: stages whose kind is asked for already.
+    """
     match node.stage:
         case MapStage(per="record") | ReduceStage():
             return "objects"
         case ShuffleStage() | BarrierStage():
-            return _input(graph, node, seen | {node.id})
+            return input_kind(graph, node, seen | {node.id})
         case MapStage() | BroadcastStage() | LoopStage() | WorkflowStage():
             return None
 
 
-def _input(graph: Graph, node: Node, seen: frozenset[str]) -> Kind | None:
+def input_kind(graph: Graph, node: Node, seen: frozenset[str] = frozenset()) -> Kind | None:
+    """The kind a stage reads; None when unknown, or when several inputs differ."""
     kinds = {_one(graph, node, item, seen) for _, item in inputs_of(node.stage)}
     return kinds.pop() if len(kinds) == 1 else None
 
@@ -59,7 +54,7 @@ def _one(graph: Graph, node: Node, item: object, seen: frozenset[str]) -> Kind |
     if isinstance(target, InputTarget):
         return "objects" if target.input.type == "list" else None
     if isinstance(target, StageTarget) and target.node.id not in seen:
-        return _output(graph, target.node, seen)
+        return output_kind(graph, target.node, seen)
     return None
 
 

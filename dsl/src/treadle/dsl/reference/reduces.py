@@ -55,7 +55,7 @@ class Reducer:
             groups = joint_groups(partition, grouping) if grouping.names else single_groups(partition, grouping)
             return [(key, call.metrics.take(function(key, values))) for key, values in groups]
         finish = self._finish(call)
-        folded = group(as_one(partition), grouping)
+        folded = group(as_one(partition), grouping).values()
         return [(key, self._root(self._folded(values), call, finish)[0]) for key, values in folded]
 
     def _folded(self, values: Iterable[Any]) -> Any:
@@ -89,32 +89,28 @@ class Grouping:
     sort: bool = False
 
 
-def group(partition: Partition, grouping: Grouping) -> list[tuple[Key, list[Any]]]:
-    """(first key, values) in the order of first occurrence."""
+def group(partition: Partition, grouping: Grouping) -> dict[Any, tuple[Key, list[Any]]]:
+    """What makes keys one -> (first key, values), in the order of first occurrence."""
     groups: dict[Any, tuple[Key, list[Any]]] = {}
     for key, record in zip(grouping.keys_of(partition), records(partition), strict=True):
         _, values = groups.setdefault(identity(key), (key, []))
         values.append(record[1] if grouping.by_first else record)
-    return list(groups.values())
+    return groups
 
 
 def single_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, Values]]:
-    return [(key, listed(values)) for key, values in group(partition, grouping)]
+    return [(key, listed(values)) for key, values in group(partition, grouping).values()]
 
 
 def joint_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, dict[str, Values]]]:
     """(first key, {input: values}) for each key of any input."""
-    apart = [dict(_named(group(one, grouping))) for one in partition.inputs]
+    apart = [group(one, grouping) for one in partition.inputs]
     first: dict[Any, Key] = {}
     for groups in apart:
         for name, (key, _) in groups.items():
             first.setdefault(name, key)
     names = sorted(first, key=lambda name: order(first[name])) if grouping.sort else list(first)
     return [(first[name], _apart(name, apart, grouping)) for name in names]
-
-
-def _named(groups: list[tuple[Key, list[Any]]]) -> Iterable[tuple[Any, tuple[Key, list[Any]]]]:
-    return ((identity(key), (key, values)) for key, values in groups)
 
 
 def _apart(name: Any, apart: list[dict[Any, tuple[Key, list[Any]]]], grouping: Grouping) -> dict[str, Values]:

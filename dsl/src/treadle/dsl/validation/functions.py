@@ -107,13 +107,10 @@ def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str,
     for part in name.split("."):
         if not hasattr(found, part):
             holder = getattr(found, "__name__", module)
-            return "T403", use.path, f"'{holder}' has no '{part}'", did_you_mean(part, _public(found))
+            public = (known for known in dir(found) if not known.startswith("_"))
+            return "T403", use.path, f"'{holder}' has no '{part}'", did_you_mean(part, public)
         found = getattr(found, part)
     return "T404", use.path, f"'{name}' is {a(type(found).__name__)}, not a function", "name something to be called"
-
-
-def _public(holder: object) -> list[str]:
-    return [name for name in dir(holder) if not name.startswith("_")]
 
 
 def _check_call(report: Report, use: _Use, function: Callable[..., Any]) -> None:
