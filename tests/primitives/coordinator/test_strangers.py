@@ -11,11 +11,33 @@ from treadle.primitives.coordinator import messages as m
 
 def test_a_stranger_has_its_lease_from_when_it_came() -> None:
     bench = Bench()
-    bench.now = 100.0
+    assert bench.tick() == []
+    bench.now = 0.9
     bench.names[1] = "one"
     bench.machine.connected(1, bench.now)
     assert bench.tick(9.9) == []
     assert bench.tick(0.2) == [("one", Close)]
+
+
+def test_a_stranger_loses_nothing_while_the_coordinator_stands_still() -> None:
+    bench = Bench()
+    bench.names[1] = "one"
+    bench.machine.connected(1, bench.now)
+    bench.now = 1000.0
+    assert bench.done(bench.machine.tick(bench.now)) == []
+
+
+def test_strangers_count_as_connections_until_they_go() -> None:
+    bench = Bench(limits=Limits(connections=2))
+    bench.connect(0, "m0")
+    bench.names |= {1: "one", 2: "two"}
+    assert bench.done(bench.machine.connected(1, 0.0)) == []
+    assert bench.machine.statistics().connections == 2
+    assert bench.done(bench.machine.connected(2, 0.0)) == [("two", Close)]
+    assert bench.cut(1) == []
+    assert bench.machine.statistics().connections == 1
+    bench.say(0, m.Bye())
+    assert bench.machine.wakes_at() is None
 
 
 @pytest.mark.parametrize("said", [("", ""), ("x" * 11, ""), ("m", "x" * 11), ("m", "", "x" * 11)])

@@ -1,0 +1,76 @@
+"""How long members last, and what a new connection of one changes."""
+
+from __future__ import annotations
+
+from primitives.coordinator.test_claims import Bench, refused, waits
+
+from treadle.primitives.coordinator import Close
+from treadle.primitives.coordinator import messages as m
+
+
+def test_a_member_that_says_no_more_than_its_name_has_its_lease() -> None:
+    bench = Bench()
+    assert bench.connect(0, "m") == []
+    assert bench.tick(9.9) == []
+    assert bench.tick(0.2) == [("m", Close)]
+
+
+def test_a_member_whose_connection_ends_has_its_grace_however_long_it_was_silent() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    bench.tick(9.5)
+    bench.cut(0)
+    bench.tick(0.9)
+    assert bench.machine.present("m0")
+    bench.tick(0.2)
+    assert not bench.machine.present("m0")
+
+
+def test_a_member_that_comes_back_is_told_what_it_holds_and_gets_no_more_unasked() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    bench.say(0, m.Take(2))
+    (given,) = bench.done(bench.machine.offer("t", b"body", bench.now))
+    assert bench.connect(1, "m0") == [("m0", Close), given]
+    assert bench.done(bench.machine.offer("more", b"", bench.now)) == []
+
+
+def test_a_broken_barrier_is_forgotten_in_time_though_parties_are_still_there() -> None:
+    bench = Bench()
+    bench.gang(2)
+    for number in range(2):
+        waits(bench, number, parties=3)
+    bench.say(1, m.Bye())
+    for _ in range(4):
+        assert bench.machine.statistics().barriers == 1
+        bench.tick(9.0)
+        bench.say(0, m.Alive())
+    assert bench.machine.statistics().barriers == 0
+
+
+def test_a_member_that_comes_and_goes_keeps_its_seat_for_the_grace_of_its_last_connection() -> None:
+    bench = Bench()
+    bench.gang(3)
+    bench.cut(1)
+    bench.connect(9, "m1")
+    bench.tick(0.5)
+    bench.cut(9)
+    assert bench.tick(0.9) == []
+    assert {view.lost for _, view in bench.tick(0.2)} == {("m1",)}
+
+
+def test_what_comes_while_a_member_is_away_goes_to_one_that_is_there() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    bench.say(0, m.Take())
+    bench.cut(0)
+    assert bench.done(bench.machine.offer("t", b"", bench.now)) == []
+    bench.connect(1, "m1")
+    assert [task.task for _, task in bench.say(1, m.Take())] == ["t"]
+
+
+def test_nobody_reaches_himself() -> None:
+    bench = Bench()
+    bench.connect(0, "m0")
+    assert refused(bench.say(0, m.Reach("m0")))
+    assert refused(bench.say(0, m.Relay("m0", b"x")))
