@@ -155,14 +155,12 @@ class CoordinatorServer:
             connection.abort()
 
     def admitted(self, connection: ServerConnection) -> None:
-        """The other side has proved that it holds the key of `connection.run`."""
         run = self._run(connection.run)
         run.connections[connection.number] = connection
         run.instructions += run.machine.connected(connection.number, self._clock(), connection.address)
         self._later(connection.run)
 
     def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
-        """Messages, not decoded yet. Raises WireError for what is none: the connection ends."""
         run = self._runs.get(connection.run)
         if run is None:
             return
@@ -172,7 +170,6 @@ class CoordinatorServer:
         self._later(connection.run)
 
     def ended(self, connection: ServerConnection, why: Exception | None) -> None:
-        """It is closed; `why` is None when nothing was wrong."""
         self._open.discard(connection)
         run = self._runs.get(connection.run)
         if run is not None and run.connections.pop(connection.number, None) is not None:
