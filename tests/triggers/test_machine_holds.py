@@ -153,6 +153,15 @@ def test_a_lost_partition_is_forgotten_without_a_commit() -> None:
     assert it.tick(10.0) == []
 
 
+def test_a_partition_that_is_lost_in_its_handover_is_forgotten_too() -> None:
+    it = machine()
+    it.handle(Arrived(A, (match(A, 0),)), 0.0)
+    it.handle(Revoked((A,)), 0.0)
+    it.handle(Lost((A,)), 0.0)
+    assert it.tick(2 * HANDOVER) == []
+    assert it.partitions == (B,)
+
+
 @pytest.mark.parametrize("end", [2, 9])
 def test_an_end_is_adopted_only_for_a_batch_of_a_partition_that_is_still_the_same(end: int) -> None:
     it = machine(batches(4))
