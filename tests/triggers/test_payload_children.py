@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from orchestrator.commands import Terminal
 from triggers.test_payloads import batch, trigger
 
@@ -49,7 +48,7 @@ def captured(run: str, home: Home) -> Any:
     """The value of an input for these orders; their copy is made."""
     kafka = trigger(events="capture")
     store, key = Store.open(load_profile(home).store_url(home)), trust.load_or_create_key(home.key)
-    return Payloads(store, key, lambda topic: None).value(replace(batch(ORDERS, kafka), run=run), kafka)
+    return Payloads(store, key, lambda topic: None).value(batch(ORDERS, kafka, run=run), kafka)
 
 
 def numbers(terminal: Terminal, run: str) -> list[int]:

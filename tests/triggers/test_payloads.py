@@ -37,9 +37,9 @@ def trigger(**more: Any) -> KafkaTrigger:
     return KafkaTrigger.model_validate(known | more)
 
 
-def batch(values: dict[int, bytes], kafka: KafkaTrigger, age: float = 0.0) -> Batch:
+def batch(values: dict[int, bytes], kafka: KafkaTrigger, age: float = 0.0, run: str = "run") -> Batch:
     records = [Record("orders", "uuid", 2, offset, None, value, time=NOW - age) for offset, value in values.items()]
-    matched = tuple(Match(one, decode(one, kafka.format, kafka.connection), "run") for one in records)
+    matched = tuple(Match(one, decode(one, kafka.format, kafka.connection), run) for one in records)
     return Batch(1, matched, max(values) + 1)
 
 
