@@ -60,7 +60,6 @@ class KafkaRunner:
         self._error = ""
         self._failed = False
         self._counts = [0, 0]
-        self._tasks: list[asyncio.Task[None]] = []
 
     # -- TriggerRunner
 
@@ -68,7 +67,7 @@ class KafkaRunner:
         running = asyncio.get_running_loop()
         name = f"trigger {label(self._workflow, self._trigger)}"
         threading.Thread(target=self._run, args=(running,), name=name, daemon=True).start()
-        self._tasks.append(asyncio.create_task(self._count()))
+        self._counting = asyncio.create_task(self._count())
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
         self._version, self._paused = deployment.version, paused
@@ -80,8 +79,7 @@ class KafkaRunner:
     async def stop(self) -> None:
         self._ending.set()
         await self._ended.wait()  # no thread of the pool waits: starts under way need them
-        for task in self._tasks:
-            task.cancel()
+        self._counting.cancel()
 
     def status(self) -> TriggerStatus:
         loop = self._loop
