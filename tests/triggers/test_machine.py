@@ -131,18 +131,21 @@ def test_dead_letter_is_written_again_until_it_is() -> None:
     it.handle(Failed(bury.ticket, "full"), 0.0)
     assert (it.trouble, it.under_way) == ("full", 0)
     assert only(Bury, it.tick(0.1)) == []
-    [again] = only(Bury, it.tick(60.0))
+    [again] = only(Bury, it.tick(0.5))
     assert (again.record, again.reason) == (bury.record, "poison")
     assert mark(it, A) == 0
     it.handle(Done(again.ticket), 60.0)
     assert (mark(it, A), it.dead, it.trouble) == (2, 1, "")
+    [bury] = only(Bury, it.handle(Arrived(A, (dead(A, 2),)), 60.0))
+    it.handle(Failed(bury.ticket, "full"), 60.0)
+    assert len(only(Bury, it.tick(60.5))) == 1, "the pause is short again"
 
 
 def test_handover_waits_for_starts_and_drops_the_rest() -> None:
     it = machine(window=1)
     [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
     it.handle(Revoked((A,)), 1.0)
-    assert it.handle(Arrived(A, (match(A, 2),)), 1.0) == []
+    assert it.handle(Arrived(A, (match(A, 2), dead(A, 3))), 1.0) == []
     assert A in it.partitions
     done = it.handle(Done(start.ticket), 2.0)
     assert [one for one in done if not isinstance(one, Reading)] == [Commit(A, 1)]
@@ -181,6 +184,7 @@ def test_max_active_counts_what_is_known_or_listed() -> None:
     assert runs(first) == ["0.0", "0.1"]
     done = [one for start in only(Start, first) for one in it.handle(Done(start.ticket), 0.0)]
     assert done == [Watch("0.0"), Watch("0.1")]
+    assert mark(it, A) == 2, "where several may run, their ends are not awaited"
     assert runs(it.handle(Counted(3), 0.0)) == []
     assert runs(it.handle(RunEnded("0.0"), 0.0)) == []
     assert runs(it.handle(Counted(0), 0.0)) == ["0.2"]

@@ -117,7 +117,7 @@ def test_what_waits_in_a_partition_that_is_revoked_is_held_no_longer() -> None:
 def test_the_end_of_a_partition_that_is_not_owned_is_nobodys_business() -> None:
     it = machine()
     it.handle(Lost((A,)), 0.0)
-    assert it.handle(OutOfRange(A, 5, 9), 0.0) == []
+    assert it.handle(OutOfRange(A, 5, 9), 0.0) == it.handle(Revoked((A,)), 0.0) == []
 
 
 def test_what_fails_to_start_in_a_handover_is_left_to_the_next_owner() -> None:
@@ -174,6 +174,16 @@ def test_an_end_is_adopted_only_for_a_batch_of_a_partition_that_is_still_the_sam
     [start] = only(Start, single.handle(Arrived(A, (match(A, 0),)), 0.0))
     assert only(Seek, single.handle(Done(start.ticket, {"end": end}), 0.0)) == []
     assert mark(single, A) == 1
+
+
+def test_what_was_gathered_behind_a_batch_stays_where_its_end_is_its_own() -> None:
+    it = machine(batches(2))
+    [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(4))), 0.0))
+    done = it.handle(Done(start.ticket, {"end": 2}), 0.0)
+    assert (only(Seek, done), runs(done)) == ([], ["0.2"])
+    [start] = only(Start, done)
+    it.handle(Revoked((A,)), 0.0)
+    assert only(Seek, it.handle(Done(start.ticket, {"end": 3}), 0.0)) == [], "another process goes on from there"
 
 
 def test_an_answer_about_a_letter_that_nobody_waits_for_changes_nothing() -> None:

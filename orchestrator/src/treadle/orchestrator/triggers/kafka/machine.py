@@ -183,7 +183,7 @@ class Machine:
             due = log.overdue(self._batching(version)) if version is not None else None
             if due is not None and now >= due:
                 log.cut()
-        if self._unwritten and now >= self._bury_again.until:
+        if now >= self._bury_again.until:
             waiting, self._unwritten = self._unwritten, []
             for ticket in waiting:
                 self._bury(ticket)
