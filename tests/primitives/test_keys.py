@@ -413,6 +413,26 @@ def test_many_keys_hash_as_each_does_with_numpy_or_without(
     assert list(hash_sequence(many)) == [stable_hash(key) for key in many]
 
 
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_whole_numbers_of_an_array_are_not_rounded(dtype: Any) -> None:
+    many = [2**53 + 1, int(np.iinfo(dtype).max), int(np.iinfo(dtype).min)]
+    assert stable_hash_array(np.array(many, dtype=dtype)).tolist() == [stable_hash(key) for key in many]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array(["a", None, "\u00e9"]),
+        pa.array(["a", ""], pa.large_string()),
+        pa.array([b"a", None, b""]),
+        pa.array(["b", "a", None, "b"]).dictionary_encode(),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_texts_and_bytes_of_an_arrow_array_hash_as_themselves(array: Any) -> None:
+    assert stable_hash_array(array).tolist() == [stable_hash(key) for key in array.to_pylist()]
+
+
 @pytest.mark.parametrize("kind", ["i8", "u8", "f8", "f4", "M8[us]", "M8[D]"])
 def test_arrays_longer_than_a_chunk_hash_as_their_elements_do(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "_CHUNK", 4)
