@@ -42,8 +42,8 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang, current_gang, taking_part
 from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 RUN, KEY = "bench", bytes(32)
 DEADLINE = 120.0
@@ -225,7 +225,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000, help="integers of a shuffle, in all")
     parser.add_argument("--repeats", type=int, default=20, help="of each; 5 at most for large arrays, x 100 for ping")
     options = parser.parse_args()
-    _context.set_forkserver_preload(["treadle.primitives.channels.collectives", "treadle.primitives.store", "numpy"])
+    _context.set_forkserver_preload(
+        ["treadle.primitives.channels.collectives", "treadle.primitives.stores.store", "numpy"]
+    )
     with coordinator() as (address, taken):
         for what, members, size, repeats in plan(options):
             line: dict[str, Any] = {"what": what, "members": members, "size": size, "repeats": repeats}

@@ -53,10 +53,11 @@ from treadle.orchestrator.dispatcher.tasks.scope import partition_inputs
 from treadle.orchestrator.instructions import Event
 from treadle.orchestrator.plan import Loop
 from treadle.orchestrator.testing import Engine
-from treadle.primitives import seeds, trust
+from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.shuffling import seeds
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PARTITIONS = 8

@@ -39,8 +39,8 @@ import numpy as np
 from msgspec import Struct
 
 from treadle.primitives import wire
-from treadle.primitives.host import SHARED_MEMORY, HostFolder
 from treadle.primitives.peers import PeerClient, PeerServer
+from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
 
 RUN, KEY = "bench", bytes(32)
 SMALL = 1024

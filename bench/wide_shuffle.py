@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from treadle.orchestrator.planner import widths
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
-from treadle.primitives.host import SHARED_MEMORY
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.store import Store
 
 HERE = Path(__file__).parent
 Rows = NDArray[np.int64]

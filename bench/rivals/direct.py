@@ -26,8 +26,8 @@ from treadle.primitives.channels import Gang
 from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
 from treadle.primitives.channels.member import Member as GangMember
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 RUN = "bench"
 
@@ -101,7 +101,7 @@ class Rival(GangRival):
     join = Member
     preload = (
         "treadle.primitives.blocks",
-        "treadle.primitives.store",
+        "treadle.primitives.stores.store",
         "treadle.primitives.channels.collectives",
         "treadle.primitives.channels.member",
     )

@@ -19,9 +19,9 @@ from harness.work import Array, Task, split
 
 from rivals.interface import GangRival
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import seaweedfs
 
 FAN_OUT = 2
@@ -118,7 +118,7 @@ class Rival(GangRival):
     """On a folder of this machine."""
 
     join = Member
-    preload = ("treadle.primitives.blocks", "treadle.primitives.store", "obstore", "hashlib")
+    preload = ("treadle.primitives.blocks", "treadle.primitives.stores.store", "obstore", "hashlib")
 
     def serve(self, members: int, folder: Path) -> tuple[str, dict[str, str]]:  # noqa: ARG002
         self._folder = folder

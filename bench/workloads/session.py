@@ -24,7 +24,7 @@ from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.client.leftovers import remove
 from treadle.orchestrator.client.submission import new_run_id, prepare
 from treadle.orchestrator.connecting import connect
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 
 
 class Session:

@@ -22,7 +22,7 @@ from treadle.orchestrator.dispatcher.record.ledger import Committed, Entry
 from treadle.orchestrator.embedded import down, running_driver, running_server
 from treadle.orchestrator.embedded.driver import driver_alive
 from treadle.orchestrator.environment.home import Home
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.trust import load_or_create_key, run_key, unseal
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from chaos.killing import TREADLE, Sandbox
 
 from treadle.orchestrator.dispatcher.record.ledger import Committed, Epoch, read
 from treadle.orchestrator.embedded import running_driver, running_server
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.trust import load_or_create_key, run_key
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]

@@ -24,7 +24,7 @@ from treadle.orchestrator.deployment.request import Request
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
 from treadle.orchestrator.deployment.wanted import Change
 from treadle.primitives.errors import StoreError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 ROLE = "arn:aws:iam::123456789012:role/given"
 STORE = "s3://bucket/treadle"

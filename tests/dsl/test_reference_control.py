@@ -14,7 +14,7 @@ from treadle.dsl import task
 from treadle.dsl.reference import ReferenceFailure
 from treadle.primitives.errors import UsageError
 from treadle.primitives.result import Result
-from treadle.primitives.seeds import rng
+from treadle.primitives.shuffling.seeds import rng
 
 # -- broadcast, barrier, when --------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treadle.dsl.reference import ReferenceFailure
 from treadle.primitives.errors import DataError
-from treadle.primitives.keys import stable_hash
+from treadle.primitives.shuffling.keys import stable_hash
 
 # -- shuffle -------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from e2e.project import HERE, Project, project, wait_until
 
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
 
 EXAMPLES = HERE.parents[1] / "examples"

@@ -33,7 +33,7 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ["etl", "gang", "join", "kmeans", "logistic", "orders_etl", "pi", "terasort", "wordcount"]

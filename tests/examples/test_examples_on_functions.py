@@ -34,7 +34,7 @@ from treadle.executors.parity.emulations import EMULATIONS
 from treadle.executors.parity.invoker import ParityInvoker
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLOTS = 3

@@ -22,7 +22,7 @@ from treadle.orchestrator.places.places import Places
 from treadle.orchestrator.testing import Engine
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 FILE = Path(__file__).parents[2] / "examples" / "executor" / "command.py"
 

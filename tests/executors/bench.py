@@ -26,8 +26,8 @@ from treadle.executors.program import (
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives import functions, trust
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.references import BlockRef, Kind
-from treadle.primitives.store import Store
+from treadle.primitives.encoding.references import BlockRef, Kind
+from treadle.primitives.stores.store import Store
 
 RUN = "run-1"
 KEY = trust.run_key(bytes(32), RUN)

@@ -13,7 +13,7 @@ from treadle.executors.functions.payload import Order, Request, decode_order, re
 from treadle.executors.functions.rate import Rate
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 RUN = "run"
 SIZES = (512 << 20, 1024 << 20, 2048 << 20)

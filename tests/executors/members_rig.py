@@ -20,7 +20,7 @@ from treadle.executors.members.hub import Meeting
 from treadle.executors.program import Outcome
 from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 MODULE = "staying"
 MEETING = Meeting("tcp://127.0.0.1:0")

@@ -18,9 +18,9 @@ from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Job, Keep, Op, Outcome, Partition, PartitionInput, Program, Report, Tail, Task
 from treadle.executors.testing import Place
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.host import SHARED_MEMORY, HostFolder
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.store import Store
 
 SMALL = (24 << 20, 8 << 20)
 LARGE = (256 << 20, 1 << 30)

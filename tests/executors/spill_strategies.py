@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from treadle.primitives import codec
-from treadle.primitives.keys import identity
+from treadle.primitives.encoding import codec
+from treadle.primitives.shuffling.keys import identity
 
 KEYS: st.SearchStrategy[Any] = st.one_of(
     st.none(),

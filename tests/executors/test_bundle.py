@@ -19,7 +19,7 @@ from treadle.executors.bundle.open import open_bundle, prepare
 from treadle.executors.program import SharedCode
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ from treadle.executors.program import *
 from executors.bench import KEY, RUN
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 url, *runs = sys.argv[1:]
 runtime = Runtime(None, 1 << 20, lambda name: "")
 for run in runs:

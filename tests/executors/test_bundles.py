@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import BlockInput, By, Merge, Scatter
+from treadle.primitives.encoding.references import BlockRef, Kind
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import WriteOptions
 from treadle.primitives.formats.encode import encode_part
-from treadle.primitives.partitioning import split_evenly
-from treadle.primitives.references import BlockRef, Kind
+from treadle.primitives.shuffling.partitioning import split_evenly
 
 DICTIONARY = pa.dictionary(pa.int8(), pa.string())
 SOURCES = st.lists(st.lists(st.integers(-9, 9), max_size=8), min_size=1, max_size=7)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from treadle.executors.operations.flow import next_size
 from treadle.executors.program import By, MapRecords, Scatter
-from treadle.primitives.folds import fold_by_key
-from treadle.primitives.keys import stable_hash
+from treadle.primitives.shuffling.folds import fold_by_key
+from treadle.primitives.shuffling.keys import stable_hash
 
 
 @pytest.fixture

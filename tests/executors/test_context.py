@@ -12,7 +12,7 @@ from executors.bench import RUN, Bench, call
 from treadle.executors import Context
 from treadle.executors.operations.attempt import stage_path
 from treadle.executors.program import MapRecords, Reduce
-from treadle.primitives import seeds
+from treadle.primitives.shuffling import seeds
 
 
 def ask(record: str, *, context: Context) -> Any:

@@ -12,7 +12,7 @@ from executors.operation_functions import divide
 from treadle.executors.program import ItemSplit, Job, Keep, MapRecords, Outcome, Partition, Program, Task
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttle
 from treadle.executors.functions.payload import Order, Response, alive_object, seal_time
 from treadle.executors.program import Failure, Outcome, Report
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 _MB = 1 << 20
 
@@ -341,7 +341,7 @@ async def test_a_store_that_fails_is_unreachable_and_no_call_is_made(rig: Rig, m
         raise StoreError("the store is away", retryable=True)
 
     with monkeypatch.context() as patch:
-        patch.setattr("treadle.primitives.store.FileStore.put", fail)
+        patch.setattr("treadle.primitives.stores.store.FileStore.put", fail)
         assert failure(await run(executor, rig.task(0))).failure is FailureClass.UNREACHABLE
     assert provider.orders == []
     assert isinstance((await run(executor, rig.task(0)))[0], Outcome)

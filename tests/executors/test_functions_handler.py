@@ -32,7 +32,7 @@ from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
 from treadle.primitives import trust
 from treadle.primitives.errors import FailureClass, StoreError
-from treadle.primitives.store import FileStore, Store
+from treadle.primitives.stores.store import FileStore, Store
 
 _MEMORY = 1024 << 20
 

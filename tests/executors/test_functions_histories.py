@@ -19,7 +19,7 @@ from treadle.executors.functions.invoker import Answer, NotRun, Throttled
 from treadle.executors.functions.payload import Order
 from treadle.executors.program import Outcome, Report
 from treadle.primitives.errors import StoreError
-from treadle.primitives.store import FileStore
+from treadle.primitives.stores.store import FileStore
 
 PARTITIONS = 6
 ENDS = (

@@ -30,7 +30,7 @@ from treadle.executors.functions.payload import (
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 _KEY, _OTHER = b"k" * 32, b"o" * 32
 _LIMIT = 10_000

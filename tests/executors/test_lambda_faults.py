@@ -17,7 +17,7 @@ from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.program import Failure, Outcome, Report, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.primitives.errors import FailureClass, StoreError, UsageError
-from treadle.primitives.store import FileStore
+from treadle.primitives.stores.store import FileStore
 
 Bench = Callable[..., Workbench]
 

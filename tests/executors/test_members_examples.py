@@ -19,7 +19,7 @@ from treadle.executors.members.executor import MemberExecutor
 from treadle.executors.members.hub import Meeting
 from treadle.orchestrator.testing import Engine
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 SLOTS = 3

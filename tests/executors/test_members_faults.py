@@ -34,12 +34,12 @@ from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
 from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, StoreError, UsageError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.peers.hosts import HostPeers
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import FileStore, Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import FileStore, Store
 from treadle.primitives.wire import tls_identity
 
 SIZES = (512 << 20, 1024 << 20)

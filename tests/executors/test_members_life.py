@@ -15,8 +15,8 @@ from treadle.executors.members.life import (
     rest,
 )
 from treadle.executors.program import Failure, ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
+from treadle.primitives.encoding.references import BlockRef, Part
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.references import BlockRef, Part
 
 SPAN = Span(work=100.0, total=120.0)
 MIB = 1 << 20

@@ -14,9 +14,9 @@ from treadle.executors.members import machine
 from treadle.executors.members.machine import Instruction, MemberMachine
 from treadle.executors.members.visitor import Visitor
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerClient, presence, through
 from treadle.primitives.run_names import run_folder
+from treadle.primitives.stores.host import HostFolder
 
 RUN, KEY, SESSION = "run", bytes(range(32)), "members-1"
 HELD = b"a block of its own"

@@ -28,7 +28,7 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.keys import identity, stable_hash
+from treadle.primitives.shuffling.keys import identity, stable_hash
 
 KEYS = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.sampled_from(["a", "b", "é", ""]), st.floats(allow_infinity=False)

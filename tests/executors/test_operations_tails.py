@@ -26,7 +26,7 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.keys import canonical, identity
+from treadle.primitives.shuffling.keys import canonical, identity
 
 # -- tails -------------------------------------------------------------------------------------------------------------
 

@@ -44,10 +44,10 @@ from treadle.executors.program import (
 from treadle.executors.runtime.process import prepare_process
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives import formats, functions
+from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.files import list_files
 from treadle.primitives.formats import FileSplit
-from treadle.primitives.references import Slice
+from treadle.primitives.stores.files import list_files
 
 # -- arguments and sharing ---------------------------------------------------------------------------------------------
 

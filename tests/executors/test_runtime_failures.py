@@ -14,6 +14,7 @@ from treadle.executors.failures import classify
 from treadle.executors.program import BlockInput, Broadcast, Call, MapPartition, MapRecords
 from treadle.primitives import functions
 from treadle.primitives.channels import MemberLost
+from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import (
     CorruptError,
     DataError,
@@ -22,7 +23,6 @@ from treadle.primitives.errors import (
     StoreError,
     UsageError,
 )
-from treadle.primitives.references import Slice
 
 # -- classes of failures -----------------------------------------------------------------------------------------------
 

@@ -22,11 +22,11 @@ from treadle.executors.spill.room import Room
 from treadle.executors.spill.rows import take
 from treadle.executors.spill.sequence import SpilledSequence
 from treadle.executors.spill.sorting import Sorter
-from treadle.primitives import codec
-from treadle.primitives.folds import fold_by_key
-from treadle.primitives.order import argsort
-from treadle.primitives.partitioning import rows_between
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.folds import fold_by_key
+from treadle.primitives.shuffling.order import argsort
+from treadle.primitives.shuffling.partitioning import rows_between
 
 SIZES = st.integers(1, 9)
 EXAMPLES = settings(max_examples=60, deadline=None)

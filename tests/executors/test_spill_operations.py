@@ -33,8 +33,8 @@ from treadle.executors.program import (
     Tail,
     Value,
 )
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.formats import WriteOptions, encode_part, tables
-from treadle.primitives.references import BlockRef
 
 EXAMPLES = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 TINY = [1, 700]

@@ -16,7 +16,7 @@ from treadle.orchestrator.testing import Engine, EngineFailure, EngineResult
 from treadle.orchestrator.testing.faults import Damage
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 _numbers = itertools.count()
 Done = tuple[str, int]

@@ -11,7 +11,7 @@ from orchestrator.broken_runs import ROOT, Broken
 
 from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing.harness import Harness
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 Breaking = Callable[[Mapping[str, Any]], Broken]
 

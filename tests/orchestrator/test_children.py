@@ -31,9 +31,9 @@ from treadle.orchestrator.runfiles import NO_CACHE, RunFiles, Submission
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.run_names import child_run, parent_run, run_folder, stage_of
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32
 MAP = {"type": "map", "input": {"uri": "${{ inputs.source }}", "format": "text"}, "uses": "m:f"}

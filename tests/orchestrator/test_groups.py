@@ -33,7 +33,7 @@ from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.planner.sources import cut_runs
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.primitives.errors import InternalError
-from treadle.primitives.partitioning import split_evenly
+from treadle.primitives.shuffling.partitioning import split_evenly
 
 
 def segment(name: str, data: tuple[str, ...] = (), most: int = 0, **known: Any) -> Segment:

@@ -17,12 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.primitives import blocks as blocks_module
-from treadle.primitives import codec, whole_files
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import BlockRef, Kind, Slice
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
-from treadle.primitives.host import HostFolder
-from treadle.primitives.references import BlockRef, Kind, Slice
-from treadle.primitives.store import Store
+from treadle.primitives.stores import whole_files
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint
 
 PARTS: dict[Kind, list[Any]] = {

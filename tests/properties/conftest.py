@@ -18,8 +18,8 @@ from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing import Engine
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.hosts import SeveralHosts
-from treadle.primitives.host import SHARED_MEMORY
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import seaweedfs
 
 from .functions import FAULTS

@@ -23,7 +23,7 @@ from treadle.executors.interface import Executor
 from treadle.orchestrator.testing.compare import differences, expected
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case, cases
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .conftest import Site
 from .functions import FAULTS

@@ -21,7 +21,7 @@ from treadle.executors.members.hub import Meeting
 from treadle.orchestrator.testing.compare import differences, expected
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .conftest import Site
 from .functions import FAULTS

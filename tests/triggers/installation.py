@@ -36,7 +36,7 @@ from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
 from treadle.orchestrator.triggers.starter import ensure_search_attribute
 from treadle.primitives.functions import describe, load
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.trust import load_or_create_key, run_key
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))

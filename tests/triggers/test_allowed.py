@@ -17,7 +17,7 @@ from treadle.orchestrator.allowed import Forbidden, check_allowed, check_found, 
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.runfiles import Submission
 from treadle.primitives.errors import MissingError, UsageError
-from treadle.primitives.files import glob_matches
+from treadle.primitives.stores.files import glob_matches
 
 BASE = Path("/srv/project")
 

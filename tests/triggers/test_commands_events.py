@@ -18,7 +18,7 @@ from treadle.orchestrator.cli.doctor_events import retention
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.triggers.running import TriggerStatus
 from treadle.orchestrator.triggers.service import write_statuses
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.trust import load_or_create_key
 
 KAFKA = {"type": "kafka", "connection": "nowhere", "topics": ["orders.v1"], "with": {"orders": "${{ trigger.events }}"}}

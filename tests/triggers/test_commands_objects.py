@@ -13,7 +13,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.triggers.objects.looking import event_of
 from treadle.orchestrator.triggers.objects.records import ObjectRecords, Refused
 from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.primitives.store import ObjectInfo, Store
+from treadle.primitives.stores.store import ObjectInfo, Store
 from treadle.primitives.trust import load_or_create_key
 
 FILES = {

@@ -25,7 +25,7 @@ from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable
 from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.events import Record
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 
 @pytest.mark.parametrize(

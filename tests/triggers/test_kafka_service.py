@@ -36,7 +36,7 @@ from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attr
 from treadle.orchestrator.triggers.starting import Started, Starter, StartOrder
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 PATIENCE = 90.0
 _NUMBERS = itertools.count()

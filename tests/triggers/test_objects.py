@@ -14,8 +14,8 @@ from treadle.orchestrator.triggers.objects.looking import MARK, Seen, event_of, 
 from treadle.orchestrator.triggers.objects.notifications import decode_notification, uri_of
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import Undecodable
-from treadle.primitives.files import list_files
-from treadle.primitives.store import ObjectInfo, Store
+from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.store import ObjectInfo, Store
 
 OBJECT = {"size": 863, "eTag": "a4c672349820", "sequencer": "174E66E2"}
 AWS = {

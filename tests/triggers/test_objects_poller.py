@@ -26,7 +26,7 @@ from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.orchestrator.triggers.starting import Started, StartOrder
 from treadle.primitives.errors import StoreError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32
 INPUTS = {"source": {"type": "uri", "required": True}}

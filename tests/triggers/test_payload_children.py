@@ -15,7 +15,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.triggers.kafka.payloads import Payloads
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 FUNCTIONS = "def number(order):\n    return order['n']\n"
 HEAD = "apiVersion: treadle/v1\nname: {name}\ninputs: {{orders: {{type: dataset, required: true}}}}\nstages:\n"

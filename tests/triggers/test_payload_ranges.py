@@ -24,7 +24,7 @@ from treadle.orchestrator.environment.connections import KafkaConnection, with_c
 from treadle.orchestrator.triggers.kafka.payloads import Topic, ask_topic
 from treadle.primitives.errors import DataError, StoreError, UsageError
 from treadle.primitives.events import offsets
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 TOPIC = "ranges"
 ABORTED = range(10, 15)

@@ -25,7 +25,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, DataError, UsageError
 from treadle.primitives.events import Record, offsets
 from treadle.primitives.events.decode import decode
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 KEPT = Topic(seconds=7 * 86_400)
 NOW = 1_000_000.0

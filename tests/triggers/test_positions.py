@@ -23,7 +23,7 @@ from treadle.orchestrator.triggers.kafka.positions import SAVE_EVERY, KafkaPosit
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32
 A0, A1, B0 = Partition("a", "ua", 0), Partition("a", "ua", 1), Partition("b", "ub", 0)

@@ -19,7 +19,7 @@ from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.schedules.ticks import order_for, tick_run
 from treadle.orchestrator.triggers.schedules.wanted import OVERLAPS, Found, Wanted, changes, schedule
 from treadle.primitives.errors import UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 NIGHTLY = {"type": "schedule", "cron": "0 2 * * *", "timezone": "Europe/Paris"}
 TIMES = st.datetimes(datetime(1980, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))

@@ -22,7 +22,7 @@ from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
 from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses, write_statuses
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 KEY = bytes(32)
 HOOK = {"type": "webhook", "secret": "s"}

@@ -32,7 +32,7 @@ from treadle.orchestrator.triggers.running import TriggerSite
 from treadle.orchestrator.triggers.starting import Started, StartOrder
 from treadle.orchestrator.triggers.webhook.runner import WebhookRunner
 from treadle.orchestrator.triggers.webhook.signatures import sign_standard
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SECRET = "whsec_" + base64.b64encode(b"a secret of at least 16 bytes").decode()

@@ -11,7 +11,7 @@ from treadle.orchestrator.client.client import Runs
 from treadle.orchestrator.client.submission import Prepared
 from treadle.orchestrator.runfiles import Submission
 from treadle.primitives.errors import StoreError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 COPY = "events/0123456789abcdef"
 

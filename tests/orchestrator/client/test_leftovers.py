@@ -11,7 +11,7 @@ import pytest
 from orchestrator.commands import Terminal
 
 from treadle.orchestrator.client.leftovers import Leftover, borrowed, leftovers, needless, removable, remove
-from treadle.primitives.store import ObjectInfo, Store
+from treadle.primitives.stores.store import ObjectInfo, Store
 
 DAY = 86_400.0
 

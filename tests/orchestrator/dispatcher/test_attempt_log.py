@@ -13,7 +13,7 @@ from treadle.executors.program import Failure, Outcome
 from treadle.orchestrator.dispatcher.record import attempts
 from treadle.orchestrator.dispatcher.record.attempts import AttemptLog, AttemptRecord
 from treadle.primitives.errors import FailureClass, StoreError
-from treadle.primitives.store import FileStore
+from treadle.primitives.stores.store import FileStore
 
 PREFIX = "runs/r"
 

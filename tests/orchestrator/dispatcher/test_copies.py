@@ -18,8 +18,8 @@ from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.stores.store import Store
 
 PARTITIONS = 2 * AT_ONCE
 DOCUMENT = spec(

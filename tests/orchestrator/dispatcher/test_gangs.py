@@ -20,8 +20,8 @@ from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives import functions
 from treadle.primitives.errors import StoreError
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 M = "orchestrator.gang_functions"
 FOUR = {"range": 4, "partitions": 2}

@@ -19,7 +19,7 @@ from treadle.orchestrator.dispatcher.record.ledger import (
     Record,
     Started,
 )
-from treadle.primitives.references import BlockRef
+from treadle.primitives.encoding.references import BlockRef
 
 HOST = "host:a"
 

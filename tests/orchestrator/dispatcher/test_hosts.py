@@ -22,9 +22,9 @@ from treadle.orchestrator.testing.compare import expected
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.hosts import SeveralHosts
 from treadle.orchestrator.testing.strategies import Case
-from treadle.primitives.host import SHARED_MEMORY
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.store import Store
 
 HOSTS = 8
 SHUFFLE = spec(

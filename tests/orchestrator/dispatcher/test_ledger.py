@@ -16,7 +16,7 @@ from treadle.orchestrator.dispatcher.record import ledger as ledger_module
 from treadle.orchestrator.dispatcher.record.history import replay
 from treadle.orchestrator.dispatcher.record.ledger import Committed, Epoch, Fenced, Ledger, Started, read, read_from
 from treadle.primitives.errors import CorruptError, StoreError
-from treadle.primitives.store import ObjectInfo, Store
+from treadle.primitives.stores.store import ObjectInfo, Store
 
 KEY = b"k" * 32
 _numbers = itertools.count()

@@ -22,8 +22,8 @@ from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.hosts import SeveralHosts
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.errors import MissingError
-from treadle.primitives.host import SHARED_MEMORY
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.store import Store
 
 Link = tuple[namespaces.Host, namespaces.Host]
 OUTAGE = 1.0

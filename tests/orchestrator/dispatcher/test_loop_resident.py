@@ -18,7 +18,7 @@ from treadle.orchestrator.testing.compare import differences, expected
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 M = "orchestrator.loop_functions"
 PARTITIONS, ITERATIONS = 4, 12

@@ -27,7 +27,7 @@ from treadle.orchestrator.runfiles import RunFiles
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 SIZE = 5000
 MANY = 100_000

@@ -27,8 +27,8 @@ from treadle.orchestrator.testing import Engine, EngineResult
 from treadle.orchestrator.testing.harness import Harness
 from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.errors import StoreError
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 M = "orchestrator.memory_functions"
 MIB = 1 << 20

@@ -19,7 +19,7 @@ from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute import Desk, run_segment
 from treadle.orchestrator.plan import Segment
 from treadle.orchestrator.runfiles import Manifest, RunFiles
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 
 def test_threads_that_open_a_run_at_once_get_the_same(breaking: Breaking, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from treadle.orchestrator.dispatcher.blocks.strays import MARK, claim, remove_strays
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.testing.service import service
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 
 Owned = Callable[[str], HostFolder]
 

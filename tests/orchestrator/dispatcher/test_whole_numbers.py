@@ -16,7 +16,7 @@ from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.runfiles import LoopResult, RunFiles, Submission
 from treadle.orchestrator.testing import EngineFailure
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 LARGEST = 2**64 - 1
 

@@ -17,7 +17,7 @@ from treadle.orchestrator.dispatcher.tasks.scope import Gathered
 from treadle.orchestrator.plan import BundleFeed, NarrowFeed, NodeData
 from treadle.orchestrator.planner import explain, widths
 from treadle.orchestrator.planner.widths import levels_of
-from treadle.primitives.references import BlockRef, Part
+from treadle.primitives.encoding.references import BlockRef, Part
 
 KIB = 2**10
 

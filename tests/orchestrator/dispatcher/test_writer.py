@@ -14,7 +14,7 @@ import pytest
 from treadle.orchestrator.dispatcher.record.ledger import Closed, Fenced, Ledger
 from treadle.orchestrator.dispatcher.record.writer import LedgerWriter
 from treadle.orchestrator.dispatcher.segments.execute import writing
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32
 

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.commands import Terminal
 
 from treadle.primitives.errors import MissingError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 HELPERS = "def clean(text):\n    return text.lower()\n"
 WORDS = '''

@@ -14,8 +14,8 @@ from orchestrator.reuse.test_reuse import projects as projects
 from treadle.orchestrator.plan import Loop
 from treadle.orchestrator.reuse.again import take_back
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError
-from treadle.primitives.references import BlockRef
 
 DOCUMENT: dict[str, Any] = {
     "apiVersion": "treadle/v1",

@@ -35,7 +35,7 @@ from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.harness import Harness
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 HELPERS = "def clean(x):\n    return x + 1\n\n\ndef spare(x):\n    return x\n"
 SUMS = '''

@@ -18,7 +18,7 @@ from temporalio.client import Client
 from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.runfiles import RunFiles
 from treadle.primitives import trust
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 RUN = "wide"
 

@@ -27,7 +27,7 @@ from treadle.primitives.channels.barriers import Arrival
 from treadle.primitives.channels.io import roads
 from treadle.primitives.channels.io.segments import Segments
 from treadle.primitives.coordinator.messages import Broken
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 
 BIG = 50_000
 """Floats of an array that travels as a block."""

@@ -14,7 +14,7 @@ from treadle.primitives.channels.gang import Gang
 from treadle.primitives.channels.io.loop import Late
 from treadle.primitives.coordinator.messages import Broken, FromMember, Refused, Released, Wait
 from treadle.primitives.errors import UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 
 class AtOnce:

@@ -20,7 +20,7 @@ from primitives.channels.gangs import KEY, RUN, Place, place
 
 from treadle.primitives.channels.io.boards import Bell, Boards
 from treadle.primitives.errors import StoreError
-from treadle.primitives.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
 
 SIZE = 4
 

@@ -16,7 +16,7 @@ from primitives.channels.gangs import KEY, RUN, Place, place
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang, Member
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 SIZE = 4
 

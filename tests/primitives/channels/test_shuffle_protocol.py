@@ -191,7 +191,7 @@ def test_a_lost_producer_fails_the_round_where_its_piece_is_missing() -> None:
 
 def test_blocks_are_given_back_when_every_consumer_has_them() -> None:
     from treadle.primitives.channels.messages import Payload
-    from treadle.primitives.references import Part, Slice
+    from treadle.primitives.encoding.references import Part, Slice
 
     block = Payload("objects", b"", Slice("b", "objects", Part(0, 64, 1, 0), ("store",)))
 

@@ -18,8 +18,8 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels.io.segments import Segments
 from treadle.primitives.channels.io.values import INLINE, Values
 from treadle.primitives.errors import StoreError
-from treadle.primitives.host import SHARED_MEMORY, HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.store import Store
 
 DTYPES = st.one_of(
     hnp.boolean_dtypes(),

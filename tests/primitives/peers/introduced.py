@@ -19,13 +19,13 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.coordinator import Coordinator
 from treadle.primitives.coordinator.instructions import Send
 from treadle.primitives.coordinator.messages import FromMember, Hello, Reach
-from treadle.primitives.host import HostFolder
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.peers import PeerServer, announce
 from treadle.primitives.peers.asking import Patience
 from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.peers.hosts import HostPeers
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 from treadle.primitives.traversal import Schedule
 from treadle.primitives.wire import Connection
 

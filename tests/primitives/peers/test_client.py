@@ -12,10 +12,10 @@ from primitives.peers.faults import HEALTHY, FaultyPath
 from primitives.peers.hosts import KEY, OTHER, OTHERS_KEY, RUN, content, reader, served, soon
 
 from treadle.primitives.errors import MissingError, UsageError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerServer
 from treadle.primitives.peers.messages import BATCH, Want
 from treadle.primitives.peers.pulling import WINDOW, requests
+from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.wire import Identity, NotAuthentic, WireError
 
 

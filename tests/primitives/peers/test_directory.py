@@ -7,7 +7,7 @@ import pytest
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.peers import Directory, announce, resolve
 from treadle.primitives.peers.directory import Entry, behind
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 from treadle.primitives.trust import run_key
 
 RUN, HOST = "run-1", "0123456789abcdef"

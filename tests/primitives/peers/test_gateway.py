@@ -23,12 +23,12 @@ from primitives.traversal.two_sides import PATIENT as UNTIL_IT_OPENS
 
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.coordinator.messages import Bye, Reach, Relay, Relayed
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.peers import hosts, presence, resolve, through
 from treadle.primitives.peers.asking import Patience
 from treadle.primitives.peers.gateway import RELAYED, cut
 from treadle.primitives.peers.messages import PIECE, Answer, Want
-from treadle.primitives.references import BlockRef
 from treadle.primitives.traversal import Paths
 from treadle.primitives.trust import SealedStore
 from treadle.primitives.wire import WireError

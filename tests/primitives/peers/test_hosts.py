@@ -12,14 +12,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from treadle.primitives import blocks, spooled
+from treadle.primitives import blocks
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerServer, announce, hosts
 from treadle.primitives.peers.hosts import HostPeers
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.stores import spooled
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 RUN, KEY = "run", b"k" * 32
 LARGE = np.arange(100_000)

@@ -12,9 +12,9 @@ from primitives.wire.sides import receive
 
 from treadle.primitives import wire
 from treadle.primitives.errors import UsageError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerServer, Want, serving
 from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull
+from treadle.primitives.stores.host import HostFolder
 
 
 def dial(address: str) -> wire.Connection:

@@ -15,8 +15,8 @@ from primitives.peers.faults import HEALTHY, Fault, FaultyPath
 from primitives.peers.hosts import RUN, at_once, content, reader, served, soon
 
 from treadle.primitives.errors import CorruptError, MissingError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import shared
+from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.wire import Identity, TimedOut, WireError
 
 BLOCK = content(3_000_000)
@@ -62,7 +62,7 @@ def test_of_many_readers_of_a_host_one_pulls(tmp_path: Path, here: HostFolder) -
 READER = """
 import os, sys, time
 from pathlib import Path
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.peers import PeerClient, shared
 
 if sys.argv[3] == "die":

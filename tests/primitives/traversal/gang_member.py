@@ -12,7 +12,7 @@ from primitives.traversal.two_sides import KEY, RUN
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Barrier, BroadcastChannel, Gang
 from treadle.primitives.channels.member import Member
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 SECONDS = 60.0
 ROUNDS = 20

@@ -27,12 +27,12 @@ from treadle.primitives.channels import Gang, Member
 from treadle.primitives.channels import messages as c
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.errors import TreadleError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import gateway as gateways
 from treadle.primitives.peers import messages as p
 from treadle.primitives.peers import through
 from treadle.primitives.peers.gateway import Gateway, Membership
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 from treadle.primitives.wire.framing import LENGTHS
 from treadle.primitives.wire.heads import encode_head
 from treadle.primitives.wire.transports import Plain

@@ -18,7 +18,7 @@ from treadle.dsl.validation.inputs import InvalidInputs
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
 from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry, parse_name
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32
 DOCUMENT = """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
-    from treadle.primitives.store import Store
+    from treadle.primitives.stores.store import Store
     from treadle.primitives.trust import SealedStore
 
 
@@ -66,7 +66,7 @@ class Context:
     @cached_property
     def rng(self) -> Generator:
         """A NumPy generator seeded by (seed of the spec; stage, iteration path, partition) and nothing else."""
-        from treadle.primitives import seeds
+        from treadle.primitives.shuffling import seeds
 
         return seeds.rng(self.seed, self.stage, self.partition)
 

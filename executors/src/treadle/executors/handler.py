@@ -27,7 +27,7 @@ import msgspec
 
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .functions.calls import ALIVE_AFTER, ALIVE_EVERY, usable
 from .functions.endings import failure_of

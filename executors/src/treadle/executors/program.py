@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from treadle.primitives.blocks import Durability
 from treadle.primitives.channels.gang import Gang
+from treadle.primitives.encoding.references import BlockRef, Kind, Slice
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.events.records import Format
 from treadle.primitives.formats import FileSplit, WriteOptions
-from treadle.primitives.references import BlockRef, Kind, Slice
 
 # -- arguments ----------
 

@@ -27,8 +27,8 @@ from treadle.dsl.normalise import read_normalised
 from treadle.dsl.templates import render
 from treadle.dsl.validation.subworkflows import given_inputs
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import FileInfo, absolute_uri, is_local, real_path
 from treadle.primitives.run_names import child_run
+from treadle.primitives.stores.files import FileInfo, absolute_uri, is_local, real_path
 
 from .plan import FilesFeed, Graph, Plan, Segment
 from .runfiles import Submission

@@ -11,10 +11,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from treadle.executors.program import Outcome, SharedCode
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded
+from treadle.primitives.encoding.decoding import decoded
 from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.run_names import child_run, run_folder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .instructions import Data, Summary
 from .plan import Plan

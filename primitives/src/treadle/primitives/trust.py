@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import CorruptError, UsageError
-from .whole_files import Buffer, create_file
+from .stores.whole_files import Buffer, create_file
 
 if TYPE_CHECKING:
-    from .store import Store
+    from .stores.store import Store
 
 KEY_BYTES = 32
 _MAGIC = b"treadle\x01"

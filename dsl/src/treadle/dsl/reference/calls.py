@@ -12,10 +12,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from treadle.primitives import seeds
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.functions import describe, matches_type
 from treadle.primitives.result import Result
+from treadle.primitives.shuffling import seeds
 
 from .data import isolated_value
 

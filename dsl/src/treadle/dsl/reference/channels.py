@@ -19,7 +19,7 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels.current import standing_in
 from treadle.primitives.channels.errors import DeadlinePassed, MemberLost
 from treadle.primitives.channels.gang import Gang
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 T = TypeVar("T")
 DEADLINE = 60.0

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from treadle.primitives.encoding.frozen import read_only, sealed
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import UsageError
-from treadle.primitives.frozen import read_only, sealed
-from treadle.primitives.references import Kind
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def take(partition: Partition, positions: Sequence[int]) -> Partition:
 
 def gather(partitions: Sequence[Partition]) -> Partition:
     """All records in order. Empty partitions may be of another kind; others may not: UsageError."""
-    from treadle.primitives.codec import concat
+    from treadle.primitives.encoding.codec import concat
 
     full = [partition for partition in partitions if count(partition)] or list(partitions[:1])
     kinds = {partition.kind for partition in full}

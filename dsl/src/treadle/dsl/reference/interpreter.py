@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import absolute_uri
+from treadle.primitives.stores.files import absolute_uri
 
 from ..expressions import ExpressionError
 from ..graph.graph import Node

@@ -10,8 +10,8 @@ from typing import Any
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import describe
-from treadle.primitives.partitioning import cut
 from treadle.primitives.result import Result
+from treadle.primitives.shuffling.partitioning import cut
 
 from ..model import MapStage
 from .calls import Call, Function

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treadle.primitives.folds import NOTHING, left_fold
-from treadle.primitives.keys import Key, identity
-from treadle.primitives.order import order
+from treadle.primitives.shuffling.folds import NOTHING, left_fold
+from treadle.primitives.shuffling.keys import Key, identity
+from treadle.primitives.shuffling.order import order
 
 from ..model import ReduceStage
 from .calls import Call, Function

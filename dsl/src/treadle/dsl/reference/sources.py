@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import FileInfo, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions
-from treadle.primitives.partitioning import DEFAULT_PARTITIONS, split_evenly
+from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_evenly
+from treadle.primitives.stores.files import FileInfo, list_files
 
 from ..model import EventRange, Items, Range, Source
 from .data import Partition

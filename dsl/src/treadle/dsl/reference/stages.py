@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from treadle.primitives import codec
+from treadle.primitives.encoding import codec
 from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.functions import describe
-from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
+from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 
 from ..expressions import Path
 from ..graph.graph import InputTarget, Node, StageTarget, StateTarget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from treadle.primitives.partitioning import DEFAULT_PARTITIONS
+from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS
 
 from ..graph.graph import Graph, Node, StageTarget, inputs_of, references_of
 from ..graph.needs import needs_first, stage_name

@@ -22,7 +22,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.functions import CAPTURED
 from treadle.primitives.run_names import run_folder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..program import SharedCode
 from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 from treadle.primitives.errors import MissingError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .calls import Call, CallsUnderWay, Names, open_calls, seal_calls
 

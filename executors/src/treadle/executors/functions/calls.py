@@ -17,7 +17,7 @@ import xxhash
 from msgspec import Struct
 
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded
+from treadle.primitives.encoding.decoding import decoded
 from treadle.primitives.run_names import run_folder
 
 from ..program import Task

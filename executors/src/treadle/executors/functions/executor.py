@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..interface import Capabilities, Executor
 from ..program import Report, Task

@@ -11,7 +11,7 @@ import contextlib
 import time
 
 from treadle.primitives.errors import MissingError, StoreError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 _SHORTEST = 0.1
 _LONGEST = 2.0

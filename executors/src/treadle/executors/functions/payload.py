@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded, known
+from treadle.primitives.encoding.decoding import decoded, known
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..program import Failure, Outcome, Report, Task
 

@@ -12,7 +12,7 @@ import msgspec
 
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.peers.gateway import Membership
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..functions.calls import usable
 from ..functions.payload import Adopt, Join, Order, Request, Response, respond

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.primitives.errors import CorruptError, MissingError, StoreError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import Directory, PeerClient, PeerServer, announce
 from treadle.primitives.peers.gateway import Gateway, Membership
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 from treadle.primitives.wire import Address, Identity, NotAuthentic, WireError, is_loopback
 
 from ..functions.payload import Blockset

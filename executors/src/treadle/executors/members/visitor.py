@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerServer, presence
 from treadle.primitives.peers.gateway import Gateway, Membership
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from .machine import MemberMachine
 from .uplink import Uplink

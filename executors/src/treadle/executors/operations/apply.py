@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from treadle.primitives import codec
+from treadle.primitives.encoding import codec
 from treadle.primitives.errors import UsageError
-from treadle.primitives.order import argsort
-from treadle.primitives.partitioning import choose_boundaries, sample_keys
+from treadle.primitives.shuffling.order import argsort
+from treadle.primitives.shuffling.partitioning import choose_boundaries, sample_keys
 
 from ..program import Cuts, MapPartition, MapRecords, Op, Reduce, Sample, Sort, ToBroadcast
 from ..spill.rows import take

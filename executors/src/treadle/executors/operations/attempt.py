@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.frozen import sealed
+from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import TreadleError, UsageError
-from treadle.primitives.frozen import sealed
 from treadle.primitives.functions import matches_type
-from treadle.primitives.references import Slice
 from treadle.primitives.result import Result, is_storable
 
 from ..context import Context

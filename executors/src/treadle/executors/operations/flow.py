@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from treadle.primitives import codec
-from treadle.primitives.frozen import sealed
-from treadle.primitives.partitioning import rows_between
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.frozen import sealed
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.partitioning import rows_between
 
 from ..spill.sizes import memory_of
 

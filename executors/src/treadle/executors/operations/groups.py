@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, cast
 
-from treadle.primitives.keys import SELF_IDENTICAL, canonical, identities
+from treadle.primitives.shuffling.keys import SELF_IDENTICAL, canonical, identities
 
 _ARROW = {"bool", "string", "large_string", "binary", "large_binary", "double"}
 _ARROW |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}

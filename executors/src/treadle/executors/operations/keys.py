@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from operator import length_hint
 from typing import Any
 
-from treadle.primitives import codec
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import DataError, UsageError
-from treadle.primitives.folds import pair
-from treadle.primitives.references import Kind
+from treadle.primitives.shuffling.folds import pair
 
 from ..program import By
 from .attempt import Attempt

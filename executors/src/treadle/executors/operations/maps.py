@@ -9,9 +9,9 @@ from operator import length_hint
 from types import GeneratorType
 from typing import Any
 
+from treadle.primitives.encoding.frozen import read_only
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import UsageError
-from treadle.primitives.frozen import read_only
-from treadle.primitives.references import Kind
 from treadle.primitives.result import Result
 
 from ..program import MapPartition, MapRecords, StageCount

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from treadle.primitives import codec
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import InternalError
-from treadle.primitives.folds import NOTHING, left_fold
-from treadle.primitives.order import argsort
-from treadle.primitives.references import Kind
+from treadle.primitives.shuffling.folds import NOTHING, left_fold
+from treadle.primitives.shuffling.order import argsort
 
 from ..program import Call, Reduce
 from ..spill.folding import Folder, fold_groups

@@ -16,9 +16,9 @@ from itertools import accumulate, chain
 from pickle import PickleBuffer
 from typing import Any
 
-from treadle.primitives import codec
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import UsageError
-from treadle.primitives.references import Kind
 
 Bundle = tuple[Kind, list[int], Any]
 """(kind, records of each target, the records of all targets in order as an encoded part)."""

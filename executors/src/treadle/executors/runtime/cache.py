@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from treadle.primitives import formats
+from treadle.primitives.encoding.frozen import is_frozen
+from treadle.primitives.encoding.references import Kind, Slice
 from treadle.primitives.errors import DataError, MissingError
 from treadle.primitives.formats import FileSplit
-from treadle.primitives.frozen import is_frozen
-from treadle.primitives.references import Kind, Slice
 
 from ..operations.attempt import Attempt
 from ..operations.flow import EXPANSION, Flow, objects

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from treadle.primitives.encoding.frozen import sealed
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import TreadleError
-from treadle.primitives.frozen import sealed
-from treadle.primitives.references import Kind
 
 from ..failures import InputFailed
 from ..operations.attempt import Attempt

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.primitives import codec
-from treadle.primitives.frozen import sealed
-from treadle.primitives.partitioning import bytes_of_rows, rows_between, rows_of_a_chunk, split_evenly
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.frozen import sealed
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.partitioning import bytes_of_rows, rows_between, rows_of_a_chunk, split_evenly
 
 from ..operations.attempt import Attempt
 from ..operations.flow import EXPANSION, Flow, whole, within

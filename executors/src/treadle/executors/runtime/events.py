@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
+from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import DataError, MissingError, StoreError, TreadleError, UsageError
 from treadle.primitives.events.decode import decode
 from treadle.primitives.events.offsets import stretches
 from treadle.primitives.events.records import Record, as_item
 from treadle.primitives.run_names import run_folder
-from treadle.primitives.store import Store
-from treadle.primitives.whole_files import Buffer
+from treadle.primitives.stores.store import Store
+from treadle.primitives.stores.whole_files import Buffer
 
 from ..program import EventSplit, connection_secret
 

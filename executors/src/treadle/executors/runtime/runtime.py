@@ -23,11 +23,11 @@ from treadle.primitives import formats, functions
 from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.channels.current import taking_part
 from treadle.primitives.channels.gang import Gang
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, UsageError
-from treadle.primitives.host import HostFolder
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
-from treadle.primitives.whole_files import Buffer
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
+from treadle.primitives.stores.whole_files import Buffer
 
 from ..context import Context
 from ..failures import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.primitives import codec
-from treadle.primitives.frozen import sealed
-from treadle.primitives.keys import Key
-from treadle.primitives.partitioning import check_boundaries, cut, hash_targets, split_evenly
-from treadle.primitives.ranges import range_targets
-from treadle.primitives.references import Kind
-from treadle.primitives.scattering import scatter_rows
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.frozen import sealed
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.keys import Key
+from treadle.primitives.shuffling.partitioning import check_boundaries, cut, hash_targets, split_evenly
+from treadle.primitives.shuffling.ranges import range_targets
+from treadle.primitives.shuffling.scattering import scatter_rows
 
 from ..operations.attempt import Attempt
 from ..operations.flow import Flow, whole

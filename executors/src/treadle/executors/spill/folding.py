@@ -13,8 +13,8 @@ from itertools import chain
 from operator import length_hint
 from typing import Any
 
-from treadle.primitives.frozen import ATOMS
-from treadle.primitives.keys import SELF_IDENTICAL, Key, identities
+from treadle.primitives.encoding.frozen import ATOMS
+from treadle.primitives.shuffling.keys import SELF_IDENTICAL, Key, identities
 
 from .grouping import Group, Grouper
 from .room import Room

@@ -15,8 +15,8 @@ from itertools import chain, groupby, starmap
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from treadle.primitives.hashing import hash_sequence
-from treadle.primitives.keys import Key, identities
+from treadle.primitives.shuffling.hashing import hash_sequence
+from treadle.primitives.shuffling.keys import Key, identities
 
 from .room import Extent, Room, SpillFile
 from .sizes import memory_of

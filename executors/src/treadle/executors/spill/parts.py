@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from treadle.primitives import codec
-from treadle.primitives.partitioning import rows_between
-from treadle.primitives.references import Kind
-from treadle.primitives.whole_files import Buffer
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.partitioning import rows_between
+from treadle.primitives.stores.whole_files import Buffer
 
 from .room import Extent, Room, SpillFile
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from treadle.primitives import codec
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import StoreError
-from treadle.primitives.references import Kind
-from treadle.primitives.whole_files import Buffer, read_all, write_all
+from treadle.primitives.stores.whole_files import Buffer, read_all, write_all
 
 _SHARE = 4
 _CHUNK = 1 << 20

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.primitives.columns import is_array
-from treadle.primitives.partitioning import rows_between
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.columns import is_array
+from treadle.primitives.shuffling.partitioning import rows_between
 
 
 def take(kind: Kind, value: Any, positions: Any) -> Any:

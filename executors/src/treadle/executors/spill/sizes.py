@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 from uuid import UUID
 
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding.references import Kind
 
 _LEAST, _SAMPLE, _EVERY = 4, 32, 32
 """Records of a list that are looked at: one in so many, but some of a short list, and not more of a long one."""

@@ -11,10 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from treadle.primitives import codec
-from treadle.primitives.order import argsort, order
-from treadle.primitives.partitioning import rows_between
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding import codec
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.shuffling.order import argsort, order
+from treadle.primitives.shuffling.partitioning import rows_between
 
 from .room import Extent, Room, SpillFile
 from .rows import compact, compact_keys, join_keys, take, take_keys

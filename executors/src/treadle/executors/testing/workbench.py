@@ -26,8 +26,8 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from . import functions
 from .script import Script

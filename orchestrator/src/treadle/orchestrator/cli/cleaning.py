@@ -17,7 +17,7 @@ from .common.exits import complain, say_json
 from .common.options import ProfileOption, TextOrJson, duration
 
 if TYPE_CHECKING:
-    from treadle.primitives.store import ObjectInfo
+    from treadle.primitives.stores.store import ObjectInfo
 
     from ..client.client import Runs
     from ..reuse.entries import Entries, Entry

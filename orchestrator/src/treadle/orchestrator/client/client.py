@@ -30,7 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
 from treadle.primitives.run_names import parent_run
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..environment.errors import Unreachable
 from ..protocol import messages

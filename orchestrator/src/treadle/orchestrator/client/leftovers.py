@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from msgspec import Struct
 
 from treadle.primitives.run_names import CHILD
-from treadle.primitives.store import ObjectInfo, Store
+from treadle.primitives.stores.store import ObjectInfo, Store
 
 ROOT = "runs"
 Lent = Mapping[str, set[str]]

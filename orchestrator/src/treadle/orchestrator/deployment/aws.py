@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from treadle.executors.package.build import LAMBDA, Limits
 from treadle.primitives.errors import StoreError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .aws_keys import KeyPlace, unless_missing
 from .aws_role import TRUST, policy

@@ -17,7 +17,7 @@ from treadle.executors.package.own import version
 from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
 from treadle.executors.worker.environment import secret_variable
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import is_local
+from treadle.primitives.stores.files import is_local
 
 from .settings import DeploySettings, LambdaDeploySettings
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from treadle.primitives.errors import TreadleError
-from treadle.primitives.whole_files import write_file
+from treadle.primitives.stores.whole_files import write_file
 
 T = TypeVar("T")
 POLL = 0.01

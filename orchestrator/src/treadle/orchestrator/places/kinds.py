@@ -17,7 +17,7 @@ from treadle.executors.place import Place
 from treadle.executors.worker.environment import secret_variable, worker_environment
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import is_local
+from treadle.primitives.stores.files import is_local
 
 from ..deployment.settings import LambdaDeploySettings, OpenWhiskDeploySettings
 from ..environment.profile import Slots, Table, reasons

@@ -13,7 +13,7 @@ from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.primitives.errors import UsageError
-from treadle.primitives.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
+from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 
 from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .flow import Dataset, Flow, by_of

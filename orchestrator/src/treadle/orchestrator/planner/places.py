@@ -14,7 +14,7 @@ from treadle.executors.interface import Capabilities
 from treadle.executors.members import MEMBERS
 from treadle.executors.program import Discard, ToBroadcast
 from treadle.primitives.errors import UsageError
-from treadle.primitives.files import is_local
+from treadle.primitives.stores.files import is_local
 
 from ..plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
 from . import members

@@ -11,7 +11,7 @@ from treadle.dsl.graph.graph import Graph
 from treadle.dsl.graph.kinds import is_single
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import MapStage, Spec, Stage, WorkflowStage, WorkStage
-from treadle.primitives.files import absolute_uri
+from treadle.primitives.stores.files import absolute_uri
 
 from ..plan import Kept, Plan, Policy
 from .keeping import kept_stages

@@ -12,9 +12,9 @@ from treadle.dsl.validation.inputs import source_of
 from treadle.executors.program import EventSplit
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import offsets
-from treadle.primitives.files import FileInfo, absolute_uri, list_files
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
-from treadle.primitives.partitioning import DEFAULT_PARTITIONS, split_evenly
+from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_evenly
+from treadle.primitives.stores.files import FileInfo, absolute_uri, list_files
 
 from ..plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
 

@@ -12,7 +12,7 @@ import msgspec
 from temporalio.common import SearchAttributeKey
 
 from treadle.executors.program import Keep
-from treadle.primitives.decoding import known
+from treadle.primitives.encoding.decoding import known
 
 from ..dispatcher.orders import Orders
 from ..instructions import Problem, Summary

@@ -23,10 +23,10 @@ from msgspec.structs import replace
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded
+from treadle.primitives.encoding.decoding import decoded
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..instructions import Summary
 from ..runfiles import LoopResult, Manifest

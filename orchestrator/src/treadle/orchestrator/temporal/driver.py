@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from treadle.primitives import trust
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from ..connecting import connect
 from ..dispatcher.blocks.hosts import Hosts

@@ -11,7 +11,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives.errors import StoreError
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 
 from ..dispatcher.blocks.strays import remove_strays
 

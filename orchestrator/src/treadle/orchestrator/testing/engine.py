@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import render
 from treadle.executors.interface import Executor
+from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import FailureClass, UsageError
-from treadle.primitives.references import Kind
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..children import child_submission, keep_child
 from ..client.submission import new_run_id, prepare

@@ -17,9 +17,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from treadle.executors.interface import Capabilities, Executor, Slot
 from treadle.executors.program import Failure, Outcome, Report, Task
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, StoreError
-from treadle.primitives.references import BlockRef
-from treadle.primitives.store import ObjectInfo, Store, Stream
+from treadle.primitives.stores.store import ObjectInfo, Store, Stream
 
 from .strategies import Case
 

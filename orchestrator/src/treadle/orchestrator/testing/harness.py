@@ -16,8 +16,8 @@ from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.local.executor import LocalExecutor
 from treadle.primitives import trust
 from treadle.primitives.errors import DataError, UsageError
-from treadle.primitives.host import HostFolder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from ..dispatcher.blocks.hosts import Hosts
 from ..instructions import Problem

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from treadle.primitives.references import Kind
+from treadle.primitives.encoding.references import Kind
 
 Records = Literal["int", "str", "pair", "row", "json", "any"]
 """`pair` is (a key, a value), `row` has the columns `k` and `v`, `json` is what JSON can say, `any` is unknown."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from treadle.primitives.store import Store
+    from treadle.primitives.stores.store import Store
 
     from ..client.client import Runs
     from ..environment.home import Home

@@ -20,9 +20,9 @@ import msgspec
 
 from treadle.dsl.triggers import ObjectTrigger, Trigger
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded
+from treadle.primitives.encoding.decoding import decoded
 from treadle.primitives.errors import MissingError, TreadleError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..embedded.process import try_lock
 from ..environment.home import Home

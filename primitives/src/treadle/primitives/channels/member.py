@@ -31,7 +31,7 @@ from ..coordinator.messages import (
     View,
 )
 from ..errors import TreadleError, UsageError
-from ..host import SHARED_MEMORY, host_id
+from ..stores.host import SHARED_MEMORY, host_id
 from ..traversal import Reacher
 from ..wire import Address, Identity, address_of, is_loopback, listen, parse
 from .barriers import Barriers

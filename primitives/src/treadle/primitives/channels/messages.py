@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..references import Kind, Slice
+from ..encoding.references import Kind, Slice
 
 
 class Payload(Struct, frozen=True, array_like=True, gc=False):

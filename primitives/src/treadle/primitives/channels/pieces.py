@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ..encoding.references import Kind
 from ..errors import DataError
-from ..references import Kind
-from ..scattering import scatter_rows
+from ..shuffling.scattering import scatter_rows
 from .io.values import kind_of
 
 

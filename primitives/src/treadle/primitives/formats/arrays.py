@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ..encoding.references import Kind
 from ..errors import DataError
-from ..files import FileInfo, is_local, read_range
-from ..references import Kind
+from ..stores.files import FileInfo, is_local, read_range
 from .content import Content, info_of, whole_content
 from .fixed import fixed_rows, row_ranges
 from .options import FileSplit

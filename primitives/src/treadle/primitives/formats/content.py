@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ..errors import DataError
-from ..files import FileInfo, is_local, map_file, read_range
-from ..spooled import spooled
+from ..stores.files import FileInfo, is_local, map_file, read_range
+from ..stores.spooled import spooled
 from .options import FileSplit
 
 Content = bytes | memoryview

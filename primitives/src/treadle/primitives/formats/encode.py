@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ..encoding.references import Kind
 from ..errors import DataError
-from ..references import Kind
-from ..whole_files import Buffer
+from ..stores.whole_files import Buffer
 from .options import Format, WriteOptions
 from .rows import plain, records_of, tabulate
 
@@ -61,7 +61,8 @@ def _not_a_line(records: list[Any]) -> DataError:
     for position, record in enumerate(records):
         if not isinstance(record, str):
             return DataError(
-                f"record {position} is of type {type(record).__name__}; format text takes str", "convert it, or write jsonl"
+                f"record {position} is of type {type(record).__name__}; format text takes str",
+                "convert it, or write jsonl",
             )
         if "\n" in record or record.endswith("\r"):
             return DataError(

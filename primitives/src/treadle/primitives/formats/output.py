@@ -15,10 +15,10 @@ from typing import Any
 from msgspec import Struct
 
 from ..errors import DataError, UsageError
-from ..files import absolute_uri, is_local, remote
-from ..store import Store
-from ..store_errors import border
-from ..whole_files import Buffer, create_file
+from ..stores.files import absolute_uri, is_local, remote
+from ..stores.store import Store
+from ..stores.store_errors import border
+from ..stores.whole_files import Buffer, create_file
 
 MANIFEST = "_manifest.json"
 OWNER = "_owner.json"

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from .. import codec
+from ..encoding import codec
+from ..encoding.references import Kind
 from ..errors import DataError
-from ..references import Kind
-from ..whole_files import Buffer
+from ..stores.whole_files import Buffer
 from .encode import encode_part
 from .options import WriteOptions
 from .rows import tabulate

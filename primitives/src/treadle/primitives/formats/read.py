@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from ..codec import concat
+from ..encoding.codec import concat
+from ..encoding.references import Kind
 from ..errors import DataError
-from ..files import is_local
-from ..references import Kind
+from ..stores.files import is_local
 from .content import decoded, line_content, line_pieces
 from .options import FileSplit
 

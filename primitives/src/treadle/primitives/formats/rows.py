@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..encoding.references import Kind
 from ..errors import DataError
-from ..references import Kind
 
 
 class Rows(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import UsageError
-from ..files import FileInfo, read_range
+from ..stores.files import FileInfo, read_range
 from .fixed import fixed_rows, row_ranges
 from .options import FileSplit, ReadOptions
 

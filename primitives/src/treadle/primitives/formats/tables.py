@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ..codec import Sink
+from ..encoding.codec import Sink
+from ..encoding.references import Kind
 from ..errors import DataError, UsageError
-from ..files import FileInfo, is_local, read_range
 from ..late import pyarrow
-from ..references import Kind
-from ..whole_files import Buffer
+from ..stores.files import FileInfo, is_local, read_range
+from ..stores.whole_files import Buffer
 from .content import ListedFile, info_of, whole_content
 from .options import FileSplit, WriteOptions
 from .rows import Rows, array_names, check_columns, first_failing, plain, tabulate

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import CorruptError, MissingError
-from ..host import HostFolder
 from ..run_names import run_folder
-from ..store_errors import border
-from ..whole_files import check_name
+from ..stores.host import HostFolder
+from ..stores.store_errors import border
+from ..stores.whole_files import check_name
 from ..wire import NotAuthentic, TimedOut, WireError
 from . import pulling
 from .directory import behind

@@ -6,12 +6,12 @@ import threading
 
 import msgspec
 
-from ..decoding import known
+from ..encoding.decoding import known
 from ..errors import MissingError
 from ..run_names import run_folder
-from ..store import Store
+from ..stores.store import Store
+from ..stores.whole_files import check_name
 from ..trust import SealedStore
-from ..whole_files import check_name
 from . import presence
 
 

@@ -22,8 +22,8 @@ import msgspec
 
 from ..coordinator.messages import Dial, FromMember, Refused, Relay, Relayed, ToMember
 from ..errors import StoreError, TreadleError
-from ..host import HostFolder
-from ..store import Store
+from ..stores.host import HostFolder
+from ..stores.store import Store
 from ..traversal import Reacher, Schedule
 from ..traversal.machine import SCHEDULE
 from ..traversal.ports import Endpoint

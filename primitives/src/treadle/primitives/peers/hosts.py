@@ -7,11 +7,11 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
+from ..encoding.references import Slice
 from ..errors import MissingError
-from ..host import HostFolder
-from ..references import Slice
-from ..store import Store
-from ..whole_files import Buffer
+from ..stores.host import HostFolder
+from ..stores.store import Store
+from ..stores.whole_files import Buffer
 from ..wire import NotAuthentic, WireError
 from .client import PeerClient
 from .directory import Directory

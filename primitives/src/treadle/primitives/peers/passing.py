@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from ..errors import StoreError
 from ..run_names import run_folder
-from ..store import Store
+from ..stores.store import Store
+from ..stores.whole_files import check_name
 from ..trust import SealedStore
-from ..whole_files import check_name
 
 
 def leave(store: Store, run: str, key: bytes, data: Sequence[bytes]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import TreadleError, UsageError
-from ..host import HostFolder
+from ..stores.host import HostFolder
 from ..wire import Connection, KeyOf, WireError, address_of, incoming, listen, parse, welcome
 from .messages import REQUEST_LIMIT, Pull
 from .serving import answer

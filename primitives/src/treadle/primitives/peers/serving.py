@@ -8,9 +8,9 @@ import stat
 import time
 
 from ..errors import TreadleError, UsageError
-from ..host import HostFolder
 from ..run_names import run_folder
-from ..whole_files import check_name
+from ..stores.host import HostFolder
+from ..stores.whole_files import check_name
 from ..wire import Connection, WireError
 from .messages import BATCH, GONE, PIECE, REFUSED, WANTS_LIMIT, Answer, Ask, Part, Pull, Want
 

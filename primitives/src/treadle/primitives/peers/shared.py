@@ -12,7 +12,7 @@ from pathlib import Path
 
 import xxhash
 
-from ..whole_files import make_folders, write_all
+from ..stores.whole_files import make_folders, write_all
 from ..wire import Connection, TimedOut
 from .pulling import allocate
 

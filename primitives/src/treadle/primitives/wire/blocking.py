@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..whole_files import Buffer
+from ..stores.whole_files import Buffer
 from . import framing
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .handshake import MESSAGE_LIMIT, Handshake

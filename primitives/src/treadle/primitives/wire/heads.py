@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ..decoding import known
-from ..whole_files import Buffer
+from ..encoding.decoding import known
+from ..stores.whole_files import Buffer
 from .errors import WireError
 
 encode_head = msgspec.msgpack.Encoder().encode

@@ -14,7 +14,7 @@ from ...environment.home import Home, room_for_blocks
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from treadle.primitives.store import Store
+    from treadle.primitives.stores.store import Store
 
     from ...client.client import Runs
     from ...environment.profile import Profile
@@ -41,7 +41,7 @@ class Environment:
 
     @cached_property
     def store(self) -> Store:
-        from treadle.primitives.store import Store
+        from treadle.primitives.stores.store import Store
 
         return Store.open(self.profile.store_url(self.home))
 

@@ -19,7 +19,7 @@ from .following import nodes_of
 
 if TYPE_CHECKING:
     from treadle.primitives.blocks import Blocks
-    from treadle.primitives.references import Slice
+    from treadle.primitives.encoding.references import Slice
 
     from ...runfiles import RunFiles
     from ..common.environment import Environment
@@ -33,7 +33,7 @@ def records(env: Environment, run: str, stage: str) -> Iterator[str]:
     """Each record as a line of JSON. Raises UsageError for a stage without data, Incomplete."""
     from treadle.executors.bundle.open import prepare
     from treadle.primitives.blocks import Blocks
-    from treadle.primitives.host import HostFolder
+    from treadle.primitives.stores.host import HostFolder
 
     files = env.files(run)
     submission = files.load(Submission, "spec")

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from treadle.executors.program import Outcome
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
-from treadle.primitives.references import BlockRef
 
 from ...plan import Segment
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection, Iterable
 
 from treadle.primitives import trust
-from treadle.primitives.host import HostFolder
-from treadle.primitives.references import Slice
-from treadle.primitives.store import Store
+from treadle.primitives.encoding.references import Slice
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from ...planner.transport import Figures
 

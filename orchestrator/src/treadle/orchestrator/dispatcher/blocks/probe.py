@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from treadle.primitives import trust
-from treadle.primitives.host import HostFolder
 from treadle.primitives.peers import PeerClient
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from ...planner.transport import Figures
 

@@ -13,7 +13,7 @@ import shutil
 import weakref
 from pathlib import Path
 
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 
 MARK = ".home"
 

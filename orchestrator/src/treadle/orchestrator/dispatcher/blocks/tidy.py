@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from treadle.executors.program import Outcome
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import StoreError, TreadleError
-from treadle.primitives.host import HostFolder
 from treadle.primitives.run_names import run_folder
+from treadle.primitives.stores.host import HostFolder
 
 from ...plan import Graph, Node, Segment
 from ...runfiles import RunFiles

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from treadle.executors.program import Failure, Report
 from treadle.primitives.errors import StoreError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 FIRST_WINDOW, LONGEST_WINDOW = 1.0, 10.0
 """Seconds that records gather before they are written; each window of a segment is twice as long as the one before."""

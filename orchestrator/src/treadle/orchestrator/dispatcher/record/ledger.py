@@ -23,9 +23,9 @@ from msgspec import Struct
 
 from treadle.executors.program import Outcome
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded
+from treadle.primitives.encoding.decoding import decoded
 from treadle.primitives.errors import TreadleError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ...instructions import Data
 

@@ -12,7 +12,7 @@ import msgspec
 from treadle.executors.program import Failure, Outcome, Task
 from treadle.primitives.channels.gang import Gang, folder_of
 from treadle.primitives.errors import TreadleError, UsageError
-from treadle.primitives.host import HostFolder
+from treadle.primitives.stores.host import HostFolder
 
 from ..decisions.dispatch import Assignment
 from ..decisions.gang import GRACE, GangDispatch

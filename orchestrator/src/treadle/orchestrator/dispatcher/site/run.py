@@ -13,11 +13,11 @@ from treadle.executors.operations.apply import check_single, check_size
 from treadle.executors.program import Failure, Job, Outcome
 from treadle.primitives import trust
 from treadle.primitives.blocks import Blocks, Peers
+from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import InternalError
-from treadle.primitives.host import HostFolder
-from treadle.primitives.references import Slice
 from treadle.primitives.run_names import run_folder
-from treadle.primitives.store import Store
+from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.store import Store
 
 from ...plan import Loop, Node, Plan, Segment, Shipped
 from ...runfiles import LoopResult, Manifest, RunFiles, Submission

@@ -25,9 +25,9 @@ from treadle.executors.program import (
     Value,
     connection_secret,
 )
+from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import UsageError
-from treadle.primitives.partitioning import DEFAULT_PARTITIONS
-from treadle.primitives.references import Slice
+from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS
 
 from ...plan import EventsFeed, Segment
 from ...planner.transport import INLINE_LIMIT

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, overload
 import msgspec
 
 from treadle.executors.program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
+from treadle.primitives.encoding.references import BlockRef, Slice
 from treadle.primitives.errors import InternalError
 from treadle.primitives.events import offsets
-from treadle.primitives.references import BlockRef, Slice
 
 from ...instructions import Data
 from ...plan import (

@@ -12,7 +12,7 @@ import msgspec
 from treadle.dsl.triggers import Trigger
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ...environment.connections import kafka_settings
 from ...environment.home import Home

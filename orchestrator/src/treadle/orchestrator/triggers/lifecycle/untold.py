@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from treadle.primitives.decoding import known
+from treadle.primitives.encoding.decoding import known
 from treadle.primitives.events import Event
 
 from ...runfiles import RunFiles

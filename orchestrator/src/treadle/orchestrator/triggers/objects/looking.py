@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import rfc3339
-from treadle.primitives.store import ObjectInfo
+from treadle.primitives.stores.store import ObjectInfo
 
 from .notifications import object_event
 

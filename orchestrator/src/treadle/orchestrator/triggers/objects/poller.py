@@ -15,7 +15,7 @@ from treadle.dsl.triggers import ObjectTrigger, Poll
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import event_time
-from treadle.primitives.store import ObjectInfo, Store
+from treadle.primitives.stores.store import ObjectInfo, Store
 
 from ..gate import Full, Gate
 from ..identity import event_run

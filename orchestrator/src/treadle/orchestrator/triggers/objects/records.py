@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from treadle.dsl.triggers import ObjectTrigger
 from treadle.primitives import trust
-from treadle.primitives.decoding import known
+from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.events import Event
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ..registry.deployment import Deployment
 from .looking import Seen

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from treadle.executors.program import SharedCode
 from treadle.primitives import trust
-from treadle.primitives.decoding import decoded
+from treadle.primitives.encoding.decoding import decoded
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from .deployment import Deployment, Paused, Position
 

@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, UsageError
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ...client.client import keep, memo
 from ...environment.errors import Unreachable

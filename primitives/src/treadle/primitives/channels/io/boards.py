@@ -17,9 +17,9 @@ from pathlib import Path
 
 import xxhash
 
-from ...host import HostFolder
-from ...store_errors import border
-from ...whole_files import make_folders
+from ...stores.host import HostFolder
+from ...stores.store_errors import border
+from ...stores.whole_files import make_folders
 
 _WORD = 8
 """Bytes of a count: it is written whole."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 from collections import deque
 
-from ...whole_files import Buffer
+from ...stores.whole_files import Buffer
 from ...wire import Closed, Connection, WireError
 from ...wire.framing import LENGTHS, Decoder
 from ...wire.transports import Plain

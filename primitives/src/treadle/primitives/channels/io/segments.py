@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import StoreError
-from ...host import HostFolder
-from ...whole_files import Buffer
+from ...stores.host import HostFolder
+from ...stores.whole_files import Buffer
 
 _KEPT = 3
 """Segments a member keeps: receivers may still look at the last value while the next is written."""

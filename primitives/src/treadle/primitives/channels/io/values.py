@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from ...blocks import Blocks
-from ...codec import decode, encode
-from ...references import BlockRef, Kind, Slice
-from ...store_errors import border
-from ...whole_files import Buffer
+from ...encoding.codec import decode, encode
+from ...encoding.references import BlockRef, Kind, Slice
+from ...stores.store_errors import border
+from ...stores.whole_files import Buffer
 from ..messages import Payload
 from .segments import Segment, Segments
 

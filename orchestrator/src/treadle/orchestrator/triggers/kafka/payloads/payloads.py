@@ -13,7 +13,7 @@ from treadle.executors.runtime.events import pack
 from treadle.primitives import trust
 from treadle.primitives.events.offsets import runs_of
 from treadle.primitives.events.records import as_item
-from treadle.primitives.store import Store
+from treadle.primitives.stores.store import Store
 
 from ....copied_events import copy_name
 from ....runfiles import RunFiles

@@ -1,0 +1,60 @@
+"""Rows of a table or an array to their targets, in their order: a stable sort by target, of chunks that fit the cache.
+
+A sort of everything at once fetches each row from far memory (a partition as large as memory is fast; Manegold, Boncz
+and Kersten, "Optimizing main-memory join on modern hardware", 2002, cut such passes up likewise).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from ..encoding.references import Kind
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_FEW = 4
+"""Targets up to which a pass over an array for each of them is faster than a sort."""
+_CHUNK_BYTES = 1 << 19
+"""Rows that are sorted at a time: they stay in the processor's cache."""
+_LEAST = 64
+"""Rows that a target gets of a chunk on average, at least: each such run is copied by a call of its own."""
+
+
+def scatter_rows(kind: Kind, value: Any, targets: Sequence[int] | NDArray[np.integer], partitions: int) -> list[Any]:
+    """The rows of each target, as new tables or arrays. `targets`: one of range(partitions) for each row."""
+    import numpy as np
+
+    targets = np.asarray(targets, np.min_scalar_type(max(0, partitions - 1)))  # NumPy sorts short integers by radix
+    if kind == "table":
+        gathered = value.take(np.argsort(targets, kind="stable")).combine_chunks()
+        ends = np.bincount(targets, minlength=partitions).cumsum().tolist()
+        return [gathered.slice(start, stop - start) for start, stop in pairwise([0, *ends])]
+    if partitions <= _FEW:
+        return [value.compress(targets == target, axis=0) for target in range(partitions)]
+    gathered, ends = _scatter_array(value, targets, partitions)
+    return [gathered[start:stop] for start, stop in pairwise([0, *ends])]
+
+
+def _scatter_array(array: Any, targets: NDArray[Any], partitions: int) -> tuple[Any, list[int]]:
+    """(the rows in the order of their targets, where each target ends)."""
+    import numpy as np
+
+    step = max(_CHUNK_BYTES // max(1, array[:1].nbytes), _LEAST * partitions)
+    chunks = [slice(start, start + step) for start in range(0, max(1, len(array)), step)]
+    counts = np.stack([np.bincount(targets[chunk], minlength=partitions) for chunk in chunks])
+    totals = counts.sum(axis=0)
+    ends = totals.cumsum()
+    if len(chunks) == 1:
+        return array.take(np.argsort(targets, kind="stable"), axis=0), ends.tolist()
+    stops = ends - totals + counts.cumsum(axis=0)
+    gathered = np.empty_like(array)
+    for index, chunk in enumerate(chunks):
+        ordered, taken = array[chunk].take(np.argsort(targets[chunk], kind="stable"), axis=0), 0
+        for stop, count in zip(stops[index].tolist(), counts[index].tolist(), strict=True):
+            gathered[stop - count : stop] = ordered[taken : taken + count]
+            taken += count
+    return gathered, ends.tolist()

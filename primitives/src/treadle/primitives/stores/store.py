@@ -1,0 +1,346 @@
+"""Object stores behind one small synchronous interface: `file://`, `s3://`, `gs://`, `az://` and `memory://`.
+
+Objects are immutable by convention: `create` is the only way two writers may meet. Every method is safe to call from
+several threads, and raises MissingError or StoreError, never a foreign error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import quote, unquote, urlsplit
+
+from msgspec import Struct
+
+from ..errors import UsageError
+from .store_errors import border
+from .streamed import create_in_parts
+from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
+
+_SCHEMES = "file://, s3://, gs://, az:// or memory://"
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
+"""How an S3 store copies to a name that nothing has, as an option or a variable, for those with a way of their own."""
+_CHUNK = 8 << 20
+Data: TypeAlias = Buffer | Sequence[Buffer]
+Stream: TypeAlias = Data | Iterator[Buffer]
+"""An iterator's buffers are sent as they come, and not kept."""
+
+
+class ObjectInfo(Struct, frozen=True):
+    """What a listing knows about an object."""
+
+    name: str
+    """Relative to the store's URL."""
+    size: int
+    version: str
+    """ETag, or modification time and size: differs when the content was replaced."""
+    modified: float = 0.0
+    """When it was written, as the store says: seconds since the epoch."""
+
+
+class Store(ABC):
+    """A flat set of named objects below `url`; names are relative paths such as `runs/r1/plan`."""
+
+    url: str
+
+    @staticmethod
+    def open(url: str, **options: Any) -> Store:
+        """The store at `url`; nothing is contacted yet.
+
+        Options and the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, ...) are those of obstore. Plain HTTP is
+        allowed for endpoints on loopback and where `AWS_ALLOW_HTTP` is true. Raises UsageError for a URL or option
+        that cannot be.
+        """
+        parts = urlsplit(url)
+        if parts.query or parts.fragment:
+            raise UsageError(
+                f"store URL {url!r} has a query or a fragment", f"Write {parts.scheme}://place/folder only."
+            )
+        if parts.scheme in ("file", "memory") and options:
+            raise UsageError(f"a {parts.scheme}:// store has no options; got {', '.join(options)}", "Leave them out.")
+        if parts.scheme == "file":
+            return FileStore(_folder(url))
+        if parts.scheme == "memory":
+            return ObjectStore(url.rstrip("/") if parts.netloc else "memory://", _memory(url))
+        if parts.scheme in ("s3", "gs", "az") and parts.netloc:
+            return ObjectStore(url.rstrip("/"), _remote(url.rstrip("/"), parts.scheme, options))
+        raise UsageError(f"{url!r} is not a store URL", f"Begin with {_SCHEMES}.")
+
+    @abstractmethod
+    def put(self, name: str, data: Stream) -> None:
+        """Write the object, replacing what is there; readers see the old or the new one, never a mixture."""
+
+    @abstractmethod
+    def create(self, name: str, data: Stream) -> bool:
+        """Write the object if there is none; False when there is one. Durable on return.
+
+        After a broken connection to an object store, False may be answered for one's own earlier write: who needs
+        to tell puts a nonce into the data and reads it back.
+        """
+
+    @abstractmethod
+    def get(self, name: str) -> bytes:
+        """All bytes of the object."""
+
+    @abstractmethod
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        """At most `length` bytes from `start`: fewer, or none, where the object ends."""
+
+    @abstractmethod
+    def head(self, name: str) -> ObjectInfo | None:
+        """Size and version, or None when there is no such object."""
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Every object below the folder `prefix` (all of them: ""), sorted by the UTF-8 bytes of the name."""
+
+    @abstractmethod
+    def delete(self, names: Iterable[str]) -> None:
+        """Remove the objects; those that are not there are no error."""
+
+    @abstractmethod
+    def delete_prefix(self, prefix: str) -> None:
+        """Remove every object below the folder `prefix`."""
+
+    def path(self, name: str) -> Path | None:  # noqa: ARG002
+        """Where the object is a file of this host; None on other stores."""
+        return None
+
+
+class FileStore(Store):
+    """Objects as files (0600, in folders 0700) that are whole, and durable before `put` or `create` returns."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.url = f"file://{quote(str(root))}"
+
+    def path(self, name: str) -> Path:
+        return self.root / check_name(name)
+
+    def put(self, name: str, data: Stream) -> None:
+        with border(self.url, name, writing=True):
+            write_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data), durable=True)
+
+    def create(self, name: str, data: Stream) -> bool:
+        with border(self.url, name, writing=True):
+            return create_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data))
+
+    def get(self, name: str) -> bytes:
+        with border(self.url, name, reading=True):
+            return self.path(name).read_bytes()
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        with border(self.url, name, reading=True):
+            return read_range(self.path(name), start, length)
+
+    def head(self, name: str) -> ObjectInfo | None:
+        with border(self.url, name):
+            try:
+                status = self.path(name).stat()
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                    return None
+                raise
+            return _info(name, status) if stat.S_ISREG(status.st_mode) else None
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        prefix = _folder_name(prefix)
+        with border(self.url, prefix):
+            found = list(self._walk(prefix))
+        return iter(sorted(found, key=_by_name))
+
+    def _walk(self, prefix: str) -> Iterator[ObjectInfo]:
+        try:
+            entries = os.scandir(self.root / prefix)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        with entries:
+            for entry in entries:
+                name = f"{prefix}/{entry.name}" if prefix else entry.name
+                try:
+                    if entry.is_dir():
+                        yield from self._walk(name)
+                    elif entry.is_file() and not is_temporary(entry.name):
+                        yield _info(name, entry.stat())
+                except FileNotFoundError:
+                    continue  # deleted while we looked
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with border(self.url, name), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                self.path(name).unlink()
+
+    def delete_prefix(self, prefix: str) -> None:
+        with border(self.url, prefix):
+            remove_folder(self.path(prefix.rstrip("/")))
+
+
+class ObjectStore(Store):
+    """Objects behind obstore."""
+
+    def __init__(self, url: str, inner: Any) -> None:
+        import obstore
+
+        self.url = url
+        self._inner = inner
+        self._obstore = obstore
+
+    def put(self, name: str, data: Stream) -> None:
+        whole = data if isinstance(data, Iterator) else _joined(data)
+        with border(self.url, name):
+            self._obstore.put(self._inner, check_name(name), whole, chunk_size=_CHUNK, max_concurrency=4)
+
+    def create(self, name: str, data: Stream) -> bool:
+        if isinstance(data, Iterator):
+            return create_in_parts(self, check_name(name), data)
+        put, whole = self._obstore.put, _joined(data)
+        return self._made(name, lambda at: put(self._inner, at, whole, mode="create", use_multipart=False))
+
+    def copy(self, source: str, name: str) -> bool:
+        """Give `name` the bytes of `source`, within the store, unless there is one; False: there was one already."""
+        copy, place = self._obstore.copy, check_name(source)
+        return self._made(name, lambda at: copy(self._inner, place, at, overwrite=False))
+
+    def _made(self, name: str, make: Callable[[str], object]) -> bool:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with border(self.url, name):
+            try:
+                make(check_name(name))
+            except (AlreadyExistsError, PreconditionError):
+                return False
+            return True
+
+    def get(self, name: str) -> bytes:
+        with border(self.url, name):
+            return self._obstore.get(self._inner, check_name(name)).bytes().to_bytes()
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        with border(self.url, name):
+            try:
+                return self._obstore.get_range(self._inner, check_name(name), start=start, length=length).to_bytes()
+            except Exception as error:
+                if not re.search("[Rr]ange|416", str(error)):
+                    raise
+                info = self.head(name)  # stores refuse ranges that begin at or after the end, each in its own words
+                if info is not None and (length == 0 or start >= info.size):
+                    return b""
+                raise
+
+    def head(self, name: str) -> ObjectInfo | None:
+        with border(self.url, name):
+            try:
+                return _object_info(self._obstore.head(self._inner, check_name(name)))
+            except FileNotFoundError:
+                return None
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        prefix = _folder_name(prefix)
+        with border(self.url, prefix):
+            metas = self._obstore.list(self._inner, f"{prefix}/" if prefix else None).collect()
+        return iter(sorted(map(_object_info, metas), key=_by_name))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with border(self.url, name):
+                try:
+                    self._obstore.delete(self._inner, check_name(name))
+                except FileNotFoundError:
+                    continue
+
+    def delete_prefix(self, prefix: str) -> None:
+        self.delete(info.name for info in self.list(check_name(prefix.rstrip("/"))))
+
+
+_memories: dict[str, Any] = {}
+_memories_lock = threading.Lock()
+
+
+def _memory(url: str) -> Any:
+    """One store for each URL of this process."""
+    from obstore.store import MemoryStore
+
+    with _memories_lock:
+        return _memories.setdefault(url.rstrip("/"), MemoryStore())
+
+
+def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
+    endpoint = _endpoint(options) if scheme == "s3" else ""
+    if scheme == "s3" and not any(name in options or name in os.environ for name in _COPYING):
+        options = {**options, _COPYING[0]: "multipart"}
+    if endpoint:
+        options = {**options, "endpoint": endpoint}
+    if endpoint.startswith("http://"):
+        if not _plain_http_allowed(endpoint):
+            raise UsageError(
+                f"the endpoint {endpoint} is plain HTTP and not on loopback",
+                "Use https://, or set AWS_ALLOW_HTTP=true.",
+            )
+        http["allow_http"] = True
+    retry = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+    try:
+        return from_url(url, config={**options}, client_options=http, retry_config=retry)  # type: ignore[call-overload]
+    except BaseError as error:
+        raise UsageError(
+            f"store {url} cannot be opened: {str(error).partition(chr(10))[0]}", "Correct the URL or the options."
+        ) from error
+
+
+def _endpoint(options: dict[str, Any]) -> str:
+    """Of the options, or of the environment as the AWS tools read it; empty: AWS itself."""
+    candidates = [options.get("endpoint"), *map(os.environ.get, _ENDPOINT_VARIABLES)]
+    return str(next(filter(None, candidates), ""))
+
+
+def _plain_http_allowed(endpoint: str) -> bool:
+    from ..addresses import is_loopback
+
+    allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1")
+    return allowed or is_loopback(urlsplit(endpoint).hostname or "")
+
+
+def _folder(url: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise UsageError(f"{url!r} does not name an absolute folder", "Write three slashes: file:///folder.")
+    return Path(unquote(parts.path))
+
+
+def _folder_name(prefix: str) -> str:
+    prefix = prefix.rstrip("/")
+    return check_name(prefix) if prefix else ""
+
+
+def _buffers(data: Data) -> Sequence[Buffer]:
+    return [data] if isinstance(data, bytes | bytearray | memoryview) else data
+
+
+def _joined(data: Data) -> bytes:
+    return data if isinstance(data, bytes) else b"".join(_buffers(data))
+
+
+def _info(name: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(name, status.st_size, f"{status.st_mtime_ns:x}-{status.st_size:x}", status.st_mtime)
+
+
+def _object_info(meta: Any) -> ObjectInfo:
+    modified = meta["last_modified"]
+    return ObjectInfo(meta["path"], meta["size"], meta["e_tag"] or modified.isoformat(), modified.timestamp())
+
+
+def _by_name(info: ObjectInfo) -> bytes:
+    return info.name.encode("utf-8", "surrogateescape")

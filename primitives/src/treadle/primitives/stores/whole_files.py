@@ -1,0 +1,207 @@
+"""Files that appear whole or not at all: written beside their name, then linked or renamed into place.
+
+Shared by file stores (durable) and the host's shared memory (not durable, faster).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import resource
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from ..errors import UsageError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Reuse: TypeAlias = Callable[[Path], int | None]
+"""Moves a file as large as what will be written to a path, and opens it to be overwritten; None: there is none."""
+_TEMPORARY = ".tmp-"
+_MAX_VECTORS = 512
+_MAX_BYTES = 1 << 30
+_NO_MAPPING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENODEV)
+
+
+def check_name(name: str) -> str:
+    """`name` itself when it is a relative path without empty, `.` or `..` steps; raises UsageError otherwise."""
+    steps = name.split("/")
+    if not name or "\0" in name or any(step in ("", ".", "..") or step.startswith(_TEMPORARY) for step in steps):
+        raise UsageError(f"{name!r} is not an object name", "Use steps separated by single slashes, such as a/b.")
+    return name
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name was being written when its writer ended."""
+    return name.startswith(_TEMPORARY)
+
+
+def make_folders(folder: Path) -> list[Path]:
+    """Create `folder` and its missing parents with mode 0700; which folders have a new entry. Raises OSError."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(new, 0o700)
+    return [new.parent for new in missing]
+
+
+def remove_folder(folder: Path) -> None:
+    """With all that is in it; somebody else may be at it too. Raises OSError."""
+    from shutil import rmtree
+
+    while folder.exists():
+        with contextlib.suppress(FileNotFoundError):
+            rmtree(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: Reuse | None = None) -> None:
+    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
+    with _temporary(path, buffers, durable, reuse) as temporary:
+        os.rename(temporary, path)
+
+
+def create_file(path: Path, buffers: Iterable[Buffer], mode: int = 0o600) -> bool:
+    """Write a durable file; False when there is one already, which then is durable too. Raises OSError."""
+    created = True
+    with _temporary(path, buffers, True, mode=mode) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            created = False
+        os.unlink(temporary)
+    return created
+
+
+@contextlib.contextmanager
+def _temporary(
+    path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reuse | None = None, mode: int = 0o600
+) -> Iterator[Path]:
+    """A complete file beside `path`, for the caller to move; removed when anything fails.
+
+    Every folder with a new entry is synced at the end: for most file systems the first of these is the last that costs.
+    """
+    temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
+    descriptor = reuse(temporary) if reuse is not None else None
+    changed = [path.parent]
+    if descriptor is None:
+        descriptor = _open_new(temporary, mode, changed)
+    try:
+        try:
+            write_all(descriptor, buffers)
+            if durable:
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+        yield temporary
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    for folder in changed if durable else ():
+        sync_folder(folder)
+
+
+def _open_new(path: Path, mode: int, changed: list[Path]) -> int:
+    """A new file, and the folders that it needs; those with a new entry are added to `changed`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, mode)
+    except FileNotFoundError:
+        changed += make_folders(path.parent)
+        return os.open(path, flags, mode)
+
+
+def write_all(descriptor: int, buffers: Iterable[Buffer]) -> None:
+    """Write every byte, in vectors of bounded number and size; the kernel may take fewer than it was given.
+
+    Of what is no sequence a buffer is written before the next is asked for.
+    """
+    if not isinstance(buffers, Sequence):
+        for buffer in buffers:
+            write_all(descriptor, [buffer])
+        return
+    pending = [view for buffer in buffers if (view := memoryview(buffer).cast("B"))]
+    first = 0
+    while first < len(pending):
+        written = os.writev(descriptor, _bounded(pending, first))
+        while first < len(pending) and written >= len(pending[first]):
+            written -= len(pending[first])
+            first += 1
+        if written:
+            pending[first] = pending[first][written:]
+
+
+def _bounded(pending: Sequence[memoryview], first: int) -> list[memoryview]:
+    """The next vectors: at least one, at most `_MAX_VECTORS` and `_MAX_BYTES`."""
+    vectors, room = [], _MAX_BYTES
+    for view in pending[first : first + _MAX_VECTORS]:
+        vectors.append(view[:room])
+        room -= len(view)
+        if room <= 0:
+            break
+    return vectors
+
+
+def read_range(path: str | Path, start: int, length: int) -> bytes:
+    """At most `length` bytes from `start`: fewer where the file ends. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_all(descriptor, start, length)
+    finally:
+        os.close(descriptor)
+
+
+def read_all(descriptor: int, start: int, length: int) -> bytes:
+    """The same of an open file; the kernel may give fewer bytes than it is asked for."""
+    pieces = [os.pread(descriptor, length, start)]
+    while pieces[-1] and (missing := length - sum(map(len, pieces))):
+        pieces.append(os.pread(descriptor, missing, start + length - missing))
+    return b"".join(pieces)
+
+
+def map_file(path: str | Path) -> memoryview:
+    """The bytes of a file as a read-only mapping, or a private copy of them.
+
+    A copy is made of a file that another user may change after it was checked, and when the process has no
+    descriptor or mapping to spare. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        private = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+        mapping = _map(descriptor, status.st_size) if private and status.st_size else None
+    finally:
+        os.close(descriptor)
+    return memoryview(mapping or read_range(path, 0, status.st_size))
+
+
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap | None:
+    """A mapping, or None. Each holds a descriptor of its own; half of those allowed stay free for everything else."""
+    if len(_mappings) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
+        return None
+    try:
+        mapping = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+    except OSError as error:
+        if error.errno in _NO_MAPPING:
+            return None
+        raise
+    _mappings.add(mapping)
+    return mapping

@@ -1,0 +1,26 @@
+"""The S3 server that tests use."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from treadle.primitives.stores.store import Store
+from treadle.primitives.testing import s3
+
+
+def test_a_port_that_another_process_takes_meanwhile_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    free_port, chosen = s3._free_port, list[int]()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+
+        def choose() -> int:
+            chosen.append(free_port() if chosen else taken.getsockname()[1])
+            return chosen[-1]
+
+        monkeypatch.setattr(s3, "_free_port", choose)
+        with s3.seaweedfs() as endpoint:
+            store = Store.open("s3://treadle", **endpoint.options)
+            store.put("a", b"1")
+            assert store.get("a") == b"1"
+    assert len(chosen) == 2 * len(s3._ROLES)
