@@ -259,8 +259,8 @@ def _mean(records: Iterator[int]) -> Result:
         ({"n": "sum"}, {"n": 1, "m": 1}, "'m' is not declared"),
         ({"n": "sum"}, {"n": math.nan}, "is nan"),
         ({"n": "max"}, {"n": -math.inf}, "is -inf"),
-        ({"n": "sum"}, {"n": "1"}, "is a str"),
-        ({"n": "sum"}, {"n": True}, "is a bool"),
+        ({"n": "sum"}, {"n": "1"}, "of type str"),
+        ({"n": "sum"}, {"n": True}, "of type bool"),
     ],
 )
 def test_metrics_that_do_not_fit_are_user_errors(

@@ -246,6 +246,7 @@ def test_plain_objects_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
+sys.path.append({str(Path(__file__).parents[1])!r})
 from treadle.executors.program import *
 from executors.bench import Bench, call
 bench = Bench(Path({str(tmp_path)!r}))

@@ -47,7 +47,6 @@ from .functions.payload import (
 )
 from .functions.sizes import OVERHEAD
 from .local.executor import LocalExecutor, LocalSlot
-from .members.member import take_part
 from .program import Failure, Report, Task
 from .worker.environment import secret_variable
 
@@ -146,6 +145,8 @@ class Handler:
 
     async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int) -> Response:
         if isinstance(content, Join):
+            from .members.member import take_part  # a cold start is short: most functions are no members
+
             return await take_part(self, run, content, seconds, memory)
         key, store = self.run_key(run), self._open_store(content.task.job.store)
         return await self._serve(_Call(content, key, store, seconds, memory))

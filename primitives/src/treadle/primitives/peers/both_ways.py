@@ -43,14 +43,12 @@ class BothWays:
         self._moved, self._ended = moved, ended
         self._unsaid: queue.SimpleQueue[tuple[Ask, bool] | None] = queue.SimpleQueue()
         """Asks of ours, and (True) those to be answered."""
-        self._threads = [
-            threading.Thread(target=work, name=f"treadle-path-{name}", daemon=True)
-            for name, work in (("hearing", self._hear), ("speaking", self._speak))
-        ]
+        self._speaking = threading.Thread(target=self._speak, name="treadle-path-speaking", daemon=True)
+        self._hearing = threading.Thread(target=self._hear, name="treadle-path-hearing", daemon=True)
 
     def start(self) -> None:
-        for thread in self._threads:
-            thread.start()
+        self._speaking.start()  # first: whoever hears ends it
+        self._hearing.start()
 
     def ask(self, ask: Ask) -> None:
         """Waits for nothing; what cannot be sent ends the path."""
@@ -63,8 +61,8 @@ class BothWays:
 
     def join(self) -> None:
         """Wait until both threads have ended; not for them."""
-        for thread in self._threads:
-            thread.join()
+        self._speaking.join()
+        self._hearing.join()
 
     # -- its threads
 
@@ -85,7 +83,7 @@ class BothWays:
             pass
         finally:
             self.close()
-            self._threads[1].join()
+            self._speaking.join()
             self._connection.close()
             self._ended(self)
 
