@@ -35,16 +35,9 @@ provider.add_span_processor(SimpleSpanProcessor(spans))
 trace.set_tracer_provider(provider)
 segment = Segment("count", ("count",), ItemsFeed((), ()), (), Keep(), Policy(executor="lambda"))
 
-class Pool:
-    slots, busy = range(5), 2
-
-class Pools:
-    def open(self):
-        return [("lambda", Pool())]
-
 with metrics_page("127.0.0.1:0") as page:
     telemetry = Telemetry()
-    telemetry.watch_slots(Pools())
+    telemetry.watch_slots(lambda: [("lambda", 2, 5)])
     for partition in range(3):
         done = Outcome(partition, 1, "objects", 7, seconds=0.5, read={"store": 100, "inline": 3})
         telemetry.committed("run-1", "words", segment, done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -27,6 +28,11 @@ def limit_allocation(bound: int) -> None:
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def processors() -> int:
+    """For this process, which may be fewer than the machine has."""
+    return len(os.sched_getaffinity(0))
 
 
 def host_memory(root: Path = _ROOT) -> int:

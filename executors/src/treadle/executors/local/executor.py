@@ -46,7 +46,7 @@ class LocalExecutor:
         secrets: Callable[[str], str] = no_secret,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        count = len(os.sched_getaffinity(0)) if slots is None else slots
+        count = limits.processors() if slots is None else slots
         if count < 1:
             raise UsageError(f"the local executor needs at least one slot, not {count}", "Give slots=1 or more.")
         bound = limits.host_memory() if memory is None else memory

@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from treadle.dsl.quantities import Duration, Size
 from treadle.executors.functions.invoker import MEGABYTE
 from treadle.executors.interface import Executor
+from treadle.executors.limits import processors
 from treadle.executors.place import Place
 from treadle.executors.worker.environment import secret_variable, worker_environment
 from treadle.primitives import trust
@@ -208,8 +209,7 @@ def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
 
 
 def _slots(settings: LocalSettings) -> int:
-    """As many as there are processors for this process, which may be fewer than the machine has."""
-    return settings.slots or len(os.sched_getaffinity(0))
+    return settings.slots or processors()
 
 
 def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, files: bool) -> FunctionExecutor:

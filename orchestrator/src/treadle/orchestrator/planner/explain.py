@@ -88,8 +88,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 def mermaid(plan: Plan) -> str:
     """A flowchart in Mermaid's language, whose ids are numbers: words such as `end` mean something there."""
-    ids = {view.node: f"n{number}" for number, view in enumerate(explain(plan), 1)}
-    lines = [f'  {ids[view.node]}["{_caption(view, "<br/>")}"]' for view in explain(plan)]
+    views = explain(plan)
+    ids = {view.node: f"n{number}" for number, view in enumerate(views, 1)}
+    lines = [f'  {ids[view.node]}["{_caption(view, "<br/>")}"]' for view in views]
     lines += [f"  {ids[source]} --> {ids[target]}" for source, target in _edges(plan.graph)]
     return "\n".join(["flowchart TD", *lines]) + "\n"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from treadle.executors.program import Failure, Outcome
 
@@ -20,27 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.trace import Span
 
-
 _log = logging.getLogger(__name__)
-
-
-class Slots(Protocol):
-    """The slots of one executor."""
-
-    @property
-    def slots(self) -> Sequence[object]:
-        """All there are."""
-
-    @property
-    def busy(self) -> int:
-        """Those in which something runs."""
-
-
-class Executors(Protocol):
-    """Who knows the executors that are in use."""
-
-    def open(self) -> Iterable[tuple[str, Slots]]:
-        """By name."""
 
 
 class Telemetry:
@@ -59,15 +39,15 @@ class Telemetry:
         )
         self._bytes = meter.create_counter("treadle.data", "By", "Blocks and parts written, and blocks read by place")
 
-    def watch_slots(self, executors: Executors) -> None:
-        """Show how many slots are busy, executor by executor."""
+    def watch_slots(self, counts: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
+        """Show how many slots are busy: `counts` gives (executor, busy ones, all of them), and is asked each time."""
 
         def look(_: CallbackOptions) -> Iterator[Observation]:
             from opentelemetry.metrics import Observation
 
-            for name, pool in executors.open():
-                yield Observation(pool.busy, {"executor": name, "state": "busy"})
-                yield Observation(len(pool.slots) - pool.busy, {"executor": name, "state": "idle"})
+            for name, busy, slots in counts():
+                yield Observation(busy, {"executor": name, "state": "busy"})
+                yield Observation(slots - busy, {"executor": name, "state": "idle"})
 
         self._meter.create_observable_gauge(
             "treadle.slots", [look], "{slot}", "Places where one task at a time can run"

@@ -50,7 +50,7 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
     await pools.ready(profile.executor)
     hosts = await asyncio.to_thread(_serve_blocks, home, profile, store, key)
     telemetry = Telemetry()
-    telemetry.watch_slots(pools)
+    telemetry.watch_slots(lambda: [(name, pool.busy, len(pool.slots)) for name, pool in pools.open()])
     site = Site(
         store,
         key,
