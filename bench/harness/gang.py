@@ -1,22 +1,25 @@
 """Members as processes of this machine, for the rivals that bring none of their own.
 
-All members meet at a barrier of the system before each round, and say when they began and were done, on the clock that
-all processes of a machine share. Nobody sleeps shortly before: two idle cores that are to wake 64 members at once take
-far longer than a round does. A round takes from the first begin until the last end; a barrier, from the last arrival
-until the last release. Making arrays and checking answers is not timed.
+All members meet at a barrier of the system before each round, and note when they began and were done, on the clock
+that all processes of a machine share, in memory that they share: to tell the parent would take the processors from
+those who are not done. Nobody sleeps shortly before: two idle cores that are to wake 64 members at once take far longer
+than a round does. A round takes from the first begin until the last end; a barrier, from the last arrival until the
+last release. Making arrays and checking answers is not timed.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import multiprocessing
+import selectors
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.synchronize import Barrier
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,6 +28,8 @@ from harness.work import Array, Task
 
 DEADLINE = 60.0
 """Seconds within which every step of every member must be over."""
+_LOOK = 0.002
+"""Seconds between looks whether all are done."""
 
 
 class Member(Protocol):
@@ -54,6 +59,18 @@ Join = Callable[[Any, int, int], Member]
 """Of (setup, seat, members), in the member's process."""
 
 
+class Place(NamedTuple):
+    """Of one member among the others."""
+
+    seat: int
+    members: int
+    pipe: Connection
+    """To the parent."""
+    start: Barrier
+    times: ctypes.Array[ctypes.c_double]
+    """Of this round: when each seat began, then when each was done; 0: not yet."""
+
+
 class Gang:
     """`members` processes; `setup` must be picklable, and `join` importable."""
 
@@ -64,13 +81,17 @@ class Gang:
         self._pipes: list[Connection] = []
         self._processes: list[ForkServerProcess] = []
         self._keys = 0
+        self._said = selectors.DefaultSelector()
+        self._times = context.RawArray(ctypes.c_double, 2 * members)
         start = context.Barrier(members)
         for seat in range(members):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_live, args=(theirs, start, join, setup, seat, members), daemon=True)
+            place = Place(seat, members, theirs, start, self._times)
+            process = context.Process(target=_live, args=(place, join, setup), daemon=True)
             process.start()
             theirs.close()
             self._pipes.append(ours)
+            self._said.register(ours, selectors.EVENT_READ)
             self._processes.append(process)
         self._all("joined")
 
@@ -97,12 +118,14 @@ class Gang:
             if process.is_alive():
                 process.kill()
                 process.join()
+        self._said.close()
 
     def _round(self, task: Task, number: int) -> float:
         self._all("ready")
+        self._times[:] = [0.0] * len(self._times)
         for pipe in self._pipes:
             pipe.send("go")
-        done = self._all("done")
+        self._await_all_done()
         for pipe in self._pipes:
             pipe.send("check")
         answers = self._all("checked")
@@ -110,8 +133,15 @@ class Gang:
             work.check_shuffle(task, self._members, number, answers)
         if task.operation == "reduce" and sum(answers) != 1:
             raise AssertionError("wrong answer: the sum of a reduce must be at one member")
-        first = (max if task.operation == "barrier" else min)(began for began, _ in done)
-        return float(max(ended for _, ended in done) - first)
+        first = (max if task.operation == "barrier" else min)(self._times[: self._members])
+        return float(max(self._times[self._members :]) - first)
+
+    def _await_all_done(self) -> None:
+        """Who says something instead has failed."""
+        end = time.monotonic() + DEADLINE
+        while not all(self._times[self._members :]):
+            if self._said.select(_LOOK) or time.monotonic() > end:
+                self._all("done")
 
     def _all(self, what: str, pipes: Sequence[Connection] | None = None) -> list[Any]:
         """What each member says next, by seat; `what` is what it must be."""
@@ -138,14 +168,15 @@ def _said(pipe: Connection, what: str) -> Any:
     return answer
 
 
-def _live(pipe: Connection, start: Barrier, join: Join, setup: Any, seat: int, members: int) -> None:
+def _live(place: Place, join: Join, setup: Any) -> None:
     """A member's life: one task after the other, until None comes."""
+    pipe = place.pipe
     try:
-        member = join(setup, seat, members)
+        member = join(setup, place.seat, place.members)
         try:
             pipe.send(("joined", None))
             while (said := pipe.recv()) is not None:
-                _perform(pipe, start, member, seat, members, *said)
+                _perform(place, member, *said)
         finally:
             member.close()
     except EOFError:
@@ -154,36 +185,32 @@ def _live(pipe: Connection, start: Barrier, join: Join, setup: Any, seat: int, m
         pipe.send(("failed", traceback.format_exc()))
 
 
-def _perform(
-    pipe: Connection, start: Barrier, member: Member, seat: int, members: int, task: Task, first_key: int
-) -> None:
+def _perform(place: Place, member: Member, task: Task, first_key: int) -> None:
     if task.operation == "round trip":
-        pipe.send(("trips", _trips(member, seat, task, first_key)))
+        place.pipe.send(("trips", _trips(member, place.seat, task, first_key)))
         return
-    value = work.source(task, seat, members) if task.operation != "broadcast" or seat == 0 else np.empty(0)
+    brings = task.operation != "broadcast" or place.seat == 0
+    value = work.source(task, place.seat, place.members) if brings else np.empty(0)
     for number in range(task.warm_up + task.rounds):
         gc.collect()
-        pipe.send(("ready", None))
-        pipe.recv()
-        start.wait(DEADLINE)
-        _one_round(pipe, member, seat, members, task, f"{first_key + number}", number, value)
+        place.pipe.send(("ready", None))
+        place.pipe.recv()
+        place.start.wait(DEADLINE)
+        _one_round(place, member, task, f"{first_key + number}", number, value)
         work.advance(value)
 
 
-def _one_round(
-    pipe: Connection, member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
-) -> None:
-    began = time.monotonic()
-    check = _do(member, seat, members, task, key, number, value)
-    pipe.send(("done", (began, time.monotonic())))
-    pipe.recv()  # else who is done would take the processors from those who are not
-    pipe.send(("checked", check()))
+def _one_round(place: Place, member: Member, task: Task, key: str, number: int, value: Array) -> None:
+    place.times[place.seat] = time.monotonic()
+    check = _do(place, member, task, key, number, value)
+    place.times[place.members + place.seat] = time.monotonic()
+    place.pipe.recv()  # else who is done would take the processors from those who are not
+    place.pipe.send(("checked", check()))
 
 
-def _do(
-    member: Member, seat: int, members: int, task: Task, key: str, number: int, value: Array
-) -> Callable[[], object]:
+def _do(place: Place, member: Member, task: Task, key: str, number: int, value: Array) -> Callable[[], object]:
     """What is timed; gives what checks the answer."""
+    seat, members = place.seat, place.members
     if task.operation == "barrier":
         member.barrier(key)
         return lambda: None

@@ -168,11 +168,10 @@ class Loop:
     # -- the keeper ----------
 
     def _keep(self) -> None:
-        seen = -1
-        while not self._stop.wait(_NAP):
-            if self._leader:
-                self._stop.wait(_SLEEP)
-            if self._turns != seen:
+        seen, pause = -1, _NAP
+        while not self._stop.wait(pause):
+            pause = _SLEEP if self._leader else _NAP
+            if self._leader or self._turns != seen:
                 seen = self._turns
                 continue
             try:
@@ -180,7 +179,7 @@ class Loop:
             except Exception as error:  # noqa: BLE001 - whoever waits next gets it
                 self._error = error
                 return
-            seen = self._turns
+            seen, pause = self._turns, _SLEEP  # whoever sent it away leads now
 
     def _lead_while_nobody_else_does(self) -> None:
         with self.lock:
