@@ -1,8 +1,8 @@
 """Who reads the sockets: the user's thread while it waits, the keeper's while the user's function computes.
 
 All state is guarded by one lock, which nobody holds while waiting. One thread at a time leads: it waits for the sockets
-and handles what comes (leader and followers, Schmidt 1995). The keeper only watches while nobody leads, and is sent
-away by a user's thread that has to wait, so that what it waits for arrives without passing from thread to thread.
+and handles what comes (leader and followers, Schmidt 1995). The keeper only watches while nobody leads, and is blinded
+by a user's thread that has to wait, so that what it waits for arrives without passing from thread to thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAP = 0.005
 _SLEEP = 0.05
 """The same while a user's thread leads. It does not wake the keeper when it is done: with many members on a host that
 would cost more than all else at a barrier, and what a function that computes has to pass on may wait so long."""
-_LONGEST = 3600.0
+_NEVER = float("inf")
 _BRIEF = 200e-6
 """Seconds of a wait that is not worth sleeping."""
 _TAKEN = 50e-6
@@ -42,15 +42,15 @@ class Loop:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wake, select.EPOLLIN)
-        self._watch, self._away = select.poll(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._watch.register(self._epoll.fileno(), select.POLLIN)
-        self._watch.register(self._away, select.POLLIN)
+        self._watch, self._end = select.epoll(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._watch.register(self._epoll.fileno(), 0)
+        self._watch.register(self._end, select.EPOLLIN)
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._leader: int = 0
         self._watching = False
-        """Whether the keeper does, and is not on its way out."""
+        """Whether the keeper sees what comes."""
         self._wanted = 0
         self._turns = 0
         self._brief = False
@@ -83,9 +83,12 @@ class Loop:
     def do(self, action: Callable[[], T]) -> T:
         """Do something with the lock held, and let those who wait look again."""
         with self.lock:
+            due = self._due
             result = action()
-            if self._watching or (self._leader and self._leader != threading.get_ident()):
+            if self._leader and self._leader != threading.get_ident():
                 self._changed.notify_all()
+                os.eventfd_write(self._wake, 1)
+            elif self._watching and self._due < due:
                 os.eventfd_write(self._wake, 1)
             return result
 
@@ -103,15 +106,10 @@ class Loop:
         if now >= deadline:
             raise Late("too late")
         if not self._leader:
-            self._send_away()
+            self._watch_from_now(False)
             self._turn(now, deadline)
         else:
             self._take_over(deadline - now)
-
-    def _send_away(self) -> None:
-        if self._watching:
-            self._watching = False
-            os.eventfd_write(self._away, 1)
 
     def _take_over(self, left: float) -> None:
         """Wait until something happened or the lead is free."""
@@ -122,7 +120,7 @@ class Loop:
 
     def _turn(self, now: float, deadline: float) -> None:
         """Lead once: wait for sockets and timers without the lock, then handle what came."""
-        timeout = max(0.0, min(deadline, self._timers[0][0] if self._timers else deadline) - now)
+        timeout = max(0.0, min(deadline, self._due) - now)
         self._leader = threading.get_ident()
         self.lock.release()
         try:
@@ -161,51 +159,51 @@ class Loop:
         elif (handler := self._handlers.get(fd)) is not None:
             handler(event)
 
+    @property
+    def _due(self) -> float:
+        """When the next timer is."""
+        return self._timers[0][0] if self._timers else _NEVER
+
     def _run_timers(self) -> None:
-        while self._timers and self._timers[0][0] <= time.monotonic():
+        while self._due <= time.monotonic():
             heapq.heappop(self._timers)[2]()
 
     # -- the keeper ----------
 
     def _keep(self) -> None:
-        seen, pause = -1, _NAP
-        while not self._stop.wait(pause):
-            pause = _SLEEP if self._leader else _NAP
-            if self._leader or self._turns != seen:
-                seen = self._turns
-                continue
-            try:
-                self._lead_while_nobody_else_does()
-            except Exception as error:  # noqa: BLE001 - whoever waits next gets it
-                self._error = error
-                return
-            seen, pause = self._turns, _SLEEP  # whoever sent it away leads now
+        """Watch once nobody has led for a while; lead when something comes."""
+        turns = -1
+        while not self._stop.is_set():
+            with self.lock:
+                idle = not (self._leader or self._wanted)
+                self._watch_from_now(idle and (self._watching or self._turns == turns))
+                turns = self._turns
+                pause = min(self._due - time.monotonic(), _SLEEP) if self._watching else _NAP if idle else _SLEEP
+            self._watch.poll(max(0.0, pause))
+            with self.lock:
+                if self._watching:
+                    self._lead_once()
 
-    def _lead_while_nobody_else_does(self) -> None:
-        with self.lock:
-            while not (self._leader or self._wanted or self._stop.is_set()) and self._watched():
-                now = time.monotonic()
-                self._turn(now, now)
+    def _watch_from_now(self, watching: bool) -> None:
+        """To change what the keeper sees does not wake it: that would be most of the work of a short wait."""
+        if self._watching != watching:
+            self._watching = watching
+            self._watch.modify(self._epoll.fileno(), select.EPOLLIN if watching else 0)
 
-    def _watched(self) -> bool:
-        """Watch without leading until something is to be done; False when sent away."""
-        until = self._timers[0][0] if self._timers else time.monotonic() + _LONGEST
-        self._watching = True
-        self.lock.release()
+    def _lead_once(self) -> None:
+        now = time.monotonic()
         try:
-            self._watch.poll(max(0.0, until - time.monotonic()) * 1000)
-        finally:
-            self.lock.acquire()
-        stays, self._watching = self._watching, False
-        if not stays:
-            os.eventfd_read(self._away)
-        return stays
+            self._turn(now, now)
+        except Exception as error:  # noqa: BLE001 - whoever waits next gets it
+            self._error = error
+            self._stop.set()
 
     def close(self) -> None:
         """End the keeper; handlers run no more."""
         self._stop.set()
-        os.eventfd_write(self._wake, 1)
+        os.eventfd_write(self._end, 1)
         self._keeper.join()
+        self._watch.close()
         self._epoll.close()
         os.close(self._wake)
-        os.close(self._away)
+        os.close(self._end)
