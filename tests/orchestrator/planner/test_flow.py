@@ -91,3 +91,19 @@ def test_a_computed_number_keeps_to_the_bounds_of_a_written_one(stage: dict[str,
 def test_a_place_that_nobody_gave_is_no_folder_of_that_name(stage: dict[str, Any], given: str | None) -> None:
     with pytest.raises(UsageError, match="and a text is needed here"):
         plan({"a": stage}, inputs={"none": {"type": "uri"}}, given={"none": given})
+
+
+FEW = {"few": {"type": "integer"}, "more": {"type": "integer"}}
+
+
+def test_a_list_that_nobody_gave_is_told_by_its_name() -> None:
+    with pytest.raises(UsageError, match="the input 'few' has no value, and a stage reads it") as refused:
+        plan({"a": mapped("inputs.few")}, inputs={"few": {"type": "list"}}, given={"few": None})
+    assert refused.value.hint == "Give it: -i few=..."
+
+
+@pytest.mark.parametrize("template", ["${{ inputs.few + 1 }}", "${{ inputs.few + inputs.more }}"])
+def test_a_template_over_an_input_that_nobody_gave_names_both(template: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        plan({"a": mapped({"range": template})}, inputs=FEW, given={"few": None, "more": 1})
+    assert str(refused.value) == f"{template}: expected a number, got null\n  Give it: -i few=..."

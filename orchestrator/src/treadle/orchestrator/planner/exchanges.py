@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from treadle.dsl.graph.graph import inputs_of
-from treadle.dsl.graph.needs import all_needs, broadcast_paths
+from treadle.dsl.graph.needs import broadcast_paths
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
@@ -139,12 +139,7 @@ def _ships_as_it_is(level: Level, name: str, stage: BroadcastStage) -> bool:
         return False
     inner = [state for _, one in all_stages(level.stages) if isinstance(one, LoopStage) for state in one.state]
     readers = [other for other, one in level.stages.items() if ("stages", name) in broadcast_paths(one)]
-    return stage.input not in {f"state.{state}" for state in inner} and any(_runs(level, one) for one in readers)
-
-
-def _runs(level: Level, name: str) -> bool:
-    """Whether the stage runs whenever its level does: neither it nor what comes before it has a condition."""
-    return not any(level.stages[one].when for one in all_needs(level.stages, [name]))
+    return stage.input not in {f"state.{state}" for state in inner} and not level.conditional.issuperset(readers)
 
 
 def _broadcast_flow(level: Level, name: str, stage: BroadcastStage) -> Flow:

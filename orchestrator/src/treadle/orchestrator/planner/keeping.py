@@ -8,7 +8,7 @@ from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.graph.graph import Graph, references_of
 from treadle.dsl.graph.keeping import Keeping
 from treadle.dsl.graph.stages import all_stages, functions_of
-from treadle.dsl.model import EventRange, LoopStage, Spec, Stage, WorkStage
+from treadle.dsl.model import LoopStage, Spec, Stage, WorkStage
 
 from ..plan import Kept
 from .settings import Decorators, decorated_settings
@@ -48,6 +48,6 @@ def _known(stage: Stage, sources: Sources, functions: Decorators) -> str:
     for name, what in sorted((name, what) for name, code in codes.items() for what in code.get("asks", ())):
         return f"{name} asks for `context.{what}`, which differs from run to run"
     names = [name.removeprefix("inputs.") for _, name in references_of(stage) if name.startswith("inputs.")]
-    if any(isinstance(sources.dataset_input(name), EventRange) for name in names):
+    if any(map(sources.gives_events, names)):
         return "the events of a topic are read anew"
     return ""

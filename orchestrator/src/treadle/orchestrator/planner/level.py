@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -27,6 +27,7 @@ from treadle.dsl.model import (
     MapStage,
     Range,
     ReduceStage,
+    Settings,
     ShuffleStage,
     Source,
     Stage,
@@ -47,13 +48,14 @@ from ..plan import (
     Node,
     NodeData,
     Policy,
+    RangeFeed,
     Shipped,
     StateData,
     Tolerance,
 )
 from .flow import Dataset, Flow, by_of, nested_paths, why_not_fused
 from .planner import Planner
-from .references import kept_references, reads
+from .references import beside_one_input, conditional, kept_references, reads
 from .writing import output_of, writer_of
 
 Reference = str | Source | Items | Range | EventRange
@@ -76,6 +78,8 @@ class Level:
         self.nodes: list[Node] = []
         self.outputs: dict[str, str] = {}
         self._open: dict[str, Flow] = {}
+        self._flows: dict[str, list[Flow]] = {}
+        """Stage -> those that it is part of."""
         self._datasets: dict[str, Dataset] = {}
         self.scattered: dict[str, Dataset] = {}
         """Shuffle -> its scattered data; also read by per-key reduces when the shuffle is gathered as well."""
@@ -83,6 +87,7 @@ class Level:
             name for stage in stages.values() for reference in reads(stage) if (name := stage_name(reference))
         )
         self.consumers.update(name for name in map(stage_name, kept) if name)
+        self.conditional = conditional(stages)
         self._quorum = {
             stage.input: percent
             for stage in stages.values()
@@ -167,11 +172,8 @@ class Level:
 
         A shuffle that was gathered once is read as that, unless the inputs must stay `apart`.
         """
-        if isinstance(reference, str) and reference.startswith("inputs."):
-            reference = self.planner.sources.dataset_input(reference.split(".")[1])
-        if isinstance(reference, Source | Items | Range | EventRange):
-            feed, partitions, estimate = self.planner.sources.feed(reference)
-            return Flow(feed, partitions, estimate)
+        if not isinstance(reference, str) or reference.startswith("inputs."):
+            return self._from_outside(reference, user)
         shuffled = self._shuffled(reference) if apart or reference not in self._datasets else None
         dataset = shuffled or self.reference(reference, user)
         flow = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
@@ -179,6 +181,23 @@ class Level:
         if shuffled is not None and stage is not None and stage[1].sort:
             flow.ops.append(Sort(stage[0], by_of(stage[1])))
         return flow
+
+    def _from_outside(self, reference: Reference, user: str) -> Flow:
+        """A flow that reads a source, which must be there, unless the stage is sure to be skipped."""
+        sources = self.planner.sources
+        try:
+            given = sources.dataset_input(reference.split(".")[1]) if isinstance(reference, str) else reference
+            return Flow(*sources.feed(given))
+        except UsageError as error:
+            if not self._is_out(user):
+                raise
+            return Flow(RangeFeed(0, 1), 1, 0, reasons=[f"{user} is skipped with these inputs: {error.message}"])
+
+    def _is_out(self, name: str) -> bool:
+        """Whether it is known now that a stage is skipped, or a loop around it."""
+        if self.planner.sources.is_false(self.stages[name].when or "true"):
+            return True
+        return self.parent is not None and self.parent._is_out(self.path[-1])
 
     def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Flow:
         """The flow this stage continues: its input's own, if it may join that, or a new one."""
@@ -201,9 +220,11 @@ class Level:
 
     def state_input(self, reference: str, node_id: str, user: str) -> Dataset:
         """A loop's initial state as segments' data."""
-        if reference.startswith("inputs."):
-            return self.add(self.read(reference, user), node_id)
-        return self.reference(reference, user)
+        if not reference.startswith("inputs."):
+            return self.reference(reference, user)
+        flow = self.read(reference, user)
+        self.make_ready(flow, self.stages[user])
+        return self.add(flow, node_id)
 
     def inner(self, name: str, loop: LoopStage) -> Level:
         """The planner of a loop's body."""
@@ -212,12 +233,26 @@ class Level:
     def require(self, flow: Flow, name: str, stage: WorkStage) -> None:
         """What the stage itself needs: settings, order, conditions, values, broadcasts."""
         flow.stages.append(name)
+        self._flows.setdefault(name, []).append(flow)
         flow.policy = self.planner.policy(stage)
         flow.when = flow.when or stage.when or ""
         flow.after |= order_stages(stage) - set(flow.stages)
         flow.paths |= nested_paths(expression_paths(stage))
         for path in broadcast_paths(stage):
             self.use_broadcast(flow, ".".join(path), path[1])
+        self._wait_to_know(flow, stage)
+
+    def make_ready(self, flow: Flow, stage: Stage) -> None:
+        """The flow only brings the stage its input: it runs when the stage does, and no user code runs in it."""
+        policy = self.planner.policy(stage if isinstance(stage, Settings) else Settings())
+        flow.policy = msgspec.structs.replace(policy, gang=0, idempotent=True)
+        flow.when, flow.after = stage.when or "", order_stages(stage)
+        self._wait_to_know(flow, stage)
+
+    def _wait_to_know(self, flow: Flow, stage: Stage) -> None:
+        """The flow is skipped where the stage is, though it may read nothing of what is the reason."""
+        for reference in self._skipping(stage):
+            flow.data |= (self._shuffled(reference) or self.reference(reference, reference.split(".")[0])).nodes
 
     def use_broadcast(self, flow: Flow, path: str, stage: str) -> None:
         dataset = self.reference(stage, stage)
@@ -278,8 +313,7 @@ class Level:
             flow = self.read(reference, name)
             if flow.partitions == 1:
                 return flow
-            flow.policy, flow.when = self.planner.policy(stage), stage.when or ""
-            flow.after = order_stages(stage)
+            self.make_ready(flow, stage)
             dataset = self.add(flow, f"{name}.in")
         return self.all_of(dataset)
 
@@ -319,10 +353,27 @@ class Level:
         awaited = order_stages(stage) & set(flow.stages)
         if awaited:
             return f"{name} waits for all of {', '.join(sorted(awaited))}"
-        if not all_needs(self.stages, dependencies(stage) - set(flow.stages)).isdisjoint(flow.stages):
+        if not self._before(dependencies(stage) - set(flow.stages), name).isdisjoint(flow.stages):
             return f"{name} also needs what comes after {flow.stages[-1]}"  # one segment would wait for itself
+        if maybe := self._skipping(stage):
+            return f"{name} is skipped where {maybe[0]} is"
         tolerance = tolerance if isinstance(stage, MapStage) else flow.tolerated.get(flow.stages[-1])
         return why_not_fused(flow, policy, tolerance)
+
+    def _before(self, needs: Iterable[str], name: str) -> set[str]:
+        """The stages of this level that are over before one that needs these can begin, but for `name` itself: they,
+        what they need, and what runs in the same tasks as one of those.
+        """
+        found, todo = set[str](), {*needs}
+        while todo:
+            found |= all_needs(self.stages, todo)
+            todo = {one for known in found for flow in self._flows.get(known, ()) for one in flow.stages}
+            todo -= {*found, name}
+        return found
+
+    def _skipping(self, stage: Stage) -> list[str]:
+        """References, beside that of an only input, because of which it may be skipped."""
+        return [one for one in beside_one_input(stage) if stage_name(one) in self.conditional]
 
     def _why_closed(self, producer: str | None) -> str:
         stage = self.stages.get(producer or "")

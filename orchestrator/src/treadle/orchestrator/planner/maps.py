@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from treadle.dsl.graph.needs import stage_name
 from treadle.dsl.model import MapStage
 from treadle.dsl.quantities import parse_percentage
@@ -80,5 +78,5 @@ def _to_cut(level: Level, name: str, stage: MapStage) -> Flow:
     flow = level.take_open(producer)
     if flow is None:
         flow = level.read(stage.input, name)
-        flow.policy = msgspec.structs.replace(level.planner.policy(stage), gang=0)
+        level.make_ready(flow, stage)
     return flow

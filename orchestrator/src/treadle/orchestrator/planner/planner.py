@@ -10,7 +10,7 @@ import msgspec
 from treadle.dsl.graph.graph import Graph
 from treadle.dsl.graph.kinds import is_single
 from treadle.dsl.graph.stages import all_stages
-from treadle.dsl.model import MapStage, Spec, Stage, WorkflowStage, WorkStage
+from treadle.dsl.model import MapStage, Settings, Spec, Stage, WorkflowStage
 from treadle.primitives.stores.files import absolute_uri
 
 from ..plan import Kept, Plan, Policy
@@ -38,7 +38,8 @@ class Planner:
         self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}
         self._outermost = {id(stage) for stage in spec.stages.values()}
 
-    def policy(self, stage: WorkStage) -> Policy:
+    def policy(self, stage: Settings) -> Policy:
+        """Of a stage, or of a segment that is no stage's own."""
         decorated = decorated_settings(stage, self.functions)
         policy = policy_of(stage, self.spec.defaults, decorated, self.sources.count, self.site.default)
         policy = msgspec.structs.replace(policy, cache=self.kept(stage))
@@ -46,7 +47,7 @@ class Planner:
             policy = msgspec.structs.replace(policy, durability=policy.durability or "segment")
         return within(policy, self.site.executors.get(policy.executor))
 
-    def kept(self, stage: Stage) -> Kept | None:
+    def kept(self, stage: Stage | Settings) -> Kept | None:
         """How its result is kept for later runs; of a stage inside a loop, that of the loop."""
         return self._kept.get(id(stage))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from treadle.dsl.model import Memory, Retry, Settings, WorkStage
+from treadle.dsl.model import Memory, Retry, Settings
 
 from ..plan import Policy
 
@@ -15,14 +15,14 @@ Decorators = Mapping[str, Mapping[str, Any]]
 """Function reference -> what is known of the function (FunctionInfo as a dict)."""
 
 
-def decorated_settings(stage: WorkStage, functions: Decorators) -> Settings:
+def decorated_settings(stage: Settings, functions: Decorators) -> Settings:
     """What `@task` of the stage's function set."""
     uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
     known = functions.get(uses, {}).get("settings", {})
     return Settings.model_validate({key: value for key, value in known.items() if key in Settings.model_fields})
 
 
-def policy_of(stage: WorkStage, defaults: Settings, decorated: Settings, count: Count, executor: str) -> Policy:
+def policy_of(stage: Settings, defaults: Settings, decorated: Settings, count: Count, executor: str) -> Policy:
     """The policy of a stage; `executor` is the one that counts where nobody names one."""
 
     def find(name: str) -> Any:
@@ -30,9 +30,10 @@ def policy_of(stage: WorkStage, defaults: Settings, decorated: Settings, count: 
         return next((value for value in candidates if value is not None), None)
 
     retry: Retry = find("retry") or Retry()
+    idempotent = getattr(stage, "idempotent", True)
     memory, most = _memory(find("memory")), find("max_concurrency")
     return Policy(
-        maximum_attempts=retry.maximum_attempts if stage.idempotent else 1,
+        maximum_attempts=retry.maximum_attempts if idempotent else 1,
         initial_interval=retry.initial_interval,
         backoff_coefficient=retry.backoff_coefficient,
         maximum_interval=retry.maximum_interval,
@@ -43,7 +44,7 @@ def policy_of(stage: WorkStage, defaults: Settings, decorated: Settings, count: 
         memory_start=memory.start if memory else 0,
         memory_max=(memory.max or memory.start) if memory else 0,
         executor=find("executor") or executor,
-        idempotent=stage.idempotent,
+        idempotent=idempotent,
         exchange=find("exchange") or "auto",
         durability=find("durability") or "",
         backups=find("backups") is not False,

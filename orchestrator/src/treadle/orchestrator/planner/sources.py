@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from treadle.dsl.expressions import ExpressionError, evaluate, parse, paths
 from treadle.dsl.model import Batch, EventRange, Items, Offsets, Range, Source
-from treadle.dsl.templates import render
+from treadle.dsl.templates import render, template_paths
 from treadle.dsl.validation.inputs import source_of
 from treadle.executors.program import EventSplit
 from treadle.primitives.errors import UsageError
@@ -37,7 +38,7 @@ class Sources:
 
     def count(self, value: int | str, least: int = 1) -> int:
         """A number, or the number that a template gives. Raises UsageError for one below `least`."""
-        found = render(value, self._env)
+        found = self._worth(value)
         if isinstance(found, bool) or not isinstance(found, int):
             raise UsageError(f"{value} gives {found!r}, and a whole number is needed here", "Give a number.")
         if found < least:
@@ -50,14 +51,41 @@ class Sources:
 
     def text(self, value: str) -> str:
         """A text with its templates filled in. Raises UsageError when it comes to nothing, or to null."""
-        found = render(value, self._env)
+        found = self._worth(value)
         if not isinstance(found, str) or not found:
             raise UsageError(f"{value} gives {found!r}, and a text is needed here", "Give the input a value.")
         return found
 
+    def _worth(self, value: int | str) -> Any:
+        """What a template is worth. Raises UsageError, which names the inputs that have no value."""
+        try:
+            return render(value, self._env)
+        except ExpressionError as error:
+            read = sorted({path[1] for path in template_paths(value) if path[0] == "inputs"})
+            missing = " ".join(f"-i {name}=..." for name in read if self._env["inputs"].get(name) is None)
+            raise UsageError(f"{value}: {error.message}", f"Give it: {missing}" if missing else error.hint) from error
+
+    def is_false(self, condition: str) -> bool:
+        """Whether a condition is false already, by inputs and run alone."""
+        expression = parse(condition)
+        if not {path[0] for path in paths(expression)} <= self._env.keys():
+            return False
+        try:
+            return evaluate(expression, self._env) is False
+        except ExpressionError:  # the run will say so
+            return False
+
+    def gives_events(self, name: str) -> bool:
+        """Whether the value of an input is a range of events."""
+        value = self._env["inputs"].get(name)
+        return value is not None and isinstance(source_of(value), EventRange)
+
     def dataset_input(self, name: str) -> Source | Items | Range | EventRange:
-        """The value of a workflow input of type dataset or list."""
-        return source_of(self._env["inputs"].get(name))
+        """The value of a workflow input of type dataset or list. Raises UsageError for one without a value."""
+        value = self._env["inputs"].get(name)
+        if value is None:
+            raise UsageError(f"the input {name!r} has no value, and a stage reads it", f"Give it: -i {name}=...")
+        return source_of(value)
 
     def feed(self, source: Source | Items | Range | EventRange) -> tuple[Feed, int, int]:
         """(feed, partitions, estimated bytes)."""

@@ -61,10 +61,10 @@ def child_node(level: Level, name: str, stage: WorkflowStage) -> Child:
 
 
 def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None, str]:
-    """The child's level, where it can be known, and when it is planned. Raises Refused, UsageError."""
-    if any(path[0] == "stages" for path in template_paths(stage.with_)):
+    """The child's level, where it can be known and is of use, and when it is planned. Raises Refused, UsageError."""
+    if reason := _why_not_early(level, stage):
         check_named(inner(stage), level.planner.site.executors, ("stages", name, "uses"))
-        return None, "planned when it starts: its inputs come from other stages"
+        return None, reason
     try:
         plan = level.planner.plan_child(name, stage)
     except TreadleError as error:
@@ -77,6 +77,15 @@ def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None,
     level.planner.inexact += [f"{name}/{reason}" for reason in plan.inexact]
     level.planner.not_kept |= {f"{name}/{inner}": why for inner, why in plan.not_kept.items()}
     return plan.graph, "planned anew when it starts"
+
+
+def _why_not_early(level: Level, stage: WorkflowStage) -> str:
+    """Empty: its inputs are known, and it may run."""
+    if level.planner.sources.is_false(stage.when or "true"):
+        return "which is skipped with these inputs"
+    if any(path[0] == "stages" for path in template_paths(stage.with_)):
+        return "planned when it starts: its inputs come from other stages"
+    return ""
 
 
 def _inside(name: str, error: UsageError) -> UsageError:

@@ -22,11 +22,14 @@ def check(graph: Graph, run: str) -> None:
 
     What only may run is passed over. Blocking.
     """
+    maybe: set[str] = set()
     for node in graph.walk():
-        if isinstance(node, Segment) and not node.when:
+        if node.when or not maybe.isdisjoint(node.data):
+            maybe.add(node.id)
+        elif isinstance(node, Segment):
             for uri, if_exists in _places(node):
                 check_output(uri, run, if_exists)
-        elif isinstance(node, Child) and node.graph is not None and not node.when:
+        elif isinstance(node, Child) and node.graph is not None:
             check(node.graph, child_run(run, node.id))
 
 
