@@ -91,18 +91,54 @@ def test_blocks_go_through_the_store_where_members_cannot_hold_them(
     assert any(why in reason for reason in found.reasons)
 
 
-def test_loops_of_functions_only_keep_their_blocks_with_members() -> None:
+def test_blocks_go_through_the_store_where_a_reader_works_for_longer_than_members_stay() -> None:
+    """What members hold only they can read, and a call is none."""
+    stages = shuffled()
+    stages["sums"]["timeout"] = "870s"
+    found = segments(plan(stages, site()))
+    assert (found["groups"].put, where(found["sums"])) == ("store", ("fns", "store"))
+    stages["groups"]["exchange"] = "direct"
+    error = refusal(stages, site())
+    assert error.message.endswith(
+        "a stage that reads its blocks has a `timeout` for which functions of fns do not stay"
+    )
+
+
+def looped(timeout: str) -> dict[str, Segment]:
     loop = {
         "type": "loop",
         "state": {"x": "a"},
         "maxIterations": 3,
-        "stages": {"near": mapped("state.x"), "far": mapped("near", timeout="1s")},
+        "stages": {"near": mapped("state.x"), "far": mapped("near", timeout=timeout)},
         "next": {"x": "far"},
     }
-    found = segments(plan({"a": mapped(SOURCE), "l": loop}, site()))
+    return segments(plan({"a": mapped(SOURCE), "l": loop}, site()))
+
+
+def test_loops_of_functions_only_keep_their_blocks_with_members() -> None:
+    found = looped("1s")
     assert {name: where(one) for name, one in found.items()} == dict.fromkeys(
         ("a", "near", "far"), ("fns/members", "host")
     )
+    assert {one.put for one in looped("870s").values()} == {"store"}
+
+
+TOTAL = {"type": "reduce", "per": "all", "uses": "m:f"}
+
+
+def test_who_reads_what_members_hold_of_a_loop_is_one_of_them() -> None:
+    """However few its partitions are: inside, where it reads a state or what is around the loop, and after it."""
+    body = {
+        "far": {**TOTAL, "input": "state.x"},
+        "aside": mapped("state.x", exchange="storage"),
+        "around": mapped("few", exchange="storage"),
+    }
+    loop = {"type": "loop", "state": {"x": "total"}, "maxIterations": 3, "stages": body, "next": {"x": "far"}}
+    few = mapped({"range": 4, "partitions": 4})
+    stages = {"few": few, "total": {**TOTAL, "input": "few"}, "l": loop, "last": mapped("l.state.x")}
+    assert {where(one)[0] for one in segments(plan(stages, site())).values()} == {"fns/members"}
+    unreached = site(msgspec.structs.replace(MEMBERS, peers=False))
+    assert where(segments(plan(stages, unreached))["last"]) == ("fns", "store"), "where they hold nothing it is a call"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ from treadle.executors.interface import Capabilities
 from treadle.executors.members import MEMBERS
 from treadle.executors.program import Discard
 
-from ..plan import Segment
+from ..plan import Segment, StateData
 from .transport import Site
 
+STATE = "state"
+"""Stands for the states of a loop among the nodes whose blocks stay with members: inside of it they may."""
 _SHARE = 2
 """Blocks may fill this part of the members' temporary folders."""
 
@@ -31,7 +33,7 @@ class Choice(NamedTuple):
 
 
 def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site) -> Choice:
-    """`readers`: executors that read its blocks; `held`: nodes whose blocks stay with members."""
+    """`readers`: executors that read its blocks (see `reader`); `held`: nodes whose blocks stay with members."""
     name = segment.policy.executor
     plain, can = site.executors[name], site.executors.get(name + MEMBERS)
     wanted = bool(readers) and not isinstance(segment.tail, Discard)
@@ -48,6 +50,13 @@ def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site
     return Choice(_staying(segment, name, why) if why else _calling(segment, obstacle, can))
 
 
+def reader(segment: Segment, site: Site) -> str:
+    """The executor that reads for the segment: functions that stay, where it may run on them."""
+    stay = segment.policy.executor + MEMBERS
+    can = site.executors.get(stay)
+    return segment.policy.executor if can is None or _why_not_at_all(segment, can) else stay
+
+
 def _why_not_at_all(segment: Segment, can: Capabilities) -> str:
     timeout = segment.policy.timeout
     if 0 < can.time_limit < timeout:
@@ -61,7 +70,9 @@ def _why_not_directly(segment: Segment, name: str, readers: frozenset[str], can:
         return "exchange: storage was asked for"
     if not can.peers:
         return f"functions of {name} do not reach each other (members.direct)"
-    if strangers := sorted(readers - {name}):
+    if name in readers:
+        return f"a stage that reads its blocks has a `timeout` for which functions of {name} do not stay"
+    if strangers := sorted(one.removesuffix(MEMBERS) for one in readers - {name + MEMBERS}):
         return f"{' and '.join(strangers)} read{'s' * (len(strangers) == 1)} its blocks too"
     if segment.policy.durability == "segment":
         return "durability: segment, which copies blocks from a host that this driver reaches"
@@ -72,11 +83,17 @@ def _why_not_directly(segment: Segment, name: str, readers: frozenset[str], can:
 
 
 def _why_staying(segment: Segment, held: Set[str], can: Capabilities) -> str:
-    if not held.isdisjoint(segment.data):
+    if can.peers and not held.isdisjoint({*segment.data, *_states(segment)}):
         return "they read what others of them hold"
     if not segment.partitions or segment.partitions > can.slots:
         return f"{segment.partitions or 'as many'} partitions on {can.slots} slots: each starts once"
     return ""
+
+
+def _states(segment: Segment) -> list[str]:
+    """STATE, where it reads one of the loop around it."""
+    read = [getattr(segment.feed, "data", None), *(shipped.data for shipped in segment.broadcasts.values())]
+    return [STATE for ref in read if isinstance(ref, StateData)]
 
 
 def _holding(segment: Segment, name: str) -> Segment:

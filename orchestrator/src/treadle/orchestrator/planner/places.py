@@ -79,23 +79,24 @@ def check_code(executors: Mapping[str, Capabilities], bundle: bytes) -> None:
 # -- the whole graph ----------
 
 
-def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset()) -> Graph:
+def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset(), held: Set[str] = frozenset()) -> Graph:
     """The graph, its blocks in the store where an executor reads them that does not share the host's memory, and with
     functions that stay where that is better.
 
-    `around`: executors that may read any of its data, since it is the body of a loop. Raises Refused.
+    `around`: executors that may read any of its data, since it is the body of a loop; `held`: what members hold of what
+    is around it. Raises Refused.
     """
     reads: dict[str, set[str]] = defaultdict(set)
     for node in reversed(graph.nodes):
-        who = {*_executors(node), *(reads[node.id] if isinstance(node, Loop) else ())}
+        who = {*_readers(node, site), *(reads[node.id] if isinstance(node, Loop) else ())}
         for need in node.data:
             reads[need] |= who
     nodes: list[Node] = []
-    held: set[str] = set()
+    known = set(held)
     for node in graph.nodes:
-        nodes.append(_settled(node, around | reads[node.id], held, site))
-        if _holds(nodes[-1]):
-            held.add(node.id)
+        nodes.append(_settled(node, around | reads[node.id], known, site))
+        if _holds(nodes[-1], known):
+            known.add(node.id)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
@@ -123,8 +124,10 @@ def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(map(one, graph.nodes)))
 
 
-def _holds(node: Node) -> bool:
-    """Its blocks stay with members."""
+def _holds(node: Node, held: Set[str]) -> bool:
+    """Its blocks stay with members; of a loop some may, whose last state can be what it began with."""
+    if isinstance(node, Loop):
+        return not held.isdisjoint(node.data) or any(_holds(inner, held) for inner in node.body.nodes)
     return isinstance(node, Segment) and node.put == "host" and node.policy.executor.endswith(MEMBERS)
 
 
@@ -141,15 +144,23 @@ def _executors(node: Node) -> frozenset[str]:
     return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
 
 
+def _readers(node: Node, site: Site) -> frozenset[str]:
+    """Who reads what a node reads; functions that may stay go by the name of those."""
+    if isinstance(node, Loop):
+        return frozenset(name for inner in node.body.nodes for name in _readers(inner, site))
+    return frozenset({members.reader(node, site)}) if isinstance(node, Segment) else frozenset()
+
+
 def _settled(node: Node, readers: frozenset[str], held: Set[str], site: Site) -> Node:
     if isinstance(node, Loop):
-        return msgspec.structs.replace(node, body=settle(node.body, site, readers | _executors(node)))
+        body = settle(node.body, site, readers | _readers(node, site), held | {members.STATE})
+        return msgspec.structs.replace(node, body=body)
     if not isinstance(node, Segment):
         return node
     can = site.executors[node.policy.executor]
     for refusal in _refusals(node, can, site):
         raise refusal
-    strangers = sorted(name for name in readers if not site.executors[name].shares_host)
+    strangers = sorted({name.removesuffix(MEMBERS) for name in readers if not site.executors[name].shares_host})
     if not can.shares_host:
         return _stays_or_calls(node, readers, held, site)
     if node.put == "store" or not strangers:
