@@ -97,6 +97,14 @@ def test_back_off_grows_and_is_bounded(kind: Class) -> None:
     assert waits == [1, 2, 3, 3]
 
 
+def test_the_steepest_back_off_comes_to_the_longest_pause() -> None:
+    policy = Policy(maximum_attempts=9, backoff_coefficient=1e300, maximum_interval=3)
+    core = Dispatch(policy, [0], TaskSizes(1))
+    for now in (0.0, 10.0, 20.0):
+        fail_once(core, Class.USER_ERROR, now)
+    assert core.wakes_at() == 23.0
+
+
 @pytest.mark.parametrize("kind", [Class.THROTTLED, Class.WORKER_LOST])
 def test_throttling_and_lost_workers_spend_no_attempt(kind: Class) -> None:
     core = Dispatch(Policy(maximum_attempts=1), [0], TaskSizes(1))

@@ -143,20 +143,18 @@ def _line(
     waves = math.ceil(own.partitions / max(1, min(slots, limit)))
     each = assumed.start + (_bytes_in(segment, inputs) + own.size) / own.partitions / assumed.rate
     memory = memory_given(can, segment.policy.memory_start)
-    usage = _repeated(_usage(segment, can, own, inputs, each, waves * each, memory), times)
+    usage = _repeated(_usage(segment, can, own, inputs, each, waves * each), times)
     name, late = segment.policy.executor, 0 < can.time_limit < each
     return Line(segment.id, name, can.name, usage, own.partitions, waves, times * waves * each, memory, late)
 
 
-def _usage(
-    segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape], each: float, elapsed: float, memory: int
-) -> Usage:
+def _usage(segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape], each: float, elapsed: float) -> Usage:
     seconds = own.partitions * each
     return Usage(
         own.partitions,
         seconds,
         seconds,
-        seconds * memory / GIGABYTE,
+        seconds * memory_given(can, segment.policy.memory_start) / GIGABYTE,
         _puts(segment, can, own, elapsed),
         _gets(segment, own, inputs),
         _moved(segment, inputs),

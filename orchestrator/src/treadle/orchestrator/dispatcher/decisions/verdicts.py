@@ -31,6 +31,8 @@ MAXIMUM_LOSSES = 10
 """Worker losses of one partition before it counts as poison."""
 MAXIMUM_CRASHES = 30
 """Driver deaths during one partition before it counts as poison; more than losses, since whatever runs then is hit."""
+_STEEPEST, _STEPS = 1e5, 60
+"""Of a back-off: beyond them a pause is the longest one there may be, and a float could not hold it."""
 
 _WITHOUT_ATTEMPT = {
     FailureClass.THROTTLED,
@@ -117,7 +119,7 @@ class Budgets:
             return 0.0
         policy, partition = self._policy, failure.partition
         tries = self._spent[partition] + self._losses[partition] + self._throttles[partition]
-        factor = math.pow(policy.backoff_coefficient, min(tries - 1, 60))
+        factor = math.pow(min(policy.backoff_coefficient, _STEEPEST), min(tries - 1, _STEPS))
         return min(policy.initial_interval * factor, policy.maximum_interval)
 
     def _grown(self, failure: Failure) -> Failure:
