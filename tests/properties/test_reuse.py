@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from orchestrator.broken_runs import Counted
 
 from treadle.orchestrator.reuse.components import rule_of
@@ -24,6 +28,67 @@ pytestmark = pytest.mark.timeout(0)
 def cached(case: Case) -> Case:
     defaults = {**case.document["defaults"], "cache": True}
     return dataclasses.replace(case, document={**case.document, "defaults": defaults})
+
+
+# -- a run after another one of nearly the same document -----------------------------------------------------------
+
+
+def timeless(case: Case) -> Case:
+    """What asks for the run cannot be kept, and then what follows cannot either."""
+    text = json.dumps(case.document).replace("${{ run.startTime == '' }}", "none")
+    return dataclasses.replace(case, document=json.loads(text))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[Case, Case]:
+    """A workflow, and what its author makes of it: other numbers, stages that are skipped now or are not any more."""
+    case = draw(cases(MODULE, failing=False).map(cached).map(timeless))
+    document = copy.deepcopy(case.document)
+    for stage in _every(document["stages"]):
+        draw(st.sampled_from([_leave, _leave, _skip, _run, _add]))(stage)
+    for declared in document.get("inputs", {}).values():
+        if declared["type"] == "integer":
+            declared["default"] = draw(st.integers(1, 4))
+    if draw(st.booleans()):
+        document["seed"] = draw(st.integers(0, 1))
+    return case, dataclasses.replace(case, document=document)
+
+
+def _every(stages: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for stage in stages.values():
+        yield stage
+        yield from _every(stage.get("stages", {}))
+
+
+def _leave(stage: dict[str, Any]) -> None:
+    pass
+
+
+def _skip(stage: dict[str, Any]) -> None:
+    stage["when"] = "1 > 2"
+
+
+def _run(stage: dict[str, Any]) -> None:
+    stage.pop("when", None)
+
+
+def _add(stage: dict[str, Any]) -> None:
+    source = stage.get("input")
+    if isinstance(source, dict) and isinstance(source.get("range"), int):
+        source["range"] += 1
+
+
+@examples(12)
+@given(both=pairs())
+def test_a_run_after_one_of_nearly_the_same_document_has_results_of_its_own(
+    no_inline: None, sites: Callable[[int, bool], Site], both: tuple[Case, Case]
+) -> None:
+    site = sites(2, False)
+    base, first = site.place()
+    both[0].write(base)
+    for run, case in zip((first, f"{first}-again", f"{first}-third"), (*both, both[0]), strict=True):
+        found = site.harness.run(site.engine(), case, base, run)
+        assert not differences(expected(case, base, run), found, base, run)
 
 
 @pytest.mark.parametrize(("slots", "host"), [(2, True), (2, False)])

@@ -108,6 +108,20 @@ def test_the_body_and_the_version_of_a_stage_in_it_are_part_of_its_key(project: 
     assert project.run(document) == {"one", *STEPS, "lines", "lines.out"}
 
 
+def test_the_name_of_a_loop_is_part_of_its_key(project: Project) -> None:
+    """The random numbers of a stage follow from it."""
+    drawn = "def first(x, context):\n    return x + int(context.rng.integers(2**40))"
+    project.write(reused_sums=SUMS.replace("def first(x):", f"{drawn}\n\n\ndef other(x):"))
+    project.run(DOCUMENT)
+    document = changed()
+    document["stages"]["rounds"] = document["stages"].pop("turns")
+    document["stages"]["lines"] |= {"input": "rounds.state.data", "with": {"word": "${{ stages.rounds.state.count }}"}}
+    assert "rounds-3/step" in project.run(document)
+    taken = project.lines()
+    project.run(document, again=False)
+    assert project.lines() == taken
+
+
 def test_a_condition_inside_a_loop_is_part_of_its_key(project: Project) -> None:
     aside = {"type": "map", "input": "state.data", "uses": "reused_sums:first", "when": "state.count < 1"}
     document = changed()

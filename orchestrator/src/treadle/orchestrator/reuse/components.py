@@ -50,7 +50,7 @@ Components = dict[str, str]
 
 def components_of(plan: Plan, submission: Submission) -> dict[str, Components]:
     """node id -> its components; the nodes of a loop's body stand under theirs. Barriers have none."""
-    return dict(_Walk(submission).graph(plan.graph))
+    return dict(_Walk(plan, submission).graph(plan.graph))
 
 
 def key_of(components: Components) -> str:
@@ -76,18 +76,23 @@ def keys_of(plan: Plan, submission: Submission) -> dict[str, str]:
 class _Walk:
     """Goes through a graph, needs first, and remembers the keys."""
 
-    def __init__(self, submission: Submission) -> None:
+    def __init__(self, plan: Plan, submission: Submission) -> None:
+        self._run, self._outputs = submission.run, plan.graph.outputs
+        self._kept = {stage for node in plan.graph.walk() if rule_of(node) is not None for stage in node.stages}
         self._inputs, self._functions = submission.inputs, submission.functions
         self._bundle, self._seed = submission.bundle, submission.spec.get("seed", 0)
         self._workflow, self._documents = submission.spec["name"], submission.spec["stages"]
         self._keys: dict[str, str] = {}
         self._stages: dict[str, list[str]] = {}
         """stage -> its nodes so far."""
+        self._conditions: dict[str, str] = {}
+        """node -> what decides whether it is skipped; empty: nothing, it never is."""
 
     def graph(self, graph: Graph) -> Iterator[tuple[str, Components]]:
         for node in graph.nodes:
             if isinstance(node, Loop):
                 yield from self.graph(node.body)
+            self._conditions[node.id] = self._condition(node)
             found = self._node(node)
             if found is not None:
                 self._keys[node.id] = key_of(found)
@@ -176,10 +181,10 @@ class _Walk:
         match ref:
             case NodeData(nodes, form, groups):
                 for node in nodes:
-                    yield f"data of {node}", self._keys.get(node, "")
+                    yield f"data of {node}", self._keys[node]
                 yield "form of the data", f"{form} {groups} {' '.join(nodes)}"
             case LoopData(loop, name):
-                yield f"data of {loop}", f"{self._keys.get(loop, '')} {name}"
+                yield f"data of {loop}", f"{self._keys[loop]} {name}"
             case StateData(name):
                 yield f"state {name}", "of the loop"
 
@@ -191,10 +196,25 @@ class _Walk:
         yield from self._read(segment.paths)
 
     def _read(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        for path in paths:
-            root, *rest = path.split(".")
-            for node in self._stages.get(rest[0], ()) if root == "stages" else ():
+        """Values of stages; those of one that is skipped are null. Who reads its data is skipped too."""
+        for stage, *value in (path.split(".")[1:] for path in paths if path.startswith("stages.")):
+            path = ".".join(["stages", stage, *value])
+            for node in self._stages.get(stage, ()):
                 yield f"value {path} of {node}", self._keys[node]
+                if value and self._conditions[node]:
+                    yield f"condition of {node}", self._conditions[node]
+            if value[:1] == ["output"]:
+                yield f"place {path}", _short(self._outputs.get(stage))
+
+    def _condition(self, node: Node) -> str:
+        found: list[Any] = [self._conditions[need] for need in node.data if self._conditions[need]]
+        if node.when:
+            read = sorted(paths(parse(node.when)))
+            found += [node.when, {path[1]: self._inputs.get(path[1]) for path in read if path[0] == "inputs"}]
+            found += self._read(".".join(path) for path in read)
+            if any(path[0] == "run" or (path[0] == "stages" and path[1] not in self._kept) for path in read):
+                found.append(self._run)  # nobody can say that it would come to the same
+        return _short(found) if found else ""
 
     # -- loops
 
@@ -207,6 +227,7 @@ class _Walk:
                 yield f"{label} as state {name}", value
         scalars = {name: self._argument(Value(value)) for name, value in loop.scalars.items()}
         steps = [loop.next, loop.next_scalars, loop.until, loop.max_iterations, loop.on_exhausted]
+        yield "name of the loop", loop.id
         yield "initial state", _short(scalars)
         yield "steps of the loop", _short(msgspec.to_builtins(steps))
         yield "conditions in the loop", _short(_conditions(loop.body))
