@@ -230,15 +230,30 @@ def test_end_of_the_start_that_counts_is_adopted() -> None:
     assert mark(it, A) == 9
 
 
-def test_refused_batch_becomes_letters() -> None:
-    it = machine(batches(2))
-    [start] = only(Start, it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0))
-    letters = only(Bury, it.handle(Refused(start.ticket, "no such input"), 0.0))
-    assert [(one.record.offset, one.reason) for one in letters] == [(0, "no such input"), (1, "no such input")]
-    it.handle(Done(letters[1].ticket), 0.0)
-    assert mark(it, A) == 0
-    it.handle(Done(letters[0].ticket), 0.0)
-    assert mark(it, A) == 2
+def test_of_a_refused_batch_the_records_that_will_never_do_become_letters_and_no_others() -> None:
+    it = machine(batches(5))
+    bad = 6
+    records = (match(A, 0), match(A, 2), match(A, 3), passed(A, 4), match(A, bad), match(A, 7))
+    [start] = only(Start, it.handle(Arrived(A, records), 0.0))
+    started: list[tuple[str, int]] = []
+    marks: list[int | None] = []
+    for _ in range(20):
+        offsets = [one.record.offset for one in start.batch.matched]
+        if bad in offsets:
+            answered = it.handle(Refused(start.ticket, "no such input"), 0.0)
+        else:
+            started.append((start.batch.run, start.batch.end))
+            answered = it.handle(Done(start.ticket, {"end": start.batch.end}), 0.0)
+        marks.append(mark(it, A))
+        for letter in only(Bury, answered):
+            assert (letter.record.offset, letter.reason, only(Start, answered)) == (bad, "no such input", [])
+            answered = it.handle(Done(letter.ticket), 0.0)
+        if not only(Start, answered):
+            break
+        [start] = only(Start, answered)
+    assert started == [("0.0", 3), ("0.3", 6), ("0.7", 8)]
+    assert marks == [0, 3, 3, 6, 6, 6, 8]
+    assert (it.dead, it.held, mark(it, A)) == (1, 0, 8)
 
 
 def test_deleted_records_are_told_and_reading_goes_on() -> None:

@@ -112,14 +112,31 @@ def test_record_with_runs_and_a_letter_is_done_when_all_of_them_are() -> None:
     assert (it.mark, held(it)) == (1, (0, 0))
 
 
-def test_refused_batch_holds_the_mark_until_each_of_its_letters_is_written() -> None:
+def test_halves_of_a_batch_cover_what_it_covered_and_follow_each_other() -> None:
     it = log()
-    for offset in range(3):
+    it.take(match(A, 0), THREE, 0.0)
+    it.take(passed(A, 1), THREE, 0.0)
+    for offset in (2, 3, 5):
         it.take(match(A, offset), THREE, 0.0)
-    it.take(passed(A, 3), THREE, 0.0)
-    it.bury_batch(it.start(1))
-    assert (it.starting, held(it)) == (0, (3, 0))
-    for offset in (2, 0, 1):
-        assert it.mark == 0
-        it.done(0, letter=offset)
-    assert (it.mark, held(it)) == (4, (0, 0))
+    it.halve(it.start(1))
+    assert (it.starting, it.mark, held(it)) == (0, 0, (4, 4))
+    half = it.start(2)
+    assert ([one.run for one in half.matched], half.end, it.startable()) == (["0.0"], 2, False)
+    it.started()
+    it.done(0)
+    assert it.mark == 2
+    rest = it.start(3)
+    assert ([one.run for one in rest.matched], rest.end) == (["0.2", "0.3"], 4)
+    it.started()
+    it.done(2)
+    assert it.mark == 5
+
+
+def test_a_record_that_is_refused_holds_the_mark_and_what_follows_until_its_letter_is_written() -> None:
+    it = log()
+    it.take(match(A, 0), batches(1), 0.0)
+    it.take(match(A, 1), batches(1), 0.0)
+    it.bury(it.start(1))
+    assert (it.starting, it.mark, held(it), it.startable()) == (0, 0, (2, 1), False)
+    it.done(0, letter=0)
+    assert (it.mark, held(it), it.startable()) == (1, (1, 1), True)

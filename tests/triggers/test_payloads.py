@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.dsl.model import Input
 from treadle.dsl.triggers import KafkaTrigger
+from treadle.dsl.validation.inputs import InputError, accept
 from treadle.executors.program import EventSplit
 from treadle.executors.runtime.events import EventReader
 from treadle.orchestrator.dispatcher.tasks.scope import Scope, feed_inputs
@@ -20,6 +22,7 @@ from treadle.orchestrator.runfiles import LoopResult, Manifest
 from treadle.orchestrator.triggers.kafka.batch import Batch, Match
 from treadle.orchestrator.triggers.kafka.payloads import Payloads, Topic, choose
 from treadle.orchestrator.triggers.kafka.payloads.choice import INLINE_BYTES, NEEDED
+from treadle.orchestrator.triggers.kafka.payloads.payloads import is_plain
 from treadle.orchestrator.triggers.kafka.payloads.topics import topic_of
 from treadle.primitives import trust
 from treadle.primitives.errors import CorruptError, DataError, UsageError
@@ -115,9 +118,30 @@ def test_the_trigger_has_the_last_word(way: Literal["inline", "range", "capture"
     assert choose(way, 10**7, 10**7, None) == way
 
 
-def test_bytes_are_never_inline() -> None:
-    with pytest.raises(UsageError, match="bytes"):
-        choose("inline", None, 0.0, KEPT)
+@pytest.mark.parametrize("value", [b'{"wei": 18446744073709551616}', b'["${{ x }}"]', b'{"${{": 1}'])
+def test_what_inputs_do_not_take_goes_another_way(value: bytes, tmp_path: Path) -> None:
+    wanted, made = batch({4: b"1", 5: value}, trigger()), payloads(Store.open(tmp_path.as_uri()))
+    assert made.value(wanted, trigger())["kafka"]["runs"] == [2]
+    with pytest.raises(UsageError, match="cannot be inline"):
+        made.value(wanted, trigger(events="inline"))
+
+
+WORDS = st.sampled_from(["", "a", "$", "{{", "${{", "x ${{ y }}"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.lists(JSON, min_size=1, max_size=3))
+def test_what_is_plain_is_what_inputs_take(items: list[Any]) -> None:
+    try:
+        msgspec.msgpack.encode(accept(Input(type="dataset"), {"items": items}))
+    except (InputError, OverflowError):
+        assert not is_plain(items)
+    else:
+        assert is_plain(items)
 
 
 def test_settings_of_a_topic_say_how_long_it_keeps_records() -> None:

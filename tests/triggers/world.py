@@ -223,7 +223,6 @@ class World:
         """Temporal: what runs were made of, in the order of their starts."""
         self.open: set[str] = set()
         self.buried: list[Record] = []
-        self.refused: list[list[Record]] = []
         self.expired: set[tuple[str, int, int]] = set()
         self.temporal_down = self.broker_down = False
         self.portion = 2
@@ -299,7 +298,6 @@ class World:
             owner.loop.tell(Failed(order.ticket, "down"))
             return
         if any(b'"refused"' in (one.record.value or b"") for one in batch.matched) and batch.run not in self.written:
-            self.refused.append([one.record for one in batch.matched])
             owner.loop.tell(Refused(order.ticket, "these inputs will never do"))
             return
         kept = self.written.setdefault(batch.run, batch)
@@ -409,8 +407,8 @@ class World:
         refused = b'"refused"' in (record.value or b"")
         if judged.matches:
             assert len(holders) <= 1, f"{record} is in {holders}"
-            refused = refused or any(batch for batch in self.refused if record in batch)
             assert holders or excused or (refused and record in self.buried), f"nothing was started for {record}"
+            assert refused or record not in self.buried, f"{record} is a dead letter for its neighbours"
         elif judged.reason:
             assert not holders, f"{record} is a dead letter, and in {holders}"
             assert record in self.buried or excused, f"no dead letter for {record}"

@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger, Trigger, WebhookTrigger
 from treadle.primitives.errors import UsageError
-from treadle.primitives.events import Event, Record
+from treadle.primitives.events import Record
 from treadle.primitives.events.decode import decode
 
 from ..allowed import check_allowed
 from .identity import label, run_prefix
 from .kafka.batch import Batch, Match
 from .kafka.judge import Lineage, lineage
+from .kafka.payloads.payloads import is_plain, range_of
 from .mapping import event_env
 from .registry.deployment import Deployment
 from .schedules.ticks import order_for
@@ -132,16 +133,18 @@ def _mapped(trial: Trial, match: Match, deployment: Deployment, at: Lineage, all
     trial = replace(trial, event=event_env(match.event), run=match.run)
     batch = Batch(deployment.version, (match,), 1)
     try:
-        order = at.newest.order_for(batch, lambda _, trigger: [_item(match.event, trigger.envelope)])
+        order = at.newest.order_for(batch, _events)
     except UsageError as error:
         return replace(trial, verdict="dead letter", reason=error.message, run="")
     return _accepted(trial, deployment, order.inputs, allow)
 
 
-def _item(event: Event, envelope: bool) -> Any:
-    """As the run would read it, but bytes as text: raw records travel as a range of offsets, which a sample has not."""
-    shown = event_env(event)
-    return shown if envelope else shown["data"]
+def _events(batch: Batch, trigger: KafkaTrigger) -> Any:
+    """As the run would read them, bytes as text; a range of offsets, which a sample has not, only where inputs take
+    nothing else."""
+    shown = [event_env(one.event) for one in batch.matched]
+    items = shown if trigger.envelope else [one["data"] for one in shown]
+    return items if trigger.events == "inline" or is_plain(items) else range_of(batch, trigger)
 
 
 def _request_headers(trigger: Trigger, sample: Sample) -> dict[str, str]:

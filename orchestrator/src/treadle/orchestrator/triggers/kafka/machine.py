@@ -11,7 +11,8 @@ A record that arrives was judged already. What follows:
     done            its offsets are done; with maxActive 1 only when its run is over, so that the next owner of the
                     partition finds it and waits for it too
     failed          the batch comes first again; nothing is started for a while, which doubles up to half a minute
-    refused         each of its records is a dead letter
+    refused         a batch of several is started in halves; a record alone is a dead letter. So none is one because of
+                    its neighbours, which another owner would have cut otherwise
 
 Batches of several records form a **chain**: one is started at a time, keyed by its first match, and the next one begins
 where the start that counts ended, by its memo. Cuts depend on time, so another owner may have cut otherwise; the first
@@ -307,11 +308,11 @@ class Machine:
                 self._start_again.failed(self._now)
                 self.trouble = reason
                 log.put_back(batch)
+            case Refused() if len(batch.matched) > 1:
+                log.halve(batch)
             case Refused(_, reason):
-                log.bury_batch(batch)
-                for one in batch.matched:
-                    judged = Judged(one.record, batch.version, reason=reason)
-                    self._dig(log, judged, batch.first.offset)
+                log.bury(batch)
+                self._dig(log, Judged(batch.first, batch.version, reason=reason), batch.first.offset)
 
     def _started(self, log: PartitionLog, batch: Batch, end: int) -> None:
         self.started += 1

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from treadle.dsl.triggers import EventBatch
 
 from .batch import Batch
@@ -142,11 +144,20 @@ class PartitionLog:
         records, size = self._ready_size
         self._ready_size = (records + sign * len(batch.matched), size + sign * batch.size)
 
-    def bury_batch(self, batch: Batch) -> None:
-        """It never will be started: its entry is done when all of its records are written as dead letters."""
+    def halve(self, batch: Batch) -> None:
+        """It will never be started as it is; its halves come first again, one after the other."""
+        middle = len(batch.matched) // 2
+        rest = replace(batch, matched=batch.matched[middle:])
+        self.put_back(rest)
+        self._ready.appendleft(half := replace(batch, matched=batch.matched[:middle], end=rest.first.offset))
+        self._count(half, 1)
+        self._entries[rest.first.offset] = 1
+        self.chained.add(rest.first.offset)
+
+    def bury(self, batch: Batch) -> None:
+        """Its only record will never be started: its entry is done when that is written as a dead letter."""
         self.starting -= 1
-        self._entries[batch.first.offset] = self._entries.get(batch.first.offset, 1) + len(batch.matched) - 1
-        self._letters |= {one.record.offset for one in batch.matched}
+        self._letters.add(batch.first.offset)
 
     def started(self) -> None:
         """A run exists; its entry stays until `done`."""

@@ -30,11 +30,13 @@ class Topic(Struct, frozen=True):
 def choose(asked: Literal["auto"] | Way, size: int | None, age: float, topic: Topic | None) -> Way:
     """The way of a batch; a range only where the topic will have the records when the run reads them.
 
-    `size` is the length of its items as JSON, None when they are none (bytes); `age` of its oldest record, in seconds;
-    `topic` None: the broker does not tell how long it keeps records. Raises UsageError for what cannot be inline.
+    `size` is the length of its items as JSON, None when inputs do not take them; `age` of its oldest record, in
+    seconds; `topic` None: the broker does not tell how long it keeps records. Raises UsageError for what cannot be
+    inline.
     """
     if asked == "inline" and size is None:
-        raise UsageError("events that are bytes cannot be inline", "Write `events: range` or `events: capture`.")
+        text = "events with bytes, with whole numbers of more than 64 bits or with `${{` in a text cannot be inline"
+        raise UsageError(text, "Write `events: range` or `events: capture`.")
     if asked != "auto":
         return asked
     if size is not None and size <= INLINE_BYTES:

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
+from treadle.dsl.templates import OPEN
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.executors.runtime.events import pack
 from treadle.primitives import trust
 from treadle.primitives.events.offsets import runs_of
 from treadle.primitives.events.records import as_item
+from treadle.primitives.result import is_storable
 from treadle.primitives.stores.store import Store
 
 from ....copied_events import copy_name
@@ -44,21 +46,13 @@ class Payloads:
         way = self._way(batch, trigger, items)
         if way == "inline":
             return items
-        return {"kafka": self._range(batch, trigger, self._copy(batch) if way == "capture" else "")}
+        return range_of(batch, trigger, self._copy(batch) if way == "capture" else "")
 
     def _way(self, batch: Batch, trigger: KafkaTrigger, items: list[Any]) -> Way:
-        size = None if _has_bytes(items) else len(msgspec.json.encode(items))
+        size = len(msgspec.json.encode(items)) if is_plain(items) else None
         age = self._now() - min(one.record.time for one in batch.matched)
         matters = trigger.events == "auto" and (size is None or size > INLINE_BYTES)
         return choose(trigger.events, size, age, self._topic(batch.first.topic) if matters else None)
-
-    def _range(self, batch: Batch, trigger: KafkaTrigger, copied: str) -> dict[str, Any]:
-        first = batch.first
-        start, runs = runs_of(one.record.offset for one in batch.matched)
-        where = {"topic": first.topic, "topicId": first.topic_id, "partition": first.partition}
-        about = {"format": trigger.format, "envelope": trigger.envelope, "copied": copied}
-        held = {"start": start, "runs": list(runs), "size": batch.size}
-        return {"connection": trigger.connection, **where, **held, **about}
 
     def _copy(self, batch: Batch) -> str:
         """Write the records into the run's folder; the name of the copy.
@@ -79,10 +73,23 @@ class Payloads:
         return known
 
 
-def _has_bytes(value: Any) -> bool:
-    """Whether JSON could not say it; msgspec would write bytes as Base64."""
-    if isinstance(value, dict):
-        return any(map(_has_bytes, value.values()))
-    if isinstance(value, list):
-        return any(map(_has_bytes, value))
-    return isinstance(value, bytes)
+def range_of(batch: Batch, trigger: KafkaTrigger, copied: str = "") -> dict[str, Any]:
+    """Where the events are; `copied` is the name of their copy, if there is one."""
+    first = batch.first
+    start, runs = runs_of(one.record.offset for one in batch.matched)
+    where = {"topic": first.topic, "topicId": first.topic_id, "partition": first.partition}
+    about = {"format": trigger.format, "envelope": trigger.envelope, "copied": copied}
+    held = {"start": start, "runs": list(runs), "size": batch.size}
+    return {"kafka": {"connection": trigger.connection, **where, **held, **about}}
+
+
+def is_plain(value: Any) -> bool:
+    """Whether inputs take it: no bytes, no number of more than 64 bits, and nothing that looks like an expression."""
+    match value:
+        case dict():
+            return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+        case list():
+            return all(map(is_plain, value))
+        case str():
+            return OPEN not in value
+    return not isinstance(value, bytes) and is_storable(value)
