@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from triggers.world import TOPIC, Owner, World
 
@@ -73,3 +74,64 @@ def test_who_leaves_a_partition_leaves_its_mark_after_the_last_commit() -> None:
     owner.loop.revoked([here.life.partition(0)])
     assert left == [([here.life.partition(0)], 1)]
     assert owner.loop.machine.partitions == ()
+
+
+def test_an_end_that_is_heard_of_in_a_handover_is_gone_on_from() -> None:
+    """The poll that the handover happens in gives records of other partitions too, from where they were read before."""
+    here = World({**TRIGGER, "batch": {"maxEvents": 4, "maxWait": "1s"}}, 2, None)
+    here.portion = 10
+    one, two = Owner(here, 1), Owner(here, 2)
+    here.owners += [one, two]
+    for number in (0, 1):
+        here.assign(number, one, silently=False)
+    one.step()
+    for number in (1, 0):
+        for _ in range(4):
+            here.produce(number, b"1")
+        one.step()
+    asked = one.starts[0].batch
+    assert asked.first.partition == 1
+    here.written[asked.run] = msgspec.structs.replace(asked, matched=asked.matched[:2], end=2)
+    here.produce(1, b"1")
+    here.assign(0, two, silently=False)
+    serve(here, one, two)
+    here.check_end()
+    assert here.commits[1][0] == here.life.end(1)
+
+
+def test_owners_who_cut_otherwise_around_a_record_that_is_refused_start_nothing_twice() -> None:
+    here = World({**TRIGGER, "batch": {"maxEvents": 4, "maxWait": "1s"}}, 1, None)
+    one, two = Owner(here, 1), Owner(here, 2)
+    here.owners += [one, two]
+    here.assign(0, one, silently=False)
+    one.step()
+    for offset in range(8):
+        here.produce(0, b'"refused"' if offset == 2 else b"1")
+    here.portion = 8
+    for _ in range(3):
+        one.step()
+        answer(here, one)
+    here.assign(0, two, silently=True)
+    one.step()
+    answer(here, one)
+    here.portion = 3
+    serve(here, two)
+    here.check_end()
+    assert [record.offset for record in here.buried if record.offset != 2] == []
+
+
+def answer(here: World, owner: Owner) -> None:
+    """All that the owner asks for."""
+    while owner.starts:
+        here.answer(owner, 0, "done")
+    while owner.letters:
+        here.write(owner, 0, True)
+
+
+def serve(here: World, *owners: Owner) -> None:
+    """Until nothing is left."""
+    for _ in range(20):
+        here.now += 2.0
+        for owner in owners:
+            owner.step()
+            answer(here, owner)

@@ -61,7 +61,7 @@ class Hands(Protocol):
         ...
 
     def breathe(self) -> None:
-        """Called in every turn."""
+        """Called in every turn. Raises Broken."""
         ...
 
 
@@ -150,6 +150,8 @@ class TriggerLoop:
                 self._unjudged.append(one)
             else:
                 self._strays.append(one)
+        # A handover within the poll lets answers in: where one said to seek, this was read before.
+        self._drop([one.partition for one in self._todo if isinstance(one, Seek)])
         self._settle_places()
 
     def _judge(self) -> None:
@@ -201,9 +203,9 @@ class TriggerLoop:
         """What the source is to do, before it is polled again."""
         while self._todo:
             match self._todo[0]:
-                case Seek(partition, offset) if partition in self.machine.partitions:
+                case Seek(partition, offset):
                     self._source.seek(partition, offset)
-                case Reading(partition, wanted) if partition in self.machine.partitions:
+                case Reading(partition, wanted):
                     self._source.reading(partition, wanted)
             del self._todo[0]
 
@@ -235,13 +237,13 @@ class TriggerLoop:
     def revoked(self, partitions: Sequence[Partition]) -> None:
         """Wait for starts under way, as long as the machine wants to, and commit."""
         self._settle_places()
-        self._drop(partitions)
         self._handle(Revoked(tuple(partitions)))
         while set(partitions) & set(self.machine.partitions):
             try:
                 self._handle(self._inbox.get(timeout=BUSY))
             except queue.Empty:
                 self._do(self.machine.tick(self._clock()))
+        self._forget(partitions)
         try:
             self._marks.leave(partitions)
         except TreadleError as error:
@@ -249,10 +251,16 @@ class TriggerLoop:
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         self._settle_places()
-        self._drop(partitions)
         self._handle(Lost(tuple(partitions)))
+        self._forget(partitions)
+
+    def _forget(self, partitions: Sequence[Partition]) -> None:
+        """They are not ours; should they come back, nothing of now is meant for them."""
+        self._drop(partitions)
+        self._todo = [one for one in self._todo if one.partition not in partitions]
 
     def _drop(self, partitions: Sequence[Partition]) -> None:
+        """What was read of them, and not judged yet, does not count."""
         self._unjudged = [one for one in self._unjudged if partition_of(one) not in partitions]
         self._strays = [one for one in self._strays if one.partition not in partitions]
 
