@@ -22,7 +22,7 @@ from treadle.orchestrator.triggers.kafka.deadletters import (
     shortened,
 )
 from treadle.orchestrator.triggers.kafka.happenings import Bury, Done, Failed, Partition
-from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
+from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable
 from treadle.primitives.events import Record
 
 RECORD = Record("orders", "u", 2, 17, b"key", b"value", (("trace", b"t"), ("none", None)), 1.001)
@@ -146,6 +146,9 @@ class Producer:
             raise error
         on_delivery(None if error is None else KafkaError(error), None)
 
+    def poll(self, _: float) -> None:
+        pass
+
 
 class Yard:
     """A graveyard, its producer, the topics it made and what it answered."""
@@ -195,6 +198,15 @@ def test_a_topic_of_letters_that_is_missing_is_made_and_the_letter_comes_again(m
 
 def test_more_letters_than_the_producer_holds_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Yard(monkeypatch).bury(BufferError("full")) == [Failed]
+
+
+def test_a_producer_that_will_never_write_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    yard = Yard(monkeypatch)
+    yard.bury(KafkaError._MSG_TIMED_OUT)
+    yard.graveyard.poll()
+    assert yard.bury(KafkaException(KafkaError(KafkaError._FATAL))) == [Failed, Failed]
+    with pytest.raises(Broken):
+        yard.graveyard.poll()
 
 
 # -- reading -------------------------------------------------------------------------------------------------------

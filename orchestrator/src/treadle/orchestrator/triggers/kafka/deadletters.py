@@ -29,7 +29,7 @@ from treadle.primitives.events import Record
 
 from .cluster import translated
 from .happenings import Bury, Done, Failed
-from .source import BrokerUnreachable
+from .source import Broken, BrokerUnreachable
 from .topics import Topics
 
 _log = logging.getLogger("treadle.triggers")
@@ -91,14 +91,18 @@ class Graveyard:
         self._producer = Producer({**settings, **about}, logger=_log)
         self._topics, self.topic, self._answer = Topics(settings), topic, answer
         self._whose = trigger, group
+        self._over = False
+        """The producer takes nothing any more."""
 
     def bury(self, letter: Bury) -> None:
         """Write it; the answer comes when the topic's replicas have it."""
         self._produce(letter, omitted=False)
 
     def poll(self) -> None:
-        """Let answers come."""
+        """Let answers come. Raises Broken."""
         self._producer.poll(0)
+        if self._over:
+            raise Broken(f"Kafka's client gives up writing dead letters to {self.topic}", "It is made anew.")
 
     def close(self, seconds: float) -> None:
         """Wait for letters under way."""
@@ -129,6 +133,7 @@ class Graveyard:
             delivered(error.args[0], None)  # type: ignore[arg-type]
 
     def _failed(self, ticket: int, error: KafkaError) -> None:
+        self._over |= error.code() == KafkaError._FATAL
         if error.code() in _MISSING:
             self._create()
         self._answer(Failed(ticket, f"no dead letter can be written to {self.topic}: {error.str()}"))

@@ -1,0 +1,92 @@
+"""Whatever comes of what a trigger's thread asks for, it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from triggers.test_judge import known, record, version
+from triggers.test_orders import gathered, nobody
+
+from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.triggers.kafka.hands import ThreadHands
+from treadle.orchestrator.triggers.kafka.happenings import Answer, Done, Failed, Happening, Refused, RunEnded, Start
+from treadle.orchestrator.triggers.kafka.judge import Lineage
+from treadle.orchestrator.triggers.starting import Started, StartOrder
+from treadle.primitives.errors import CorruptError, UsageError
+
+PLAIN = known(version(1, {}))
+
+
+class Starts:
+    """A Starter with one answer; its runs never end."""
+
+    def __init__(self, answer: Started | Exception) -> None:
+        self._answer = answer
+        self.orders: list[StartOrder] = []
+        self.watched: list[str] = []
+        self.given_up = asyncio.Event()
+
+    async def start(self, order: StartOrder) -> Started:
+        self.orders.append(order)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+    async def active(self, workflow: str, trigger: str) -> int:
+        raise NotImplementedError
+
+    async def wait(self, run: str) -> None:
+        self.watched.append(run)
+        if run == "over":
+            return
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up.set()
+
+
+def hands(starts: Starts, told: asyncio.Queue[Happening], at: Lineage = PLAIN) -> ThreadHands:
+    unused: Any = None
+    return ThreadHands(asyncio.get_running_loop(), starts, nobody, lambda: at, told.put_nowait, unused)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"),
+    [
+        (Started("r", True, {"end": 5}), Done(7, {"end": 5})),
+        (Started("r", False, {"end": 5}), Done(7, {"end": 5})),
+        (UsageError("it does not fit", "Mend it."), Refused(7, "it does not fit")),
+        (Unreachable("nobody is there", "Wait."), Failed(7, str(Unreachable("nobody is there", "Wait.")))),
+        (CorruptError("somebody else wrote it"), Failed(7, "somebody else wrote it")),
+        (KeyError("a defect"), Failed(7, "KeyError: 'a defect'")),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_start_is_answered(outcome: Started | Exception, answer: Answer) -> None:
+    starts, told = Starts(outcome), asyncio.Queue[Happening]()
+    hands(starts, told).start(Start(7, gathered(PLAIN, record(3))))
+    assert await asyncio.wait_for(told.get(), 60) == answer
+    assert [order.run for order in starts.orders] == ["orders.live.ua.0.3"]
+
+
+async def test_inputs_that_cannot_be_made_are_refused_before_anybody_is_asked() -> None:
+    at = known(version(1, {}, with_={"n": "${{ event.data.n }}"}))
+    starts, told = Starts(KeyError()), asyncio.Queue[Happening]()
+    hands(starts, told, at).start(Start(7, gathered(at, record(3))))
+    answer = await asyncio.wait_for(told.get(), 60)
+    assert isinstance(answer, Refused)
+    assert "there is no event.data.n" in answer.reason
+    assert starts.orders == []
+
+
+async def test_the_end_of_a_run_is_told_and_nobody_waits_when_the_trigger_has_ended() -> None:
+    starts, told = Starts(KeyError()), asyncio.Queue[Happening]()
+    made = hands(starts, told)
+    for run in ("open", "over"):
+        made.watch(run)
+    assert await asyncio.wait_for(told.get(), 60) == RunEnded("over")
+    made.close()
+    await asyncio.wait_for(starts.given_up.wait(), 60)
+    assert (starts.watched, told.empty()) == (["open", "over"], True)
