@@ -253,6 +253,13 @@ def test_what_is_gone_is_forgotten_and_new_when_it_comes_back() -> None:
     assert seen.fresh([info("a"), info("b")]) == [info("a")]
 
 
+def test_a_folder_that_is_empty_for_a_while_has_nothing_new_when_all_is_back() -> None:
+    """As a share that was not mounted."""
+    seen = first_look([info("a"), info("b")], deployed=10.0)
+    assert seen.fresh([]) == []
+    assert seen.fresh([info("a"), info("b")]) == []
+
+
 def test_start_from_says_what_the_first_look_finds() -> None:
     listing = [info("old", modified=5.0), info("new", modified=15.0)]
     assert first_look(listing, deployed=10.0).fresh(listing) == [listing[1]]

@@ -94,7 +94,7 @@ class Place:
         self.registry = Registry(store, KEY)
         self.starts = Starts()
         nobody = cast(Any, None)
-        self.site = TriggerSite(home, Profile(), nobody, nobody, store, KEY, self.registry, self.starts, "test")
+        self.site = TriggerSite(home, Profile(), nobody, store, KEY, self.registry, self.starts, "test")
         self.records = ObjectRecords(store, KEY, "orders", "files")
 
     def put(self, name: str, text: str = "x", modified: float | None = None) -> None:
@@ -188,15 +188,16 @@ async def test_a_look_at_the_old_prefix_says_nothing_of_the_new_one(place: Place
 @pytest.mark.usefixtures("quick")
 async def test_what_is_overwritten_starts_again_and_what_stays_does_not(place: Place) -> None:
     place.deploy(startFrom="earliest")
+    place.put("stays", modified=1e9)
     place.put("a", "1", modified=1e9)
     service = await place.service()
-    await place.until(lambda: len(place.starts.orders) == 1)
-    place.put("a", "22", modified=1e9)
     await place.until(lambda: len(place.starts.orders) == 2)
-    (place.folder / "a").unlink()
-    await place.until(lambda: service._seen is not None and len(service._seen) == 0)
-    place.put("a", "333", modified=1e9)
+    place.put("a", "22", modified=1e9)
     await place.until(lambda: len(place.starts.orders) == 3)
+    (place.folder / "a").unlink()
+    await place.until(lambda: service._seen is not None and len(service._seen) == 1)
+    place.put("a", "333", modified=1e9)
+    await place.until(lambda: len(place.starts.orders) == 4)
     asked = place.starts.asked
     await asyncio.sleep(0.2)
     assert place.starts.asked == asked

@@ -42,7 +42,10 @@ class Seen:
         return len(self._marks)
 
     def fresh(self, listing: Iterable[ObjectInfo]) -> list[ObjectInfo]:
-        """What was not handled, oldest first; the listing is complete, so what it lacks is forgotten."""
+        """What was not handled, oldest first; the listing is complete, so what it lacks is forgotten.
+
+        A listing of nothing forgets nothing: a folder looks like that while its share is not mounted.
+        """
         there: set[bytes] = set()
         new: list[ObjectInfo] = []
         for found in listing:
@@ -50,7 +53,7 @@ class Seen:
             there.add(one)
             if one not in self._marks:
                 new.append(found)
-        if gone := self._marks - there:
+        if there and (gone := self._marks - there):
             self._marks -= gone
             self.changed = True
         return sorted(new, key=lambda found: (found.modified, found.name))
