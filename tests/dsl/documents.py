@@ -108,7 +108,7 @@ def _triggers() -> SearchStrategy[Json]:
         "with": st.fixed_dictionaries({}, optional={"s": given}),
         **objects,
     }
-    kafka = {"dedupe": st.sampled_from(["event", "event.data.expression"]), "format": st.just("json"), **events}
+    kafka = {"dedupe": st.sampled_from(["offset", "event.data.expression"]), "format": st.just("json"), **events}
     ticks: Choices = {"timezone": st.just("Europe/Paris"), "overlap": st.just("bufferOne"), "jitter": DURATIONS}
     return st.one_of(
         _trigger(kafka, type="kafka", connection="c", topics=["t"]),

@@ -66,8 +66,10 @@ def check_triggers(spec: Spec, expressions: Expressions, report: Report) -> None
 def _check_schedule(report: Report, path: Path, trigger: ScheduleTrigger) -> None:
     _check_cron(report, path, trigger)
     _check_zone(report, (*path, "timezone"), trigger.timezone)
-    if trigger.interval is not None and trigger.interval < 1:
-        report.add("T701", (*path, "interval"), "an interval has at least a second")
+    if trigger.interval is not None and (trigger.interval < 1 or trigger.interval % 1):
+        report.add("T701", (*path, "interval"), "an interval is a whole number of seconds, at least one")
+    if trigger.offset is not None and trigger.offset % 1:
+        report.add("T701", (*path, "offset"), "an offset is a whole number of seconds")
     if trigger.offset is not None and trigger.interval is None:
         report.add("T701", (*path, "offset"), "'offset' belongs to `interval`", "cron says its minute itself", key=True)
     elif trigger.offset is not None and trigger.interval is not None and trigger.offset >= trigger.interval:
@@ -103,6 +105,11 @@ def _check_kafka(expressions: Expressions, report: Report, path: Path, trigger: 
     _check_dead_letter(report, path, trigger)
     if trigger.dedupe not in ("offset", "event"):
         _check_dedupe(expressions, path, trigger, trigger.dedupe)
+    if trigger.dedupe == "event" and trigger.format != "cloudevents":
+        hint = "write what tells two events apart, such as `event.data.id`, or remove it"
+        report.add(
+            "T701", (*path, "dedupe"), f"a record of format {trigger.format} has no id of its own", hint, key=True
+        )
     if trigger.batch is not None and trigger.dedupe != "offset":
         hint = "a batch is known by the offset of its first record; drop one of the two"
         by = "its events" if trigger.dedupe == "event" else "an expression"
