@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from kafka import Mock
     from triggers.installation import Installation
 
+pytest.register_assert_rewrite("triggers.source_suite", "triggers.world")
+
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory, kafka: Mock) -> Iterator[Installation]:

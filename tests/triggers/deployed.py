@@ -36,7 +36,7 @@ def deploy(registry: Registry, given: Mapping[str, Any], base: Path) -> Deployme
     spec = read(given)
     references = function_references(spec)
     functions, bundle = code(tuple(references))
-    return registry.deploy(Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(base))).deployment
+    return registry.deploy(Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(base)))
 
 
 @cache

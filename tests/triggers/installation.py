@@ -31,7 +31,6 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, load_profile
 from treadle.orchestrator.runfiles import RunFiles, Submission
 from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, group_of
-from treadle.orchestrator.triggers.kafka.runner import begins_of
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
 from treadle.orchestrator.triggers.starter import ensure_search_attribute
@@ -99,10 +98,10 @@ class Installation:
         def begins(before: Deployment | None) -> Any:
             if not settled and self.registry.find(draft.workflow) != before:
                 raise _DiedBeforeSettling
-            return begins_of(positions, draft, before)
+            return positions.begins(draft, before)
 
         with contextlib.suppress(_DiedBeforeSettling):
-            return self.registry.deploy(candidate, begins).deployment
+            return self.registry.deploy(candidate, begins)
         return self.registry.deployment(draft.workflow)
 
     def submission(self, run: str) -> Submission:

@@ -120,6 +120,23 @@ class SourceTests:
             assert take(1, source)[0].offset == offset
         source.close()
 
+    def test_a_seek_holds_though_records_are_not_wanted_meanwhile(self, bench: Bench) -> None:
+        bench.produce(0, [b"%d" % number for number in range(10)])
+        heard = Heard()
+        source = bench.join("one", heard)
+        take(10, source)
+        mine = next(one for one in heard.mine if one.number == 0)
+        source.seek(mine, 2)
+        source.reading(mine, False)
+        source.reading(mine, True)
+        assert take(1, source)[0].offset == 2
+        source.reading(mine, False)
+        source.seek(mine, 5)
+        assert silent(source, 3)
+        source.reading(mine, True)
+        assert take(1, source)[0].offset == 5
+        source.close()
+
     def test_what_is_not_wanted_waits(self, bench: Bench) -> None:
         heard = Heard()
         source = bench.join("one", heard)

@@ -121,6 +121,16 @@ def test_raw_sample_is_shown_as_text(terminal: Terminal) -> None:
     assert (code, trial["inputs"]["orders"]) == (0, {"items": ["a line"]})
 
 
+def test_sample_that_inputs_do_not_take_would_be_a_range(terminal: Terminal) -> None:
+    text = sample(terminal, {"step": "${{ steps.a.output }}"})
+    live = {**KAFKA, "format": "json"}
+    code, trial = tried(terminal, write(terminal, "orders", live=live), "orders.live", "-e", text)
+    assert (code, trial["inputs"]["orders"]["kafka"]["topicId"]) == (0, "TOPIC-UUID")
+    inline = write(terminal, "orders", live={**live, "events": "inline"})
+    code, trial = tried(terminal, inline, "orders.live", "-e", text)
+    assert (code, trial["verdict"]) == (2, "dead letter")
+
+
 def test_time_of_a_schedule_is_read_in_its_timezone(terminal: Terminal) -> None:
     file = write(terminal, "orders", nightly=NIGHTLY)
     code, trial = tried(terminal, file, "orders.nightly", "--time", "2026-07-01T00:30")
@@ -255,6 +265,18 @@ def test_deploy_refuses_what_cannot_work_and_changes_nothing(terminal: Terminal)
     twice = terminal.run("deploy", right, right)
     assert (twice.code, "both hold" in twice.err) == (2, True)
     assert terminal.run("trigger", "show", "refused").code == 4
+
+
+def test_a_paused_trigger_rests_until_the_version_without_it_is_there(terminal: Terminal) -> None:
+    assert terminal.run("deploy", write(terminal, "resting", hook=HOOK), "--paused").code == 0
+    nowhere = write(terminal, "resting", live={**KAFKA, "connection": "unknown"})
+    assert terminal.run("deploy", nowhere).code == 2
+    (line,) = told(terminal.run("trigger", "list", "resting", "-o", "json"))
+    assert (line["trigger"], line["state"]) == ("resting.hook", "paused"), "nothing was deployed"
+    assert terminal.run("deploy", write(terminal, "resting", files=FILES)).code == 0
+    assert terminal.run("deploy", write(terminal, "resting", hook=HOOK)).code == 0
+    (line,) = told(terminal.run("trigger", "list", "resting", "-o", "json"))
+    assert line["state"] == "unserved", "the pause went with the trigger"
 
 
 # -- schedules and runs by hand ----------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ async def test_only_what_a_person_must_mend_is_a_failure(error: Exception, state
 
     unused: Any = None
     registry: Any = SimpleNamespace(history=history)
-    site = TriggerSite(Home(tmp_path), Profile(), unused, unused, unused, b"", registry, unused, "here-0")
+    site = TriggerSite(Home(tmp_path), Profile(), unused, unused, b"", registry, unused, "here-0")
     runner = KafkaRunner(site, "orders", "live")
     await runner.start()
     try:
@@ -65,7 +65,7 @@ async def test_a_trigger_ends_while_every_thread_of_the_pool_is_busy(tmp_path: P
 
     unused: Any = None
     registry: Any = SimpleNamespace(history=history)
-    site = TriggerSite(Home(tmp_path), Profile(), unused, unused, unused, b"", registry, unused, "here-0")
+    site = TriggerSite(Home(tmp_path), Profile(), unused, unused, b"", registry, unused, "here-0")
     runner, over, loop = KafkaRunner(site, "orders", "live"), threading.Event(), asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as pool:
         loop.set_default_executor(pool)
@@ -142,7 +142,7 @@ async def test_a_trigger_that_moves_leaves_its_open_batch_and_judges_nothing_whe
     profile = Profile(kafka={"prod": connection, "other": connection})
     store, unused = Store.open(tmp_path.as_uri()), cast(Any, None)
     registry: Any = SimpleNamespace(history=lambda _: list(history))
-    site = TriggerSite(Home(tmp_path / "home"), profile, unused, unused, store, b"k" * 32, registry, unused, "here-0")
+    site = TriggerSite(Home(tmp_path / "home"), profile, unused, store, b"k" * 32, registry, unused, "here-0")
     runner = KafkaRunner(site, "orders", "live")
     await runner.start()
     try:

@@ -71,10 +71,9 @@ class Stage:
         spec = read(document({"live": about}, self.name, inputs=inputs))
         positions = KafkaPositions(self.site.home, self.site.profile)
 
-        def begins(before: Deployment | None) -> Any:
-            return {"live": positions.begins(self.name, "live", spec.triggers["live"], before)}
-
-        return self.site.registry.deploy(Candidate(normalise(spec), {}, "", b"", "/"), begins).deployment
+        candidate = Candidate(normalise(spec), {}, "", b"", "/")
+        draft = self.site.registry.draft(candidate)
+        return self.site.registry.deploy(candidate, lambda before: positions.begins(draft, before))
 
     async def serve(self, starter: Starter | None = None) -> None:
         service = TriggerService(replace(self.site, starter=starter or self.site.starter))
@@ -152,7 +151,7 @@ async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
     runs, registry = Runs(client, store, key, profile.queue), Registry(store, key)
     starter = RunStarter(client, runs, registry, None)
     with instance(home) as name:
-        site = TriggerSite(home, profile, client, runs, store, key, registry, starter, name)
+        site = TriggerSite(home, profile, client, store, key, registry, starter, name)
         made = Stage(broker, site, f"orders{this}", topic)
         try:
             yield made

@@ -12,7 +12,6 @@ import pytest
 from triggers.deployed import document, read
 
 from treadle.dsl.normalise import normalise
-from treadle.dsl.triggers import Trigger
 from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
@@ -28,6 +27,7 @@ from treadle.primitives.stores.store import Store
 KEY = b"k" * 32
 A0, A1, B0 = Partition("a", "ua", 0), Partition("a", "ua", 1), Partition("b", "ub", 0)
 FIRST, END = {A0: 3, A1: 0, B0: 5}, {A0: 10, A1: 20, B0: 30}
+TICKS = {"type": "schedule", "cron": "0 2 * * *"}
 _STORES = itertools.count()
 
 
@@ -81,19 +81,14 @@ def trigger(**changes: Any) -> dict[str, Any]:
     return {"type": "kafka", "connection": "prod", "topics": ["a", "b"], "format": "json", **changes}
 
 
-def parsed(about: Mapping[str, Any]) -> Trigger:
-    return read(document({"live": about})).triggers["live"]
-
-
-def deployment(about: Mapping[str, Any], name: str = "live") -> Deployment:
-    spec = normalise(read(document({name: about})))
+def deployment(about: Mapping[str, Any], name: str = "live", **others: Any) -> Deployment:
+    spec = normalise(read(document({name: about, **others})))
     return Deployment("orders", 1, 0.0, spec, {}, "", "/", begins={})
 
 
 def begins(places: KafkaPositions, before: Deployment | None = None, **changes: Any) -> dict[str, int]:
     """`topic/partition` -> offset."""
-    found = places.begins("orders", "live", parsed(trigger(**changes)), before)
-    assert found is not None
+    found = places.begins(deployment(trigger(**changes)), before)["live"]
     assert {one.topic_id for one in found if one.topic == "a"} <= {"ua"}
     return {f"{one.topic}/{one.partition}": one.offset for one in found}
 
@@ -114,13 +109,15 @@ def test_another_version_begins_where_the_older_one_ends_but_for_topics_that_are
     assert begins(places, older, startFrom="earliest") == {"a/0": 10, "a/1": 20, "b/0": 5}
     moved = deployment(trigger(connection="other"))
     assert begins(places, moved, startFrom="earliest") == {"a/0": 3, "a/1": 0, "b/0": 5}, "another cluster's topics"
-    ticking = deployment({"type": "schedule", "cron": "0 2 * * *"})
+    ticking = deployment(TICKS)
     assert begins(places, ticking, startFrom="earliest")["a/0"] == 3
 
 
 @pytest.mark.usefixtures("kafka")
-def test_what_reads_no_topic_begins_nowhere(places: KafkaPositions) -> None:
-    assert places.begins("orders", "live", parsed({"type": "schedule", "cron": "0 2 * * *"}), None) is None
+def test_each_trigger_that_reads_topics_begins_there_and_others_nowhere(places: KafkaPositions) -> None:
+    several = deployment(trigger(topics=["b"]), nightly=TICKS, other=trigger(topics=["b"], startFrom="earliest"))
+    ends = {"live": (Position("b", "ub", 0, 30),), "other": (Position("b", "ub", 0, 5),)}
+    assert places.begins(several, None) == ends
 
 
 @pytest.mark.usefixtures("kafka")

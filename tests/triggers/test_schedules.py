@@ -19,8 +19,10 @@ from treadle.orchestrator.client.views import RunView
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite
+from treadle.orchestrator.triggers.schedules import runner as module
 from treadle.orchestrator.triggers.schedules.flow import TICK
 from treadle.orchestrator.triggers.schedules.reconcile import Schedules
 from treadle.orchestrator.triggers.schedules.runner import ScheduleRunner
@@ -123,7 +125,7 @@ async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_
     await theirs.keep(Wanted("both", "a", ScheduleTrigger.model_validate({"type": "schedule", "interval": "1h"})))
     unused: Any = None
     profile, store = Profile(), here.site.store
-    site = TriggerSite(unused, profile, here.client, unused, store, here.site.key, registry, unused, "here-0")
+    site = TriggerSite(unused, profile, here.client, store, here.site.key, registry, unused, "here-0")
     deployment = registry.deployment("both")
     runners = {name: ScheduleRunner(site, "both", name) for name in ("a", "b")}
     for name, runner in runners.items():
@@ -143,6 +145,93 @@ async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_
     registry.undeploy("both")
     for name in runners:
         await here.client.get_schedule_handle(f"both.{name}").delete()
+
+
+async def test_a_name_that_another_deployment_has_taken_is_told_once_all_others_are_made(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    theirs = Schedules(here.client, "treadle", b"another key")
+    taken = Wanted("some", "a", ScheduleTrigger.model_validate({"type": "schedule", "interval": "1h"}))
+    await theirs.keep(taken)
+    deploy(registry, document({"a": HOURLY, "b": HOURLY}, "some"), tmp_path)
+    with pytest.raises(UsageError, match=r"'some\.a' that another deployment made"):
+        await schedules.reconcile(registry)
+    assert len((await schedules.view("some", "b")).next) > 0
+    registry.undeploy("some")
+    for name in ("a", "b"):
+        await here.client.get_schedule_handle(f"some.{name}").delete()
+
+
+async def test_ticks_go_where_the_drivers_of_the_profile_look_and_other_queues_are_left_alone(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    elsewhere = Schedules(here.client, "elsewhere", here.site.key)
+    deploy(registry, document({"a": HOURLY}, "moved"), tmp_path)
+    await elsewhere.reconcile(registry)
+    assert [(one.schedule, one.did) for one in await schedules.reconcile(registry)] == [("moved.a", "updated")]
+    description = await here.client.get_schedule_handle("moved.a").describe()
+    assert isinstance(description.schedule.action, ScheduleActionStartWorkflow)
+    assert description.schedule.action.task_queue == "treadle"
+    assert await schedules.reconcile(registry) == []
+    await until(lambda: _listed(here, "moved.a"))
+    registry.undeploy("moved")
+    assert await elsewhere.sweep(registry) == []
+    assert [(one.schedule, one.did) for one in await schedules.sweep(registry)] == [("moved.a", "deleted")]
+
+
+class Late(Registry):
+    """While it answers somebody deploys."""
+
+    meanwhile: Callable[[], None]
+
+    def deployments(self) -> list[Deployment]:
+        found = super().deployments()
+        self.meanwhile()
+        return found
+
+
+async def test_what_others_deploy_meanwhile_is_not_swept_away(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    async def made() -> None:
+        await schedules.reconcile(registry)
+        await until(lambda: _listed(here, "late.a"))
+
+    def meanwhile() -> None:
+        deploy(registry, document({"a": HOURLY}, "late"), tmp_path)
+        asyncio.run_coroutine_threadsafe(made(), loop).result()
+
+    slow = Late(here.site.store, here.site.key)
+    slow.meanwhile = meanwhile
+    assert await schedules.sweep(slow) == []
+    assert len((await schedules.view("late", "a")).next) > 0
+    registry.undeploy("late")
+    await schedules.reconcile(registry)
+
+
+async def test_schedules_of_triggers_that_are_gone_are_removed_while_a_service_runs(
+    here: Service, registry: Registry, schedules: Schedules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SWEEP_EVERY", 0.1)
+    deploy(registry, document({"a": HOURLY}, "swept"), tmp_path)
+    await schedules.reconcile(registry)
+    sweeping = asyncio.create_task(module.keep_swept(schedules, registry))
+    try:
+        registry.undeploy("swept")
+
+        async def gone() -> bool:
+            try:
+                await schedules.view("swept", "a")
+            except UsageError:
+                return True
+            return False
+
+        await until(gone)
+    finally:
+        sweeping.cancel()
+        await asyncio.gather(sweeping, return_exceptions=True)
 
 
 async def test_backfill_makes_one_run_of_every_nominal_time(

@@ -69,7 +69,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TriggerSite:
     store = Store.open(f"file://{tmp_path}/store")
     unused: Any = None
     home = Home(tmp_path / "home")
-    return TriggerSite(home, Profile(), unused, unused, store, KEY, Registry(store, KEY), unused, "here-0")
+    return TriggerSite(home, Profile(), unused, store, KEY, Registry(store, KEY), unused, "here-0")
 
 
 async def heard(trigger: str, text: str) -> None:

@@ -94,7 +94,7 @@ class Hooks:
         self.starts = Starts(self.registry)
         profile = Profile(webhook=WebhookSettings(address="127.0.0.1:0"))
         nobody = cast(Any, None)
-        self.site = TriggerSite(home, profile, nobody, nobody, store, b"k" * 32, self.registry, self.starts, "test")
+        self.site = TriggerSite(home, profile, nobody, store, b"k" * 32, self.registry, self.starts, "test")
         triggers = {name: {"type": "webhook", **hook} for name, hook in HOOKS.items()}
         triggers["objects"] = {"type": "object", "webhook": {"secret": "objects"}, "with": {"source": "in/x"}}
         self.deployment = deploy(self.registry, document(triggers, inputs=INPUTS), folder)

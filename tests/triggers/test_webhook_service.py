@@ -76,7 +76,7 @@ async def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         registry = Registry(here.site.store, here.site.key)
         await ensure_search_attribute(here.client)
         starter = RunStarter(here.client, here.runs, registry, None)
-        about = (here.client, here.runs, here.site.store, here.site.key, registry, starter, "test")
+        about = (here.client, here.site.store, here.site.key, registry, starter, "test")
         triggers = TriggerService(TriggerSite(home, profile, *about))
         task = asyncio.create_task(triggers.run())
         yield Serving(here, registry, triggers, address, tmp_path)

@@ -57,8 +57,7 @@ def registry(store: Store | None = None, key: bytes = KEY) -> Registry:
 def test_same_deployed_again_is_no_new_version() -> None:
     kept = registry()
     first, again, other = kept.deploy(candidate()), kept.deploy(candidate()), kept.deploy(candidate(limit=2))
-    assert (first.new, again.new, other.new) == (True, False, True)
-    assert (first.before, other.before) == (None, first.deployment)
+    assert (first.version, again, other.version) == (1, first, 2)
     assert [one.name for one in kept.history("orders")] == ["orders@1", "orders@2"]
     assert kept.deployment("orders", 1).spec.triggers["live"] != kept.deployment("orders").spec.triggers["live"]
 
@@ -72,8 +71,15 @@ def test_what_was_undeployed_is_gone_and_its_numbers_go_on() -> None:
         kept.deployment("orders")
     assert (kept.deployments(), kept.paused("orders")) == ([], {})
     assert kept.deployment("orders", 1).version == 1
-    back = kept.deploy(candidate())
-    assert (back.new, back.before, back.deployment.version) == (True, None, 3)
+    counted: list[Deployment | None] = []
+
+    def begins(before: Deployment | None) -> dict[str, tuple[Position, ...]]:
+        counted.append(before)
+        return {}
+
+    back = kept.deploy(candidate(), begins)
+    assert (back.version, kept.deployment("orders")) == (3, back)
+    assert set(counted) == {None}, "it begins anew"
 
 
 @pytest.mark.parametrize("name", ["orders", "orders@7"])
@@ -97,7 +103,7 @@ def test_those_who_deploy_at_once_get_numbers_of_their_own() -> None:
 
     def deploy(limit: int) -> None:
         gate.wait()
-        made.append(registry(store).deploy(candidate(limit=limit)).deployment)
+        made.append(registry(store).deploy(candidate(limit=limit)))
 
     threads = [threading.Thread(target=deploy, args=(limit,)) for limit in (1, 2, 3, 4, 5, 6)]
     for thread in threads:
@@ -127,7 +133,7 @@ class Forgetful:
 def test_answer_that_was_lost_makes_no_second_version() -> None:
     store = place()
     done = Registry(Forgetful(store), KEY).deploy(candidate())  # type: ignore[arg-type]
-    assert (done.new, done.deployment.version) == (True, 1)
+    assert done.version == 1
     assert len(registry(store).history("orders")) == 1
 
 
@@ -164,7 +170,7 @@ def test_offsets_of_a_version_are_measured_when_everybody_sees_it() -> None:
 
 def test_first_who_says_where_a_version_begins_counts() -> None:
     kept = registry()
-    deployed = kept.deploy(candidate(), lambda _: {"live": (Position("t", "uuid", 0, 7),)}).deployment
+    deployed = kept.deploy(candidate(), lambda _: {"live": (Position("t", "uuid", 0, 7),)})
     again = kept.settle(deployed, {"live": (Position("t", "uuid", 0, 9),)})
     assert again.begins == deployed.begins == {"live": (Position("t", "uuid", 0, 7),)}
 
@@ -182,7 +188,7 @@ def test_deploy_that_cannot_learn_its_offsets_changes_nothing() -> None:
 
 def test_run_of_a_version_needs_no_user_module() -> None:
     kept = registry()
-    deployed = kept.deploy(candidate(code=b"zip")).deployment
+    deployed = kept.deploy(candidate(code=b"zip"))
     submission = deployed.submission("orders.live.1", {"orders": [1, 2]})
     assert submission.inputs == {"orders": [1, 2], "n": 3}
     assert "triggers" not in submission.spec
@@ -194,7 +200,7 @@ def test_run_of_a_version_needs_no_user_module() -> None:
 
 def test_editing_a_trigger_leaves_what_its_runs_pin_alone() -> None:
     kept = registry()
-    one, other = (kept.deploy(candidate(limit=limit)).deployment for limit in (1, 2))
+    one, other = (kept.deploy(candidate(limit=limit)) for limit in (1, 2))
     assert one.submission("r", {"orders": []}) == other.submission("r", {"orders": []})
 
 
@@ -217,10 +223,9 @@ class TwoRegistries(RuleBasedStateMachine):
     def deploy(self, name: str, side: int, limit: int) -> None:
         chain = self.chains.setdefault(name, [])
         done = self.registries[side].deploy(candidate(name, limit))
-        assert done.new == (not chain or chain[-1] != limit)
-        if done.new:
+        if not chain or chain[-1] != limit:
             chain.append(limit)
-        assert done.deployment.version == len(chain)
+        assert done.version == len(chain)
 
     @rule(name=names, side=sides)
     def undeploy(self, name: str, side: int) -> None:

@@ -153,18 +153,13 @@ def _deploy(
     if dry_run:
         version = before.version if before and same else draft.version
         return Outcome(draft.workflow, version, did, changes, sorted(resting))
-    _rest(env, draft, resting, changes)
-    deployed = env.registry.deploy(candidate, lambda older: _begins(env, draft, older))
-    return Outcome(draft.workflow, deployed.deployment.version, did, changes, sorted(resting))
-
-
-def _rest(env: Environment, draft: Deployment, resting: set[str], changes: Sequence[TriggerChange]) -> None:
-    """Pauses are there before the version is, so that nothing starts in between."""
-    for trigger in resting:
+    for trigger in resting:  # before the version is there, so that nothing starts in between
         env.registry.pause(draft.workflow, trigger, "deployed with --paused")
-    for one in changes:
+    deployed = env.registry.deploy(candidate, lambda older: _begins(env, draft, older))
+    for one in changes:  # and after it, since until then the trigger is served
         if one.did == "removed":
             env.registry.unpause(draft.workflow, one.trigger)
+    return Outcome(draft.workflow, deployed.version, did, changes, sorted(resting))
 
 
 def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
@@ -174,11 +169,7 @@ def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> d
 
     if any(reading_of(one) for one in draft.spec.triggers.values()):
         need("confluent_kafka")
-    positions = KafkaPositions(env.home, env.profile)
-    asked = {
-        name: positions.begins(draft.workflow, name, one, before) for name, one in sorted(draft.spec.triggers.items())
-    }
-    return {name: found for name, found in asked.items() if found is not None}
+    return KafkaPositions(env.home, env.profile).begins(draft, before)
 
 
 def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcome:

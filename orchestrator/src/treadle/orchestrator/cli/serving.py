@@ -76,13 +76,14 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
 
     from ..triggers.running import TriggerSite
     from ..triggers.schedules.reconcile import Schedules
+    from ..triggers.schedules.runner import keep_swept
     from ..triggers.service import TriggerService
 
     starter = await env.starter(client)
-    await Schedules(client, env.profile.queue, env.key).reconcile(env.registry)
-    runs = env.runs(client)
-    site = TriggerSite(env.home, env.profile, client, runs, env.store, env.key, env.registry, starter, name)
-    serving = [asyncio.create_task(TriggerService(site).run()), asyncio.create_task(_keep_driver(env))]
+    site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
+    schedules = Schedules(client, env.profile.queue, env.key)
+    works = TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env)
+    serving = [asyncio.create_task(work) for work in works]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lambda: [one.cancel() for one in serving])
     for ended in await asyncio.gather(*serving, return_exceptions=True):

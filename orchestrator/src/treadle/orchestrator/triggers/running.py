@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from treadle.primitives.stores.store import Store
 
-    from ..client.client import Runs
     from ..environment.home import Home
     from ..environment.profile import Profile
     from .registry.deployment import Deployment
@@ -52,7 +51,6 @@ class TriggerSite:
     home: Home
     profile: Profile
     client: Client
-    runs: Runs
     store: Store
     key: bytes
     """The deployment key."""

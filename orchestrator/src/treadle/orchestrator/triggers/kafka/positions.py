@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
-from treadle.dsl.triggers import Trigger
 from treadle.primitives import trust
 from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.stores.store import Store
@@ -42,21 +41,20 @@ class KafkaPositions:
         """What librdkafka needs for a connection of the profile. Raises UsageError."""
         return dict(kafka_settings(self._profile.kafka, connection, self._home.secret))
 
-    def begins(
-        self, workflow: str, name: str, trigger: Trigger, before: Deployment | None
-    ) -> tuple[Position, ...] | None:
-        """From which offsets on a new version of the trigger decides; None: it reads no Kafka topic.
+    def begins(self, deployment: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
+        """From which offsets on a new version decides, by trigger; measured now. One that reads no topic is left out.
 
         For a trigger that `before` does not have, `startFrom` says it. Else it is where the older version's part ends,
         which must be an offset that no run was decided for yet. Raises BrokerUnreachable, and UsageError for topics
         that are not there, and for batches of compacted ones.
         """
-        reading = reading_of(trigger)
-        if reading is None:
-            return None
-        older = reading_of(before.spec.triggers.get(name)) if before else None
-        known = older.topics if older and older.connection == reading.connection else ()
-        return tuple(self._begins(label(workflow, name), reading, known))
+        found: dict[str, tuple[Position, ...]] = {}
+        for name, trigger in sorted(deployment.spec.triggers.items()):
+            if reading := reading_of(trigger):
+                older = reading_of(before.spec.triggers.get(name)) if before else None
+                known = older.topics if older and older.connection == reading.connection else ()
+                found[name] = tuple(self._begins(label(deployment.workflow, name), reading, known))
+        return found
 
     def seek(self, at: Lineage, group: str, marks: StoredMarks, to: Target) -> tuple[Position, ...]:
         """Let the group of a trigger that nobody runs read on from somewhere else, in every partition of its topics.

@@ -15,7 +15,7 @@ from treadle.primitives.errors import StoreError, TreadleError
 
 from ...environment.errors import Unreachable
 from ..identity import label
-from ..registry.deployment import Deployment, Position
+from ..registry.deployment import Deployment
 from ..running import State, TriggerSite, TriggerStatus
 from .cluster import ClusterSource
 from .deadletters import Graveyard
@@ -204,21 +204,10 @@ class KafkaRunner:
         for one in history:
             if one.begins is None:
                 before = done[-1] if done and not done[-1].removed else None
-                asked = {} if one.removed else begins_of(self._positions, one, before)
+                asked = {} if one.removed else self._positions.begins(one, before)
                 one = self._site.registry.settle(one, asked)
             done.append(one)
         return done
-
-
-def begins_of(
-    positions: KafkaPositions, deployment: Deployment, before: Deployment | None
-) -> dict[str, tuple[Position, ...]]:
-    """Where each Kafka trigger of a version begins, measured now. Raises BrokerUnreachable, UsageError."""
-    found = {
-        name: positions.begins(deployment.workflow, name, trigger, before)
-        for name, trigger in deployment.spec.triggers.items()
-    }
-    return {name: places for name, places in found.items() if places is not None}
 
 
 def _passes(error: TreadleError) -> bool:

@@ -51,16 +51,6 @@ class Candidate(Struct, frozen=True):
     executor: str = ""
 
 
-class Deployed(Struct, frozen=True):
-    """What a deploy has come to."""
-
-    deployment: Deployment
-    before: Deployment | None
-    """The version that counted until then; None: there was none, or it was undeployed."""
-    new: bool
-    """False: the newest version says the same already."""
-
-
 class Registry:
     """The deployed workflows of one store. Versions never change, so each is read once."""
 
@@ -76,8 +66,8 @@ class Registry:
         self,
         candidate: Candidate,
         begins: Callable[[Deployment | None], dict[str, tuple[Position, ...]]] = lambda _: {},
-    ) -> Deployed:
-        """Make the candidate the newest version, unless that says the same.
+    ) -> Deployment:
+        """Make the candidate the newest version, unless that says the same; the newest version then.
 
         `begins` gives the offsets from which on the new version decides (see Deployment.begins); it is asked with
         the version that counts until now: once before, so that what it raises stops the deploy, and once when the new
@@ -89,12 +79,12 @@ class Registry:
             before = None if newest is None or newest.removed else newest
             made = self._next(candidate, newest)
             if before is not None and alike(before, made):
-                return Deployed(before, before, False)
+                return before
             begins(before)
             if candidate.code:
                 self._objects.create(_bundle_name(candidate.bundle), candidate.code)
             if self._add(made):
-                return Deployed(self.settle(made, begins(before)), before, True)
+                return self.settle(made, begins(before))
 
     def settle(self, deployment: Deployment, begins: dict[str, tuple[Position, ...]]) -> Deployment:
         """Say where a version begins, unless somebody has said it; the first who says it counts.

@@ -50,23 +50,38 @@ class ScheduleView(Struct, frozen=True):
 
 
 class Schedules:
-    """The Schedules of one deployment key in one namespace."""
+    """The Schedules of one deployment key in one namespace, whose ticks one queue gets."""
 
     def __init__(self, client: Client, queue: str, key: bytes) -> None:
         self._client, self._queue = client, queue
         self._owner = trust.purpose_key(key, b"treadle schedules")[:8].hex()
 
     async def reconcile(self, registry: Registry) -> list[Change]:
-        """What had to be done. Raises Unreachable; UsageError when a Schedule of that name is somebody else's."""
-        wanted = {one.id: one for one in await asyncio.to_thread(_wanted, registry)}
-        with _translated():
-            ids = {id_ async for id_ in self._listed()} | wanted.keys()
-            return await self._make_so(wanted, ids)
+        """What had to be done. Raises Unreachable; UsageError when a Schedule of that name is somebody else's, once
+        all others are as they should be."""
+        done = await self.sweep(registry)
+        refused: list[UsageError] = []
+        for one in await asyncio.to_thread(_wanted, registry):
+            try:
+                done += await self.keep(one)
+            except UsageError as error:
+                refused.append(error)
+        if refused:
+            raise refused[0]
+        return sorted(done, key=lambda change: change.schedule)
 
-    async def keep(self, wanted: Wanted) -> None:
-        """The same for one trigger, whatever others want. Raises as `reconcile`."""
+    async def sweep(self, registry: Registry) -> list[Change]:
+        """Remove those of triggers that are gone. Raises Unreachable."""
         with _translated():
-            await self._make_so({wanted.id: wanted}, [wanted.id])
+            # Before the registry is read: who deploys meanwhile writes there first, and makes the Schedule then.
+            listed = {id_ async for id_ in self._listed()}
+            wanted = {one.id for one in await asyncio.to_thread(_wanted, registry)}
+            return await self._make_so({}, listed - wanted)
+
+    async def keep(self, wanted: Wanted) -> list[Change]:
+        """The Schedule of one trigger, whatever others want. Raises as `reconcile`."""
+        with _translated():
+            return await self._make_so({wanted.id: wanted}, [wanted.id])
 
     async def backfill(
         self, workflow: str, trigger: str, start: datetime, end: datetime, overlap: Overlap = "bufferAll"
@@ -124,9 +139,11 @@ class Schedules:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return None
             raise
-        tick = await self._tick(description)
-        if tick is not None and tick.owner == self._owner:
-            return Found(id_, tick.asked, description.schedule.state.paused)
+        tick, queue = await self._tick(description)
+        if tick is not None and tick.owner == self._owner and (wanted or queue == self._queue):
+            # On another queue no driver of ours would carry its ticks out.
+            asked = tick.asked if queue == self._queue else ""
+            return Found(id_, asked, description.schedule.state.paused)
         if wanted:
             raise UsageError(
                 f"namespace {self._client.namespace} has a Schedule {id_!r} that another deployment made",
@@ -134,12 +151,13 @@ class Schedules:
             )
         return None
 
-    async def _tick(self, description: ScheduleDescription) -> Tick | None:
+    async def _tick(self, description: ScheduleDescription) -> tuple[Tick | None, str]:
+        """What the Schedule starts, and on which queue; None: something that is not ours."""
         action = description.schedule.action
         if not isinstance(action, ScheduleActionStartWorkflow) or action.workflow != TICK or not action.args:
-            return None
+            return None, ""
         (found,) = await self._client.data_converter.decode(action.args[:1], [Tick])
-        return found if isinstance(found, Tick) else None
+        return found if isinstance(found, Tick) else None, action.task_queue
 
     async def _carry_out(self, change: Change, wanted: Wanted | None) -> None:
         handle = self._client.get_schedule_handle(change.schedule)

@@ -1,17 +1,36 @@
 """A schedule in the trigger service: it keeps Temporal's Schedule as the registry has it, and tells how it does.
 
 The ticks themselves need no service: Temporal makes them, and any driver serves them. So the Schedule stays when the
-service ends; Schedules of triggers that are gone are removed by `treadle deploy`, and when a service begins.
+service ends; Schedules of triggers that are gone are removed by `treadle deploy`, and by `keep_swept`.
 """
 
 from __future__ import annotations
 
-from treadle.dsl.triggers import ScheduleTrigger
+import asyncio
+import logging
 
+from treadle.dsl.triggers import ScheduleTrigger
+from treadle.primitives.errors import TreadleError
+
+from ..registry.registry import Registry
 from ..rounds import Rounds
 from ..running import State, TriggerSite, TriggerStatus
 from .reconcile import Schedules
 from .wanted import Wanted
+
+_log = logging.getLogger("treadle.triggers")
+SWEEP_EVERY = 60.0
+"""Seconds."""
+
+
+async def keep_swept(schedules: Schedules, registry: Registry) -> None:
+    """Until it is cancelled: remove the Schedules of triggers that are gone, which have no runner any more."""
+    while True:
+        try:
+            await schedules.sweep(registry)
+        except TreadleError as error:
+            _log.warning("Schedules of triggers that are gone: %s", error)
+        await asyncio.sleep(SWEEP_EVERY)
 
 
 class ScheduleRunner(Rounds):
