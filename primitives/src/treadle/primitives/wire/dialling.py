@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import socket
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..addresses import Address, parse
 from .blocking import Connection
@@ -99,29 +102,56 @@ def prepare(sock: socket.socket) -> None:
 
 
 def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> socket.socket:
-    """Each address of the host is tried in turn."""
+    """Each address of the host is tried in turn, for its share of the time that is left."""
     error = OSError("no address")
-    try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as unknown:  # the latter: no host can be called so
-        raise _failed(str(target), unknown) from unknown
-    for family, kind, protocol, _, place in found:
-        sock = socket.socket(family, kind, protocol)
+    found = _resolved(target, deadline)
+    for tried, (family, kind, protocol, _, place) in enumerate(found):
+        seconds = (deadline - time.monotonic()) / (len(found) - tried)
         try:
-            if source is not None:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                sock.bind(source)
-            sock.settimeout(max(deadline - time.monotonic(), 0.001))
-            sock.connect(place)
-            return sock
+            return _connected(socket.socket(family, kind, protocol), place, seconds, source)
         except OSError as failed:
-            sock.close()
             error = failed
-        except BaseException:
-            sock.close()
-            raise
     raise _failed(str(target), error) from error
+
+
+def _connected(sock: socket.socket, place: Any, seconds: float, source: tuple[str, int] | None) -> socket.socket:
+    """Raises OSError; the socket is closed then."""
+    try:
+        if source is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.bind(source)
+        sock.settimeout(max(seconds, 0.001))
+        sock.connect(place)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _resolved(target: Address, deadline: float) -> list[Any]:
+    """What getaddrinfo says of the host. It knows no deadline: a thread of its own asks for a name."""
+    ask = functools.partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
+    with contextlib.suppress(OSError, UnicodeError):
+        return ask(flags=socket.AI_NUMERICHOST)
+    said: list[list[Any] | Exception] = [TimeoutError("nobody said in time where that is")]
+
+    def resolve() -> None:
+        try:
+            said.append(ask())
+        except (OSError, UnicodeError) as unknown:  # the latter: no host can be called so
+            said.append(unknown)
+
+    resolving = threading.Thread(target=resolve, name="treadle-resolver", daemon=True)
+    try:
+        resolving.start()
+        resolving.join(max(deadline - time.monotonic(), 0))
+    except RuntimeError as error:  # there are too many threads
+        said.append(error)
+    answer = said[-1]
+    if isinstance(answer, Exception):
+        raise _failed(str(target), answer) from answer
+    return answer
 
 
 def _connection(sock: socket.socket, name: str, secure: bool, tls: Identity | None = None) -> Connection:
@@ -141,6 +171,6 @@ def _connection(sock: socket.socket, name: str, secure: bool, tls: Identity | No
         raise _failed(name, error) from error
 
 
-def _failed(name: str, error: OSError | UnicodeError) -> WireError:
+def _failed(name: str, error: Exception) -> WireError:
     kind = TimedOut if isinstance(error, TimeoutError) else WireError
     return kind(f"no connection with {name or 'the other side'}: {error}", "Is it up, and reachable from here?")
