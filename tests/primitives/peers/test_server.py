@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,8 @@ from primitives.peers.hosts import KEY, RUN, content, reader, served, soon
 from primitives.wire.sides import receive
 
 from treadle.primitives import wire
-from treadle.primitives.errors import UsageError
-from treadle.primitives.peers import PeerServer, Want, serving
+from treadle.primitives.errors import StoreError, UsageError
+from treadle.primitives.peers import PeerServer, Want, server, serving
 from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull
 from treadle.primitives.stores.host import HostFolder
 
@@ -49,16 +52,8 @@ def test_short_ranges_are_answered_together_and_long_ones_alone(tmp_path: Path) 
         assert answer(connection) == ((GONE, 2), b"12")
 
 
-def test_a_reader_there_is_no_thread_for_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, refused = threading.Thread.start, list[str]()
-
-    def start(thread: threading.Thread) -> None:
-        if thread.name == "treadle-peer" and not refused:
-            refused.append(thread.name)
-            raise RuntimeError("can't start new thread")
-        begin(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", start)
+def test_a_reader_there_is_no_thread_for_costs_no_other(tmp_path: Path, refusing: Callable[[str], None]) -> None:
+    refusing("treadle-peer")
     with served(tmp_path) as (host, server):
         host.put(f"{RUN}/s/a", [b"0123456789"])
         with pytest.raises(wire.WireError):
@@ -156,6 +151,48 @@ def test_more_readers_than_connections_are_all_served(tmp_path: Path) -> None:
         assert wrong == []
 
 
+@pytest.fixture
+def crowd() -> Iterator[Callable[[PeerServer, int], None]]:
+    """Makes so many callers that say nothing."""
+    with contextlib.ExitStack() as stack:
+
+        def call(server: PeerServer, count: int) -> None:
+            for _ in range(count):
+                stack.enter_context(socket.create_connection(wire.parse(server.address)[1:]))
+
+        yield call
+
+
+def test_callers_that_prove_nothing_cost_each_other_and_no_reader(
+    tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HURRY", 0.05)
+    with served(tmp_path, connections=8) as (host, there), contextlib.ExitStack() as stack:
+        host.put(f"{RUN}/s/a", [b"abc"])
+        readers = [stack.enter_context(dial(there.address)) for _ in range(4)]
+        for connection in readers:
+            ask(connection, Want("s/a", 0, 1))
+        crowd(there, 30)
+        with dial(there.address) as late:
+            assert ask(late, Want("s/a", 0, 3)) == ((3,), b"abc")
+        for connection in readers:
+            assert ask(connection, Want("s/a", 1, 1)) == ((1,), b"b")
+
+
+def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
+    tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_HURRY", 0.0)
+    with served(tmp_path, connections=2) as (host, there), dial(there.address) as idle:
+        host.put(f"{RUN}/s/a", [b"abc"])
+        ask(idle, Want("s/a", 0, 1))
+        crowd(there, 1)
+        wait_until(there, 2)
+        with dial(there.address) as another:
+            assert ask(another, Want("s/a", 0, 3)) == ((3,), b"abc")
+            assert ask(idle, Want("s/a", 0, 3)) == ((3,), b"abc")
+
+
 def test_closing_ends_every_thread_whatever_it_does(tmp_path: Path, tls: wire.Identity | None) -> None:
     """Idle, sending to a reader that takes nothing, and waiting for a handshake."""
     before = set(threading.enumerate())
@@ -190,6 +227,17 @@ def test_off_loopback_it_listens_with_tls_only(tmp_path: Path) -> None:
     for nowhere in ("tls://0.0.0.0:0", "tls://[::]:0"):  # would be announced, and dialled by nobody
         with pytest.raises(UsageError, match="no address to dial"):
             PeerServer(host, {RUN: KEY}.get, nowhere)
+
+
+def test_a_full_disk_leaves_no_room_for_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cryptography")
+
+    def full(descriptor: int, views: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "writev", full)
+    with pytest.raises(StoreError, match="is full"):
+        PeerServer(HostFolder(tmp_path / "host"), {RUN: KEY}.get, "tls://127.0.0.1:0")
 
 
 def test_without_an_identity_one_is_kept_in_the_host_folder(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ def tls(request: pytest.FixtureRequest) -> wire.Identity | None:
         return None
     found: wire.Identity = request.getfixturevalue("identity")
     return found
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """There is no thread to be had for the next one of such a name."""
+    names: list[str] = []
+    begin = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name in names:
+            names.remove(thread.name)
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return names.append
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import TreadleError, UsageError
 from ..stores.host import HostFolder
+from ..stores.store_errors import border
 from ..wire import Connection, KeyOf, WireError, address_of, incoming, listen, parse, welcome
 from .messages import REQUEST_LIMIT, Pull
 from .serving import answer
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from ..wire import Identity
 
 _GREETING = 10.0
-"""Seconds for the handshake."""
+"""Seconds for the handshake,"""
+_HURRY = 1.0
+"""and those of it that a caller has in any case, however many others come."""
 _IDLE = 120.0
 """Seconds after which a connection without requests is closed; its reader connects again when it needs to."""
 _PAUSE = 0.05
@@ -32,7 +35,8 @@ class PeerServer:
     """Serves the blocks of a host folder, `<run>/<name>`, to whoever holds the key of their run.
 
     At most `connections` at once, each with less than 2 MiB of memory here. One more displaces the one that was served
-    longest ago and asks for nothing, and waits while all are being served.
+    longest ago and asks for nothing, and waits while all are being served. Callers that have not proved that they know
+    a key are half of them at most: they make room for each other first.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class PeerServer:
         `forward` answers who asks for blocks of another member (`Gateway.forward`); None: such a caller is hung up on.
 
         Raises UsageError for an address that cannot be (`tcp://` off loopback is refused) or that nobody could dial,
-        WireError when it is taken.
+        WireError when it is taken, StoreError when there is no room for an identity.
         """
         target = parse(address)
         if target.host in _ANYWHERE:
@@ -63,9 +67,13 @@ class PeerServer:
         self.address = address_of(self._listener, tls=secure)
         self._room = threading.Condition()
         self._threads: dict[Connection, threading.Thread] = {}
+        self._strangers: OrderedDict[Connection, float] = OrderedDict()
+        """Who has not proved anything yet, and until when it has time for that; first come first."""
         self._idle: OrderedDict[Connection, None] = OrderedDict()
         """Longest idle first."""
-        self._limit = connections
+        self._displaced: set[Connection] = set()
+        """Told to end."""
+        self._limit, self._most_strangers = connections, max(1, connections // 2)
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, name="treadle-peers", daemon=True)
         self._accepting.start()
@@ -127,25 +135,39 @@ class PeerServer:
                 connection.close()
             else:
                 self._threads[connection] = thread
+                self._strangers[connection] = time.monotonic() + _HURRY
 
     def _make_room(self) -> bool:
         """For one more, as soon as there is some; False when closing."""
         with self._room:
-            displaced = 0
-            while not self._closing and len(self._threads) >= self._limit:
-                if self._idle and len(self._threads) - displaced >= self._limit:
-                    self._idle.popitem(last=False)[0].abort()
-                    displaced += 1
-                ended = len(self._threads)
-                self._room.wait()
-                displaced -= min(displaced, ended - len(self._threads))
-            return not self._closing
+            while not self._closing:
+                if len(self._strangers) >= self._most_strangers:
+                    self._room.wait(self._displace())
+                elif len(self._threads) < self._limit:
+                    return True
+                else:
+                    self._room.wait(None if self._displaced else self._displace(idle=True))
+            return False
+
+    def _displace(self, *, idle: bool = False) -> float:
+        """End a stranger that has had its time, or, if that may be, who is idle; seconds to wait before the next."""
+        now = time.monotonic()
+        stranger, until = next(iter(self._strangers.items()), (None, now + _GREETING))
+        found = stranger if until <= now else next(iter(self._idle), None) if idle else None
+        if found is None:
+            return until - now
+        self._strangers.pop(found, None)
+        self._idle.pop(found, None)
+        self._displaced.add(found)
+        found.abort()
+        return 0.0
 
     # -- the thread of a connection ----------
 
     def _serve(self, connection: Connection) -> None:
         try:
             welcome(connection, self._key_of, deadline=time.monotonic() + _GREETING, tls=self._tls)
+            self._now_known(connection)
             request = _next_request(connection)
             while True:
                 self._answer(connection, request)
@@ -161,7 +183,14 @@ class PeerServer:
             connection.close()
             with self._room:
                 del self._threads[connection]
+                self._strangers.pop(connection, None)
+                self._displaced.discard(connection)
                 self._room.notify_all()
+
+    def _now_known(self, connection: Connection) -> None:
+        with self._room:
+            self._strangers.pop(connection, None)
+            self._room.notify_all()
 
     def _answer(self, connection: Connection, request: Pull) -> None:
         if not request.member:
@@ -188,4 +217,5 @@ def _next_request(connection: Connection) -> Pull:
 def _own_identity(host: HostFolder) -> Identity:
     from ..wire import tls_identity
 
-    return tls_identity(host.root)
+    with border(host.url, "tls.pem"):
+        return tls_identity(host.root)
