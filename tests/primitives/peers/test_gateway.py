@@ -6,7 +6,8 @@ import itertools
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from treadle.primitives.coordinator.messages import Bye, Reach, Relay, Relayed
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.peers import hosts, presence, resolve, through
-from treadle.primitives.peers.asking import Patience
+from treadle.primitives.peers.asking import Asks, Instruction, Patience
 from treadle.primitives.peers.gateway import RELAYED, cut
 from treadle.primitives.peers.messages import PIECE, Answer, Want
 from treadle.primitives.traversal import Paths
@@ -290,6 +291,38 @@ def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answe
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
             with pytest.raises(WireError):
                 asked.result(LONG)
+
+
+def test_those_who_wait_do_not_wake_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken = itertools.count()
+    tick = Asks.tick
+
+    def counted(asks: Asks, now: float) -> list[Instruction]:
+        next(woken)
+        return tick(asks, now)
+
+    with two_members(tmp_path) as (left, _, office), ThreadPoolExecutor(3) as pool:
+        office.drops = lambda message: True
+        wants = [Want("s/a", 0, 5)]
+        asked = [pool.submit(left.gateway.ask, "right", RUN, wants, Counter()) for _ in range(3)]
+        until(lambda: len(left.gateway._asks) == len(asked))
+        monkeypatch.setattr(Asks, "tick", counted)
+        left.gateway.heard(Relayed("right", msgspec.msgpack.encode(Answer(0, (5,), b"right"))), ("", 0))
+        wait(asked, LONG, FIRST_COMPLETED)
+        time.sleep(0.2)
+        assert next(woken) < 20
+        left.gateway.close()
+
+
+@pytest.mark.parametrize("which", ["treadle-path-speaking", "treadle-path-hearing"])
+def test_a_path_there_is_no_thread_for_is_none(tmp_path: Path, which: str, refusing: Callable[[str], None]) -> None:
+    wanted = arrays(1, 500)
+    with two_members(tmp_path, paths=False) as (left, right, _):
+        refusing(which)
+        with connected(left, right, HEALTHY):  # on one side
+            assert same(read_all(left, right.put(*wanted)), wanted)
+            assert same(read_all(right, left.put(*wanted)), wanted)
+        assert left.blocks.read["path"] == right.blocks.read["path"] == 0
 
 
 def test_somebody_elses_answer_is_none(tmp_path: Path) -> None:

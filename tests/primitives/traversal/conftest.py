@@ -4,9 +4,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from primitives.wire.fixtures import refusing
 from primitives.wire.leaks import nothing_left
 
 from treadle.primitives import wire
+
+__all__ = ["refusing"]
 
 
 @pytest.fixture(autouse=True)

@@ -93,6 +93,16 @@ def test_a_pair_that_failed_is_not_asked_for_again() -> None:
     assert outcomes.said.empty()
 
 
+def test_a_path_that_no_thread_could_look_for_is_asked_for_again(refusing: Callable[[str], None]) -> None:
+    asked = list[Reach]()
+    with introduced() as (left, right):
+        one = reacher("left", Outcomes(), asked.append, schedule=BRIEF)
+        one._paths = Paths(first=0.0)
+        refusing("treadle-path-right")
+        one.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", new_token()), left.source)
+        assert one.want("right")
+
+
 def test_what_opens_after_the_end_is_closed() -> None:
     with introduced() as (left, right):
         ends = Outcomes(), Outcomes()

@@ -47,8 +47,14 @@ class BothWays:
         self._hearing = threading.Thread(target=self._hear, name="treadle-path-hearing", daemon=True)
 
     def start(self) -> None:
-        self._speaking.start()  # first: whoever hears ends it
-        self._hearing.start()
+        """Raises RuntimeError when there is no thread to be had: the connection is closed then, without `ended`."""
+        try:
+            self._speaking.start()  # first: whoever hears ends it
+            self._hearing.start()
+        except RuntimeError:
+            self.close()
+            self._connection.close()  # the one that may have been started has nothing to say
+            raise
 
     def ask(self, ask: Ask) -> None:
         """Waits for nothing; what cannot be sent ends the path."""

@@ -233,7 +233,7 @@ class Gateway:
                     self._paths.pop(member).close()
                 case asking.Fail(number, reason):
                     self._answers[number] = _unreached(self._asked[number][0], reason)
-        self._changed.notify_all()
+                    self._changed.notify_all()  # for nothing less: who waits would wake who waits
 
     # -- what other members say
 
@@ -241,8 +241,7 @@ class Gateway:
         if not isinstance(message, Ask):
             self._heard(member, message, memoryview(message.data), "relayed")
         elif self._room.acquire(blocking=False):
-            answering = self._answering.submit(self._answer_relayed, member, message)
-            answering.add_done_callback(lambda _: self._room.release())
+            self._answering.submit(self._answer_relayed, member, message)
 
     def _heard(self, member: str, answer: Answer, data: memoryview, over: str) -> None:
         with self._changed:
@@ -252,12 +251,15 @@ class Gateway:
                 self._changed.notify_all()
 
     def _answer_relayed(self, member: str, ask: Ask) -> None:
-        answer, data = answer_ask(ask, self._host)
-        if sum(map(len, data)) <= RELAYED:
-            answer = msgspec.structs.replace(answer, data=b"".join(data))
-        else:
-            answer = self._left(ask, answer, data)
-        self._say(Relay(member, encode_head(answer)))
+        try:
+            answer, data = answer_ask(ask, self._host)
+            if sum(map(len, data)) <= RELAYED:
+                answer = msgspec.structs.replace(answer, data=b"".join(data))
+            else:
+                answer = self._left(ask, answer, data)
+            self._say(Relay(member, encode_head(answer)))
+        finally:
+            self._room.release()
 
     def _left(self, ask: Ask, answer: Answer, data: list[bytes]) -> Answer:
         try:
@@ -280,12 +282,15 @@ class Gateway:
             if self._closed:
                 connection.close()
                 return
+            try:
+                path.start()
+            except RuntimeError:  # there are too many threads: what is asked for is relayed
+                return
             older = self._paths.pop(member, None)
             self._perform(self._asks.ended(member, time.monotonic()))
             self._paths[member] = path
             self._open.add(path)
             self._asks.opened(member, time.monotonic())
-            path.start()
         if older is not None:
             older.close()
 

@@ -75,7 +75,10 @@ class Reacher:
                 return
             self._under_way.add(dial.member)
         name = f"treadle-path-{dial.member}"
-        threading.Thread(target=self._open, args=(dial, source), name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._open, args=(dial, source), name=name, daemon=True).start()
+        except RuntimeError:  # there are too many threads
+            self._end(dial.member, opened=False)
 
     def close(self) -> None:
         """Nothing is opened any more; an attempt under way ends by itself, and what it opens is closed."""
