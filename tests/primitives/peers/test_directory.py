@@ -8,7 +8,7 @@ from treadle.primitives.errors import CorruptError
 from treadle.primitives.peers import Directory, announce, resolve
 from treadle.primitives.peers.directory import Entry, behind
 from treadle.primitives.stores.store import Store
-from treadle.primitives.trust import run_key
+from treadle.primitives.trust import SealedStore, run_key
 
 RUN, HOST = "run-1", "0123456789abcdef"
 KEY = run_key(bytes(32), RUN)
@@ -37,6 +37,12 @@ def test_an_address_nobody_of_the_run_wrote_is_not_believed(store: Store) -> Non
     store.put(f"runs/{RUN}/hosts/another", moved)
     with pytest.raises(CorruptError):
         resolve(store, RUN, KEY, "another")
+
+
+def test_an_announcement_of_another_version_is_refused_as_one(store: Store) -> None:
+    SealedStore(store, KEY).put(f"runs/{RUN}/hosts/{HOST}", b"\x81\xa7address\x01")
+    with pytest.raises(CorruptError, match="version of treadle"):
+        resolve(store, RUN, KEY, HOST)
 
 
 def test_a_known_address_is_not_asked_for_again_until_it_fails(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from treadle.primitives.peers.hosts import HostPeers
 from treadle.primitives.stores import spooled
 from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.stores.store import Store
+from treadle.primitives.wire import WireError
 
 RUN, KEY = "run", b"k" * 32
 LARGE = np.arange(100_000)
@@ -118,6 +120,21 @@ def test_a_host_that_starts_again_is_waited_for(two: Two) -> None:
     later.start()
     assert np.array_equal(two.reader.get(slice), LARGE)
     later.join()
+
+
+def test_patience_with_a_host_begins_when_it_falls_silent(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection may break when a long part has been on its way for longer than anybody waits for silence."""
+    monkeypatch.setattr(hosts, "PATIENCE", 0.5)
+    known, calls = two.peers._client.pull, itertools.count()
+
+    def broken_once(*about: Any, **how: Any) -> Iterator[Any]:
+        if not next(calls):
+            time.sleep(0.6)
+            raise WireError("the connection was lost")
+        return known(*about, **how)
+
+    monkeypatch.setattr(two.peers._client, "pull", broken_once)
+    assert np.array_equal(two.reader.get(two.put().slice(0)), LARGE)
 
 
 def test_a_host_out_of_reach_is_waited_for_once(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:

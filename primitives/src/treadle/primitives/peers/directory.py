@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from ..encoding.decoding import known
+from ..encoding.decoding import decoded
 from ..errors import MissingError
 from ..run_names import run_folder
 from ..stores.store import Store
@@ -36,11 +36,12 @@ def announce(
 
 def resolve(store: Store, run: str, key: bytes, host_id: str) -> Entry | None:
     """What was announced last; None: there is nothing. Raises StoreError, and CorruptError for a forged one."""
+    name = _name(run, host_id)
     try:
-        data = SealedStore(store, key).get(_name(run, host_id))
+        data = SealedStore(store, key).get(name)
     except MissingError:
         return None
-    return msgspec.msgpack.decode(data, type=known(Entry))
+    return decoded(Entry, name, data)
 
 
 def through(gateway: str, member: str) -> str:

@@ -12,7 +12,7 @@ from ..errors import MissingError
 from ..stores.host import HostFolder
 from ..stores.store import Store
 from ..stores.whole_files import Buffer
-from ..wire import NotAuthentic, WireError
+from ..wire import NotAuthentic, TimedOut, WireError
 from .client import PeerClient
 from .directory import Directory
 from .pulling import Unreached
@@ -68,7 +68,7 @@ class HostPeers:
         if known is not None:
             return known
         wants = [want, *self._next(host, want)]
-        deadline = time.monotonic() + PATIENCE
+        began, deadline = time.monotonic(), 0.0
         if self._dead.get(host, 0.0) > time.monotonic():
             raise _out_of_reach(host, name, "it did not answer a moment ago")
         while True:
@@ -77,6 +77,8 @@ class HostPeers:
             except (WireError, NotAuthentic) as error:
                 if elsewhere and isinstance(error, Unreached):
                     raise _out_of_reach(host, name, error.message) from error
+                silent_since = began if isinstance(error, TimedOut) else time.monotonic()  # a break is no silence yet
+                deadline = deadline or silent_since + PATIENCE
                 if time.monotonic() + _PAUSE > deadline:
                     self._dead[host] = time.monotonic() + DEAD
                     raise _out_of_reach(host, name, str(error)) from error
