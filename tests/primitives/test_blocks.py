@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.primitives import blocks as blocks_module
-from treadle.primitives.blocks import Blocks
+from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import BlockRef, Kind, Slice
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
@@ -228,6 +229,23 @@ def test_a_block_of_another_host_is_missing_here(file_store: Store, host: HostFo
     slice = msgspec.structs.replace(blocks.put("s/0.1", "objects", [[1]], "host").slice(0), locations=("host:other",))
     with pytest.raises(MissingError, match="host:other"):
         blocks.get(slice)
+
+
+def test_hosts_that_may_have_vanished_are_asked_at_the_same_time(file_store: Store, host: HostFolder) -> None:
+    """Each of them may be silent for seconds."""
+    together = threading.Barrier(3)
+
+    class Silent:
+        def gone(self, _: str, names: Sequence[str]) -> set[str]:
+            together.wait(60)
+            return set(names)
+
+    blocks = Blocks(file_store, "r1", host, lambda: cast("Peers", Silent()))
+    slices = [
+        msgspec.structs.replace(blocks.put("s/0.1", "objects", [[1]], "host").slice(0), locations=(f"host:{number}",))
+        for number in range(3)
+    ]
+    assert blocks.lost(slices) == {one.name for one in slices}
 
 
 def test_a_store_that_does_not_answer_is_not_a_missing_block(host: HostFolder) -> None:

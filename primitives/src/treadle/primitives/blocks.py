@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from mmap import mmap
@@ -28,6 +28,8 @@ from .stores.whole_files import Buffer, check_name, map_file, read_range
 _MAPPED_FROM = 64 << 10
 """Bytes from which a part is mapped; shorter ones are read, which is faster than setting a mapping up."""
 _REMEMBERED = 100_000
+_ASKED = 64
+"""Hosts at the same time."""
 Durability = Literal["", "task", "segment"]
 """What survives the loss of a host: nothing, every committed task, every closed segment (which somebody copies)."""
 
@@ -156,7 +158,15 @@ class Blocks:
                 found.add(one.name)
             elif where.startswith("host:"):
                 far.setdefault(where.removeprefix("host:"), {})[one.name] = None
-        return found.union(*(self._peers.gone(host, list(names)) for host, names in far.items()))
+        return found.union(*self._gone_from(far)) if far else found
+
+    def _gone_from(self, far: Mapping[str, Iterable[str]]) -> list[set[str]]:
+        """Hosts that vanished together are silent, each for seconds: they are asked at the same time."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        peers = self._peers
+        with ThreadPoolExecutor(min(len(far), _ASKED)) as pool:
+            return list(pool.map(lambda host: peers.gone(host, list(far[host])), far))
 
     def _is_gone(self, name: str) -> bool:
         return self.host is None or not self.host.path(self.on_host(name)).exists()
