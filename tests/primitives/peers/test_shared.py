@@ -131,6 +131,24 @@ def test_full_shared_memory_leaves_the_bytes_to_the_process(
     assert files(here) == []
 
 
+def test_what_is_in_the_file_already_comes_back_whole_however_little_the_kernel_gives(
+    tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives less than 2 GiB at once."""
+    full, read = iter([False, False, True]), os.preadv
+
+    def write(descriptor: int, views: list[memoryview]) -> None:
+        if next(full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.write(descriptor, views[0])
+
+    monkeypatch.setattr(shared, "write_all", write)
+    monkeypatch.setattr(os, "preadv", lambda descriptor, views, at: read(descriptor, [views[0][:900_000]], at))
+    with served(tmp_path) as (there, server), reader() as client:
+        there.put(f"{RUN}/{NAME}", [BLOCK])
+        assert client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon()) == BLOCK
+
+
 def test_what_will_not_fit_is_not_begun(tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared, "_fits", lambda descriptor, length: False)
     monkeypatch.delattr(shared, "write_all")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from treadle.primitives.errors import MissingError, StoreError, UsageError
 from treadle.primitives.stores.files import absolute_uri, glob_matches, list_files, map_file, read_range
-from treadle.primitives.stores.store import Store
+from treadle.primitives.stores.store import ObjectStore, Store
 
 
 def _names(base: Path, pattern: str) -> list[str]:
@@ -144,6 +144,23 @@ def test_a_store_reads_ranges_and_refuses_a_replaced_object() -> None:
         read_range(info, 3, 6)
     store.delete(["folder/a"])
     with pytest.raises(MissingError, match="folder/a is gone"):
+        read_range(info, 3, 6)
+
+
+def test_an_object_that_is_replaced_before_it_is_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late: what was read may be of the new one."""
+    root = f"memory://{uuid.uuid4().hex}"
+    store = Store.open(root)
+    store.put("a", b"0123456789")
+    [info] = list_files(f"{root}/a")
+    read = ObjectStore.get_range
+
+    def late(one: ObjectStore, name: str, start: int, length: int) -> bytes:
+        store.put("a", b"9876543210")
+        return read(one, name, start, length)
+
+    monkeypatch.setattr(ObjectStore, "get_range", late)
+    with pytest.raises(UsageError, match="changed since the run started"):
         read_range(info, 3, 6)
 
 

@@ -56,11 +56,12 @@ def test_mappings_outlive_the_deletion_of_their_run(folder: HostFolder) -> None:
         folder.map("r1/s/a")
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.ENOMEM], ids=errno.errorcode.get)
 def test_full_shared_memory_is_retryable_elsewhere_and_leaves_no_remainder(
-    folder: HostFolder, monkeypatch: pytest.MonkeyPatch
+    folder: HostFolder, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     def full(descriptor: int, views: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise OSError(error, os.strerror(error))
 
     monkeypatch.setattr(os, "writev", full)
     with pytest.raises(StoreError, match="shared memory is full") as caught:

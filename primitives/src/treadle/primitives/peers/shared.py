@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import time
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import xxhash
 
+from ..stores.host import FULL
 from ..stores.whole_files import make_folders, write_all
 from ..wire import Connection, TimedOut
 from .pulling import allocate
 
 _CHUNK = 1 << 20
 """Bytes received, then written, while they are in the processor's cache."""
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
 _LOCK = ".tmp-{}.lock"
 """Like a file in the making (see `whole_files.is_temporary`): no block has such a name."""
 
@@ -72,7 +71,7 @@ def _receive(connection: Connection, length: int, descriptor: int, deadline: flo
         try:
             write_all(descriptor, [view])
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             return _go_on(connection, length, descriptor, done, view, deadline)
         done += len(view)
@@ -83,9 +82,9 @@ def _go_on(
     connection: Connection, length: int, descriptor: int, done: int, view: memoryview, deadline: float
 ) -> memoryview:
     """`done` bytes are in the file and `view` follows them; everything goes to private memory from here."""
-    private = allocate(length)
-    if done:
-        os.preadv(descriptor, [private[:done]], 0)
+    private, start = allocate(length), 0
+    while start < done:  # the kernel gives less than 2 GiB at once
+        start += os.preadv(descriptor, [private[start:done]], start)
     private[done : done + len(view)] = view
     connection.receive_into(private[done + len(view) :], deadline)
     return private.toreadonly()

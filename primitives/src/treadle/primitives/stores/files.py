@@ -216,12 +216,17 @@ def _opened(info: FileInfo, how: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _read_remote(info: FileInfo, start: int, stop: int) -> bytes:
+    """An object is replaced as a whole: it is still the listed one after the read, so it was while it was read."""
     store, name = remote(info.uri)
+    try:
+        data = store.get_range(name, start, stop - start) if stop > start else b""
+    except MissingError:
+        raise _gone(info) from None
     head = store.head(name)
     if head is None:
         raise _gone(info)
     _check_version(info, head.version)
-    return bytes(store.get_range(name, start, stop - start)) if stop > start else b""
+    return data
 
 
 def _gone(info: FileInfo) -> MissingError:

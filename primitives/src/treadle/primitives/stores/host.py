@@ -18,6 +18,8 @@ from .store_errors import border
 from .whole_files import Buffer, check_name, make_folders, map_file, remove_folder, write_file
 
 SHARED_MEMORY = Path("/dev/shm")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
+"""What the kernel says when shared memory takes no more."""
 _SPARES = ".spares"
 
 
@@ -41,7 +43,7 @@ class HostFolder:
             with border(self.url, name):
                 self._write(self.path(name), buffers)
         except StoreError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
                 self.spares.drop()
                 raise _full(self.root) from error.__cause__
             raise

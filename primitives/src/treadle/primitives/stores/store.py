@@ -196,9 +196,9 @@ class ObjectStore(Store):
         self._obstore = obstore
 
     def put(self, name: str, data: Stream) -> None:
-        whole = data if isinstance(data, Iterator) else _joined(data)
+        sent = data if isinstance(data, Iterator) else _in_chunks(data)
         with border(self.url, name):
-            self._obstore.put(self._inner, check_name(name), whole, chunk_size=_CHUNK, max_concurrency=4)
+            self._obstore.put(self._inner, check_name(name), sent, chunk_size=_CHUNK, max_concurrency=4)
 
     def create(self, name: str, data: Stream) -> bool:
         if isinstance(data, Iterator):
@@ -331,6 +331,14 @@ def _buffers(data: Data) -> Sequence[Buffer]:
 
 def _joined(data: Data) -> bytes:
     return data if isinstance(data, bytes) else b"".join(_buffers(data))
+
+
+def _in_chunks(data: Data) -> bytes | Iterator[Buffer]:
+    """A small object as one, a large one bit by bit: it would be in memory twice."""
+    views = [memoryview(one).cast("B") for one in _buffers(data)]
+    if sum(map(len, views)) <= _CHUNK:
+        return _joined(data)
+    return (view[start : start + _CHUNK] for view in views for start in range(0, len(view), _CHUNK))
 
 
 def _info(name: str, status: os.stat_result) -> ObjectInfo:

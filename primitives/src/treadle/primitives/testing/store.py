@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -89,6 +90,16 @@ class StoreTests:
         store.put("large", [data[:1000], data[1000:]])
         assert store.get("large") == data
         assert store.get_range("large", 10_000_000, 1000) == data[10_000_000:][:1000]
+
+    def test_a_large_object_is_not_copied_on_its_way(self, store: Store) -> None:
+        data = bytes(range(256)) * (64 << 12)
+        tracemalloc.start()
+        try:
+            store.put("large", [data[:1000], memoryview(data)[1000:]])
+            assert tracemalloc.get_traced_memory()[1] < len(data) // 2
+        finally:
+            tracemalloc.stop()
+        assert store.get("large") == data
 
     def test_a_listing_is_sorted_by_the_bytes_of_the_name(self, store: Store) -> None:
         names = ["b", "a/z", "a-b", "a/b/c", "a.txt", "Z", "é", "\U0001f9f5", "\uffee"]
