@@ -32,6 +32,11 @@ def test_home_follows_argument_then_variable_then_default(tmp_path: Path, monkey
     assert Home(environ={}).path == tmp_path / "user" / ".treadle"
 
 
+def test_home_of_nobody_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"~nobody-there/treadle(.|\n)*TREADLE_HOME"):
+        Home(environ={"TREADLE_HOME": "~nobody-there/treadle"})
+
+
 def test_home_that_others_may_write_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(UsageError, match=r"mode 0777: others may write to it(.|\n)*chmod 700"):

@@ -48,6 +48,15 @@ def test_default_is_embedded_with_the_store_of_the_home(home: Home, nowhere: dic
     assert profile.store_url(home) == home.store.as_uri()
 
 
+def test_user_without_a_home_folder_has_no_config_of_the_sdk_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert load_profile(home, environ={}).embedded
+
+
 def test_named_profile_gives_every_setting(home: Home, nowhere: dict[str, str]) -> None:
     profile = load_profile(home, environ=nowhere | {"TREADLE_PROFILE": "lab"})
     assert (profile.name, profile.queue, profile.slots, profile.memory) == ("lab", "blue", 3, 2 << 30)

@@ -40,8 +40,7 @@ class Home:
 
     def __init__(self, path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> None:
         """Open the home, making its folders. Raises UsageError when another user owns it or could write to it."""
-        chosen = path or environ.get("TREADLE_HOME") or "~/.treadle"
-        self.path = Path(chosen).expanduser().absolute()
+        self.path = _expanded(Path(path or environ.get("TREADLE_HOME") or "~/.treadle")).absolute()
         self.key = self.path / "key"
         self.store, self.server, self.driver, self.secrets, self.cache = (
             self.path / name for name in ("store", "server", "driver", "secrets", "cache")
@@ -95,6 +94,13 @@ def room_for_blocks(root: Path) -> int:
     from treadle.executors.limits import host_memory
 
     return min(shutil.disk_usage(root.parent.parent).free, host_memory()) // 2
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError as error:  # no such user, or one without an entry, as in some containers
+        raise UsageError(f"nobody knows the home folder in {path}", "Set TREADLE_HOME to a whole path.") from error
 
 
 def _private_folder(path: Path) -> None:

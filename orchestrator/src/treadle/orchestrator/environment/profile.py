@@ -215,8 +215,8 @@ def _sdk_is_configured(environ: Mapping[str, str]) -> bool:
 def _default_config_file(environ: Mapping[str, str]) -> Path:
     if sys.platform == "darwin":
         return Path("~/Library/Application Support/temporalio/temporal.toml").expanduser()
-    folder = environ.get("XDG_CONFIG_HOME")
-    return (Path(folder) if folder else Path.home() / ".config") / "temporalio" / "temporal.toml"
+    folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(folder) / "temporalio" / "temporal.toml"
 
 
 def _table(file: Path, name: str) -> dict[str, Any]:
