@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, Group
+from rich.style import Style
 from rich.text import Text
 
-from treadle.orchestrator.cli.view.live import Redrawn
+from treadle.orchestrator.cli.view.live import BAR, Bar, Redrawn
 
 CODES = re.compile(r"\x1b\[(?P<count>\d*)(?P<code>[A-Za-z])|\x1b\[\?25[lh]|(?P<text>[^\x1b])")
 
@@ -111,3 +112,14 @@ def test_nothing_is_left_of_what_was_drawn_before(steps: list[tuple[int, list[in
     fresh.console.print(picture(widths))
     fresh.take()
     assert [row.rstrip() for row in screen.rows if row.strip()] == [row.rstrip() for row in fresh.rows if row.strip()]
+
+
+@given(st.integers(1, 60), st.integers(0, 50), st.integers(1, 50))
+def test_bar_is_as_full_as_the_stage_however_narrow_the_terminal(columns: int, done: int, total: int) -> None:
+    done = min(done, total)
+    console = Console(file=io.StringIO(), width=columns)
+    width = min(BAR, columns)
+    (line,) = console.render_lines(Bar(done, total), pad=False)
+    bar = [(segment.text, segment.style) for segment in line if segment.text]
+    assert "".join(text for text, _ in bar) == "━" * width
+    assert sum(len(text) for text, style in bar if style == Style.parse("green")) == width * done // total

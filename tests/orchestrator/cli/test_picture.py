@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from msgspec.structs import replace
 from treadle.executors.program import Discard, Keep
 from treadle.orchestrator.cli.view import picture
 from treadle.orchestrator.cli.view.picture import Painter, _bare, _from_beat
+from treadle.orchestrator.cli.view.screens import Pace
+from treadle.orchestrator.cli.view.wide import Groups, sum_of
 from treadle.orchestrator.client.views import NodeView, State
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.plan import ItemsFeed, Policy, Segment
@@ -50,3 +53,29 @@ def test_stage_that_follows_another_runs_once_it_has_committed(
     monkeypatch.setattr(picture, "_from_ledger", lambda *_: known)
     nothing: Any = None
     assert Painter(nothing, nothing)._unfinished(SEGMENT, {}, "", run).state == shown
+
+
+def test_attempts_made_again_are_counted_over_task_groups_whether_they_run_or_not() -> None:
+    files: Any = SimpleNamespace(closed_groups=lambda _: {})
+    groups = Groups(files)
+
+    def seen(*progress: Progress) -> int:
+        beats = [NodeView("a", 1, (one,), "", "") for one in progress]
+        return sum_of(SEGMENT, beats, groups).progress[0].retried
+
+    first, second = Progress("a", 2, 1, 0, 3, 1, 0, group=0, total=6), Progress("a", 2, 0, 0, 1, 2, 0, group=1, total=6)
+    assert seen(first, second) == 4
+    assert seen(replace(second, retried=2)) == 5
+    assert groups.retried("a") == 5
+    assert seen(Progress("a", 2, 0, 0, 1, 2, 0, group=2, total=6)) == 6
+    assert groups.retried("b") == 0
+
+
+def test_time_that_a_stage_has_waited_does_not_slow_its_pace() -> None:
+    pace = Pace()
+    stage = _bare(SEGMENT, "waiting")
+    running = replace(stage, state="running")
+    assert pace.left(stage, 0) is None
+    assert pace.left(running, 600) is None
+    assert pace.left(replace(running, committed=1), 602) == 6
+    assert pace.left(replace(running, committed=2), 604) == 4

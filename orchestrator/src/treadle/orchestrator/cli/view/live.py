@@ -7,7 +7,27 @@ from itertools import chain
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderResult
 from rich.control import Control
 from rich.live import Live
+from rich.measure import Measurement
 from rich.segment import ControlType, Segment
+from rich.text import Text
+
+BAR = 16
+"""Characters, where there is room."""
+
+
+class Bar:
+    """How much of all is done, whole on a narrow terminal too."""
+
+    def __init__(self, done: int, total: int) -> None:
+        self._done, self._total = done, total
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(BAR // 4, BAR)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(BAR, options.max_width)
+        full = width * self._done // self._total
+        yield Text.assemble(("━" * full, "green"), ("━" * (width - full), "dim"))
 
 
 class Drawn:

@@ -22,7 +22,7 @@ from ...dispatcher.record.ledger import Iterated, read
 from ...dispatcher.tasks.summary import size_of
 from ...plan import Barrier, Child, Loop, Node, Plan, Segment
 from ...runfiles import Closing, LoopResult, RunFiles, RunResult
-from .wide import ClosedGroups, sum_of
+from .wide import Groups, sum_of
 
 NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
 
@@ -73,7 +73,7 @@ class Painter:
         self._children: dict[str, Painter] = {}
         self._plan: Plan | None = None
         self._closed: dict[str, StageView] = {}
-        self._groups = ClosedGroups(files)
+        self._groups = Groups(files)
 
     @property
     def plan(self) -> Plan | None:
@@ -152,7 +152,7 @@ class Painter:
         ready = all(found[need].state in ("done", "skipped") for need in (*node.data, *node.after) if need in found)
         if not ready or isinstance(node, Barrier):
             return _bare(node, "waiting")
-        known = _from_ledger(self._files, node)
+        known = replace(_from_ledger(self._files, node), retried=self._groups.retried(node.id))
         if node.id == failed:
             return replace(known, state="failed")
         if not (known.committed or known.failed or known.iteration) or state == "paused":

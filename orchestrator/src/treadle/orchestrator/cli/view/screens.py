@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...client.views import RunView
     from ...dispatcher.orders import Progress
 
-BAR = 16
-"""Characters."""
 _MARKS = {
     "waiting": ("·", "dim"),
     "running": ("●", "cyan"),
@@ -83,16 +81,19 @@ def exchange(stage: StageView) -> str:
 
 
 class Pace:
-    """How long a stage still needs, from how fast it went since it was first seen."""
+    """How long a stage still needs, from how fast it went since it was first seen to run."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, int]] = {}
 
     def left(self, stage: StageView, now: float) -> float | None:
         """Seconds; None while nobody can know."""
+        if stage.state != "running":
+            self._first.pop(stage.node, None)
+            return None
         since, before = self._first.setdefault(stage.node, (now, stage.committed))
         done = stage.committed - before
-        if stage.state != "running" or done <= 0 or now <= since:
+        if done <= 0 or now <= since:
             return None
         return (stage.partitions - stage.committed) * (now - since) / done
 
@@ -210,14 +211,15 @@ def _row(stage: StageView, left: float | None) -> list[Any]:
     mark, style = _MARKS[stage.state]
     waits = f"about {words.span(left)} left" if left is not None else ""
     about = ", ".join(filter(None, [volume(stage), waits]))
-    name = Text(label(stage), style if stage.state in ("waiting", "skipped") else "")
+    # Names of stages are never cut off, since their ends may be what differs; ids of runs are.
+    overflow: Literal["ellipsis", "fold"] = "ellipsis" if stage.run else "fold"
+    name = Text(label(stage), style if stage.state in ("waiting", "skipped") else "", overflow=overflow)
     return [Text(mark, style), name, _bar(stage), counts(stage), about, Text(troubles(stage), "yellow")]
 
 
 def _bar(stage: StageView | Progress) -> Any:
-    from rich.text import Text
+    from .live import Bar
 
     if not stage.partitions or getattr(stage, "kind", "segment") == "barrier":
         return ""
-    full = BAR * stage.committed // stage.partitions
-    return Text.assemble(("━" * full, "green"), ("━" * (BAR - full), "dim"))
+    return Bar(stage.committed, stage.partitions)
