@@ -114,7 +114,7 @@ def test_an_attempt_cut_off_is_not_repeated_unless_a_person_says_so(here: Projec
     done = here.treadle("resume", run)
     assert done.returncode == 1
     assert "unknown outcome" in done.stderr
-    assert "--assume done|retry" in done.stderr
+    assert done.stderr.endswith(f"  Once you know what it did: treadle resume {run} --assume done|retry\n")
     assert here.treadle("resume", run, "--assume", assume).returncode == 0
     starts = Counter(note[2] for note in here.notes(log.name) if note[0] == "start")
     assert {partition for partition, times in starts.items() if times > 1} == (cut if assume == "retry" else set())

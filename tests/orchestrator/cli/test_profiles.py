@@ -29,6 +29,24 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         yield terminal
 
 
+@pytest.mark.parametrize("verb", ["cancel", "pause", "rerun"])
+def test_a_run_that_there_is_not_starts_no_driver(terminal: Terminal, verb: str) -> None:
+    assert terminal.run(verb, "never-was").code == 4
+    assert "driver  none" in terminal.run("dev", "status").out
+
+
+def test_commands_that_are_suggested_have_the_profile_that_was_given(terminal: Terminal) -> None:
+    flag = terminal.folder / "flag"
+    flag.touch()
+    left = terminal.run(
+        "run", "waits.yaml", "--id", "left", "-i", f"flag={flag}", "--profile", "one", "--timeout", "100ms"
+    )
+    assert (left.code, left.err.splitlines()[-1]) == (124, "  treadle watch --profile one left")
+    assert "treadle watch --profile one left" in terminal.run("cancel", "left", "--profile", "one").err
+    flag.unlink()
+    assert "treadle resume --profile one left" in terminal.run("watch", "left", "--profile", "one").err
+
+
 def test_driver_of_another_profile_gives_way_only_when_no_run_needs_it(terminal: Terminal) -> None:
     assert terminal.run("run", "waits.yaml", "--profile", "one").code == 0
     first = embedded.status(Home(terminal.home)).driver

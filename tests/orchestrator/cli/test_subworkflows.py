@@ -103,6 +103,7 @@ def test_failed_child_is_found_from_its_parent(terminal: Terminal) -> None:
     alone = terminal.run("resume", "sick/first")
     assert alone.code == 2
     assert "run sick/first is a part of run sick" in alone.err
+    assert "mended: treadle resume sick. " in terminal.run("watch", "sick/first").err
     bad.unlink()
     resumed = code(terminal.run("resume", "sick"), 0)
     assert json.loads(resumed.out) == {"first": 3, "second": 3}

@@ -237,9 +237,15 @@ def test_resume_goes_on_with_what_failed_only_or_from_a_stage_on(desk: Desk) -> 
     assert desk.run("run", "stepped.yaml", *given, "--id", "steps").code == 1
     assert noted() == ["first"] * 4 + ["second"] * 4
     flag.write_text("go")
+    told = desk.run("resume", "steps", "--explain", "--only-failed")
+    assert [line.partition(" (")[0] for line in told.out.splitlines()] == [
+        "first: kept",
+        "second: 2 of 4 partitions kept",
+        "last: does not begin",
+    ]
     done = desk.run("resume", "steps", "--only-failed")
     assert done.code == 0, done.err
-    assert "what had failed is done; go on with the rest: treadle resume steps" in done.err
+    assert done.err.endswith("what had failed is done; not begun: last\n  Go on with the rest: treadle resume steps\n")
     assert noted() == ["second"] * 2
     told = desk.run("resume", "steps", "--explain", "--from", "second")
     assert [line.partition(" (")[0] for line in told.out.splitlines()] == [

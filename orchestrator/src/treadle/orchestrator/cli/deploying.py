@@ -12,8 +12,9 @@ from msgspec import Struct
 from treadle.primitives.errors import TreadleError, UsageError
 
 from .common import words
+from .common.advice import advice
 from .common.environment import Environment, need
-from .common.exits import complain, say_json
+from .common.exits import advise, complain, say_json
 from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def reconcile(env: Environment) -> list[Change]:
     try:
         return env.with_client(work)
     except TreadleError as error:
-        complain("The registry is changed. Schedules follow with the next deploy, or with treadle triggers:")
+        advise("The registry is changed. Schedules follow with the next deploy, or with treadle triggers:")
         raise error
 
 
@@ -213,14 +214,14 @@ def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *,
     if dry_run:
         complain("nothing was changed")
     elif any(one.triggers and one.did in ("new", "changed") for one in done):
-        complain("Events are served while this runs: treadle triggers")
+        advise("Events are served while this runs: treadle triggers")
 
 
 def _lines(one: Outcome, *, dry_run: bool) -> list[str]:
     said = {"new": "deployed", "changed": "deployed, changed", "unchanged": "unchanged", "undeployed": "undeployed"}
     head = f"{one.workflow}@{one.version} {'would be ' if dry_run and one.did != 'unchanged' else ''}{said[one.did]}"
     if not one.triggers:
-        return [f"{head}, without triggers: start it with treadle submit {one.workflow}"]
+        return [advice(f"{head}, without triggers: start it with treadle submit {one.workflow}")]
     rows = [
         [f"  {each.trigger}", each.type, each.about, ", ".join([each.did, *_resting(one, each)])]
         for each in one.triggers

@@ -17,6 +17,7 @@ import typer
 from treadle.primitives.errors import TreadleError
 
 from .common import words
+from .common.advice import advice
 from .common.environment import Environment, silence_core
 from .common.exits import Exit, complain, say_json
 from .common.options import ProfileOption, TextOrJson
@@ -24,6 +25,8 @@ from .doctor_events import Check, hooks, kafka, retention, search_attribute, tri
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+
+    from treadle.executors.interface import Capabilities
 
 SHARED_MEMORY_LEAST = 256 << 20
 """Bytes; Docker gives 64 MiB unless told otherwise."""
@@ -62,8 +65,8 @@ def _guarded(check: Callable[[Environment], Iterator[Check]], env: Environment) 
 
 def _print(check: Check) -> None:
     typer.echo(f"{check.state:8} {check.name:14} {check.about}")
-    if check.hint:
-        typer.echo("\n".join(f"{'':24}{line}" for line in check.hint.splitlines()))
+    for line in advice(check.hint).splitlines():
+        typer.echo(f"{'':24}{line}")
 
 
 def _verdict(found: list[Check]) -> Exit:
@@ -185,10 +188,18 @@ def _executors(env: Environment) -> Iterator[Check]:
         except TreadleError as error:
             yield Check("executor", "failed", error.message, error.hint)
             continue
-        memory = f", {words.size(can.memory_limit)} for an attempt" if can.memory_limit else ""
+        memory = f", {words.size(can.memory_limit)} {_whose(can)}" if can.memory_limit else ""
         time = f", {words.span(can.time_limit)}" if can.time_limit else ""
         kind = f" ({can.name})" if can.name != name else ""
         yield Check("executor", "ok", f"{name}{kind}: {words.counted(can.slots, 'slot')}{memory}{time}")
+
+
+def _whose(can: Capabilities) -> str:
+    """Of a local executor without a setting an attempt may take all that the machine has."""
+    from treadle.executors.limits import host_memory
+
+    alone = can.slots == 1 or can.name != "local" or can.memory_limit < host_memory()
+    return "for an attempt" if alone else "that they share"
 
 
 def _memory(env: Environment) -> Iterator[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,8 +33,6 @@ def rerun(
 ) -> None:
     """Start a new run with the workflow, code and inputs of another one, and print its id. Inputs given here differ."""
     env = Environment(profile)
-    if not dry_run:
-        env.ensure_driver()
 
     async def work(runs: Runs) -> Exit:
         known = await runs.submission(await runs.find(run))
@@ -41,6 +40,7 @@ def rerun(
         if dry_run:
             show_dry_run(prepared)
             return Exit.SUCCESS
+        await asyncio.to_thread(env.ensure_driver)
         name = await start(env, runs, prepared, Starting())
         typer.echo(name)
         return await watch_run(env, runs, name, Watching()) if watch else Exit.SUCCESS

@@ -14,7 +14,7 @@ from treadle.primitives.run_names import parent_run, stage_of
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import Exit, complain
+from .common.exits import Exit, advise, complain
 from .common.options import InputOption, InputsOption, ProfileOption, RunArgument, with_options
 from .starting import Given, prepare_file, say_when_alone
 from .view.watcher import Watching, print_outputs, watch_run
@@ -71,11 +71,11 @@ def resume(
     async def work(runs: Runs) -> Exit:
         name = await runs.find(run)
         now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
+        only = await _failed(env, runs, name) if only_failed else []
         if explain:
-            return await _explain(env, runs, name, now, begin or "")
+            return await _explain(env, runs, name, now, begin or "", only)
         if now is not None:
             await _check_same(env, runs, name, now)
-        only = await _failed(env, runs, name) if only_failed else []
         if begin:
             await _take_back(env, runs, name, begin)
         code = await _resume(env, runs, name, assume or "", None if detach else how, only)
@@ -101,7 +101,7 @@ async def _resume(
     else:
         if assume:
             raise UsageError(f"run {run} is {view.state}", "--assume is for a run that has ended.")
-        complain(_open_words(run, view, alone))
+        advise(_open_words(run, view, alone))
     await say_when_alone(env, runs)
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
 
@@ -140,7 +140,7 @@ async def _ended(runs: Runs, run: str, option: str, stage: str = "") -> RunView:
     if view.open:
         raise UsageError(f"run {run} is {view.state}", f"{option} is for a run that has ended.")
     if view.state == "succeeded":
-        hint = "What it gave stays as it is. For another result start a new run: treadle rerun --no-cache"
+        hint = f"What it gave stays as it is. For another result start a new run: treadle rerun {run} --no-cache"
         raise UsageError(f"run {run} has succeeded already", hint)
     return view
 
@@ -151,10 +151,8 @@ async def _as_asked(runs: Runs, run: str, code: Exit) -> Exit:
 
     view = await runs.view(run)
     end = None if view.open else await runs.end(run)
-    if end is None or end.failure is None or end.failure.failure != LEFT:
-        return code
-    complain(f"what had failed is done; go on with the rest: treadle resume {run}")
-    return Exit.SUCCESS
+    left = end is not None and end.failure is not None and end.failure.failure == LEFT
+    return Exit.SUCCESS if left else code
 
 
 def _open_words(run: str, view: RunView, alone: bool) -> str:
@@ -195,7 +193,9 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None, begin: str) -> Exit:
+async def _explain(
+    env: Environment, runs: Runs, run: str, now: Prepared | None, begin: str, only: Sequence[str]
+) -> Exit:
     """What is kept and what runs, and what changed since: in the files given, or in the input files."""
     from .view.picture import Painter
     from .view.reusing import changes
@@ -212,13 +212,15 @@ async def _explain(env: Environment, runs: Runs, run: str, now: Prepared | None,
     for stage in stages:
         inside = ", ".join(path.partition("/")[2] for path in again if path.startswith(f"{stage.node}/"))
         fate = f"of it runs again: {inside}" if inside else "runs again" if stage.node in again else ""
+        if only and stage.node not in only and stage.state in ("waiting", "stopped"):
+            fate = "does not begin"
         typer.echo(f"{label(stage)}: {fate}" if fate else _fate(stage, view))
         if stage.node in changed:
             typer.echo(f"  changed since: {changed[stage.node]}")
     if "" in changed:
         typer.echo(f"it could not be planned as it was: {changed['']}")
     if changed:
-        complain("it goes on with what it was submitted with; a new run takes the changes: treadle run")
+        advise("it goes on with what it was submitted with; a new run takes the changes: treadle run")
     return Exit.SUCCESS
 
 

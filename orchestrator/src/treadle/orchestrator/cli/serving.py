@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .common.environment import Environment, need
-from .common.exits import complain, say_json
+from .common.exits import advise, complain, say_json
 from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson, Verbs
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def triggers(log: LogOption = "text", log_level: LogLevelOption = "info", profil
         embedded.attach(env.home)
     env.ensure_driver()
     with instance(env.home) as name:
-        complain(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
+        advise(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
         env.with_client(lambda client: _serve_triggers(env, client, name))
     complain("ended")
 
@@ -101,7 +101,7 @@ async def _keep_driver(env: Environment) -> None:
             try:
                 await asyncio.to_thread(env.ensure_driver)
             except TreadleError as error:
-                complain(f"treadle: {error}")
+                advise(f"treadle: {error}")
 
 
 _LOOK = 10.0

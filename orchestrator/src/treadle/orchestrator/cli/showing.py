@@ -14,8 +14,9 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common import words
+from .common.advice import advice
 from .common.environment import Environment
-from .common.exits import complain, say, say_json
+from .common.exits import advise, say, say_json
 from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair
 from .view.watcher import driver_command
 
@@ -135,7 +136,7 @@ def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
     if not about["errors"]:
         return []
     shown = [line for group in about["errors"] for line in list(group_lines(group))[: None if wide else 2]]
-    return ["", "errors" if wide else f"errors (with tracebacks: treadle logs {about['run']})", *shown]
+    return ["", "errors" if wide else advice(f"errors (with tracebacks: treadle logs {about['run']})"), *shown]
 
 
 def _untold_lines(untold: list[dict[str, Any]], wide: bool) -> list[str]:
@@ -162,7 +163,7 @@ def _head(about: dict[str, Any], env: Environment) -> list[str]:
     if about["due"]:
         lines[-1] = f"starts    {words.moment(datetime.fromisoformat(about['due']))}"
     if about["state"] in ("running", "paused") and not about["drivers"]:
-        lines.append(f"driver    none is alive; start one: {driver_command(env, about['run'])}")
+        lines.append(advice(f"driver    none is alive; start one: {driver_command(env, about['run'])}"))
     return lines
 
 
@@ -207,7 +208,7 @@ def list_(
     elif found:
         _print_list(found)
     else:
-        complain(
+        advise(
             "no such run"
             if status or since or trigger or children or label
             else "there is no run yet. Start one: treadle run FILE"

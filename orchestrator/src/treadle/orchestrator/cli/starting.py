@@ -14,7 +14,7 @@ import typer
 from treadle.primitives.errors import StoreError, UsageError
 
 from .common.environment import Environment
-from .common.exits import Exit, complain
+from .common.exits import Exit, advise, complain
 from .common.options import (
     DryRunOption,
     ExecutorOption,
@@ -184,7 +184,7 @@ async def start(env: Environment, runs: Runs, prepared: Prepared, begin: Startin
 async def say_when_alone(env: Environment, runs: Runs) -> None:
     """On the embedded default there is a driver by now."""
     if not env.profile.embedded and not await runs.drivers():
-        complain(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
+        advise(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
 
 
 def check_places(prepared: Prepared) -> None:
@@ -232,6 +232,6 @@ def _start(env: Environment, file: Path, given: Given, begin: Starting, how: Wat
     try:
         code = env.with_runs(work)
     except KeyboardInterrupt:
-        complain(f"run {prepared.submission.run} may have begun; see: treadle show {prepared.submission.run}")
+        advise(f"run {prepared.submission.run} may have begun; see: treadle show {prepared.submission.run}")
         raise
     raise typer.Exit(int(code))

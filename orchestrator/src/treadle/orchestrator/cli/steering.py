@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
-from .common.exits import complain
+from .common.exits import advise, complain
 from .common.options import ProfileOption, ReasonOption, RunArgument, YesOption
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ Ask = Callable[["Runs", str], Awaitable[None]]
 def cancel(run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None) -> None:
     """Stop a run in good order: attempts end, what is committed stays. `treadle resume` goes on with it."""
     env = Environment(profile)
-    env.ensure_driver()
 
     async def ask(runs: Runs, name: str) -> None:
         _confirm(f"cancel run {name}?", yes)
+        await asyncio.to_thread(env.ensure_driver)
         await runs.cancel(name, reason)
-        complain(f"run {name} is asked to stop; see: treadle watch {name}")
+        advise(f"run {name} is asked to stop; see: treadle watch {name}")
 
     _steer(env, run, ask)
 
@@ -69,11 +70,11 @@ def limit(
 
 def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:
     env = Environment(profile)
-    env.ensure_driver()
 
     async def ask(runs: Runs, found: str) -> None:
+        await asyncio.to_thread(env.ensure_driver)
         await runs.update(found, name, *arguments)
-        complain(f"run {found} {said.format(run=found)}")
+        advise(f"run {found} {said.format(run=found)}")
 
     _steer(env, run, ask)
 

@@ -13,7 +13,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from .common import words
 from .common.environment import Environment
-from .common.exits import complain, say, say_json
+from .common.exits import advise, complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def list_(
     elif lines:
         typer.echo("\n".join(words.columns([_HEAD, *map(_row, lines)])))
         if any(line.state == "unserved" for line in lines):
-            complain("unserved: no process looks for its events. Start one: treadle triggers")
+            advise("unserved: no process looks for its events. Start one: treadle triggers")
     else:
-        complain("no trigger is deployed. Deploy a workflow that has some: treadle deploy FILE")
+        advise("no trigger is deployed. Deploy a workflow that has some: treadle deploy FILE")
 
 
 _HEAD = ["trigger", "type", "version", "state", "started", "active", "waiting", "dead", "listens to", "last error"]
@@ -187,7 +187,7 @@ def _schedule(env: Environment, workflow: str, name: str) -> ScheduleView | None
     try:
         return env.with_client(work)
     except TreadleError as error:
-        complain(f"treadle: {error}")
+        advise(f"treadle: {error}")
         return None
 
 

@@ -16,7 +16,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment, need
-from .common.exits import Exit, complain, say, say_json
+from .common.exits import Exit, advise, complain, say, say_json
 from .common.options import ProfileOption, TextOrJson, WatchOption, pair, with_options
 from .triggering import TargetArgument, found
 from .view.watcher import Watching, watch_run
@@ -157,7 +157,7 @@ def backfill(
 
     env.with_client(work)
     complain(f"asked for {target} from {first.isoformat()} to {last.isoformat()}")
-    complain(f"  treadle list --trigger {target}")
+    advise(f"  treadle list --trigger {target}")
 
 
 def seek(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ...environment.home import Home, room_for_blocks
+from .advice import remember
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -30,6 +31,7 @@ class Environment:
     """Opened once for each command; everything in it comes into being when it is first needed."""
 
     def __init__(self, profile: str | None = None, home: Path | None = None) -> None:
+        remember(profile)
         self.home = Home(home)
         self._profile = profile
 

@@ -16,6 +16,7 @@ import typer
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError, UsageError
 
 from ...telemetry.logs import printable
+from .advice import advice
 
 
 class Exit(IntEnum):
@@ -74,6 +75,11 @@ def complain(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
+def advise(text: str) -> None:
+    """A line of treadle's own on stderr, which says what to type next."""
+    complain(advice(text))
+
+
 @contextmanager
 def writing(hint: str = "Name another file.") -> Iterator[None]:
     """Files for people are written meanwhile. Raises UsageError."""
@@ -98,7 +104,7 @@ def reported() -> Iterator[None]:
     except TreadleError as error:
         code = code_of(error)
         # A document's findings begin with file:line:column, which editors and terminals make links of.
-        complain(str(error) if code == Exit.INVALID_DOCUMENT else f"treadle: {error}")
+        complain(str(error) if code == Exit.INVALID_DOCUMENT else advice(f"treadle: {error}"))
         raise typer.Exit(int(code)) from error
     except KeyboardInterrupt:
         complain("treadle: interrupted")

@@ -17,13 +17,14 @@ import typer
 from treadle.primitives.errors import FailureClass
 
 from ..common import words
+from ..common.advice import advice
 from ..common.environment import Environment
-from ..common.exits import Exit, complain, say_json
+from ..common.exits import Exit, advise, complain, say_json
 from ..common.options import duration
 
 if TYPE_CHECKING:
     from ...client.client import Runs
-    from ...client.views import RunEnd, RunView
+    from ...client.views import RunEnd, RunFailure, RunView
     from ...plan import Graph
     from .picture import StageView
     from .screens import Screen
@@ -77,7 +78,7 @@ async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Ex
     try:
         return await watcher.watch()
     except Unreachable as error:
-        hint = f"The run itself is safe. Look again: treadle watch {run}; or go on: treadle resume {run}"
+        hint = f"The run itself is safe. Look again: treadle watch {run}; or go on: {resuming(run)}"
         raise Unreachable(error.message, hint) from error
     finally:
         watcher.close()
@@ -168,7 +169,7 @@ class Watcher:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._screen.close()
             complain(f"run {self._run} still goes on after {words.span(self._how.seconds or 0)}")
-            complain(f"  treadle watch {self._run}")
+            advise(f"  treadle watch {self._run}")
             return Exit.TIMEOUT
         return None
 
@@ -184,7 +185,7 @@ class Watcher:
         self._screen.close()
         names = ", ".join(stage.node for stage in stages if stage.failed)
         complain(f"run {self._run}: partitions of {names} failed finally; the run goes on")
-        complain(f"  treadle logs {self._run}; treadle watch {self._run}")
+        advise(f"  treadle logs {self._run}; treadle watch {self._run}")
         return Exit.RUN_FAILED if self._how.exit_status else Exit.SUCCESS
 
     async def _show_logs(self) -> None:
@@ -195,7 +196,7 @@ class Watcher:
     def _say_when_paused(self, view: RunView) -> None:
         """Once for each pause."""
         if view.state == "paused" and not self._paused:
-            self._screen.note(f"run {self._run} is paused; go on with: treadle unpause {self._run}")
+            self._screen.note(advice(f"run {self._run} is paused; go on with: treadle unpause {self._run}"))
         self._paused = view.state == "paused"
 
     def _say_what_drivers_lost(self, view: RunView) -> None:
@@ -219,15 +220,14 @@ class Watcher:
             self._alone_since = now
         elif now - self._alone_since >= SILENCE:
             self._alone_since = float("inf")
-            self._screen.note(
-                f"no driver is alive, so nothing happens. Start one: {driver_command(self._env, self._run)}"
-            )
+            start = driver_command(self._env, self._run)
+            self._screen.note(advice(f"no driver is alive, so nothing happens. Start one: {start}"))
 
     async def _interrupted(self) -> Exit | None:
         if self._cancelled:
             return Exit.INTERRUPTED
         self._screen.close()
-        complain(f"run {self._run} goes on. Watch it again:\n  treadle watch {self._run}")
+        advise(f"run {self._run} goes on. Watch it again:\n  treadle watch {self._run}")
         if not sys.stdin.isatty():
             return Exit.INTERRUPTED
         complain(f"Ctrl-C again within {SECOND_CHANCE:g} s cancels it.")
@@ -251,26 +251,27 @@ class Watcher:
         self._screen.close()
         code = show_end(self._run, view, end, jsonl=self._how.output == "jsonl")
         for line in await asyncio.to_thread(self._what_next, end):
-            complain(f"  {line}")
+            advise(f"  {line}")
         return code if self._how.exit_status else Exit.SUCCESS
 
     def _what_next(self, end: RunEnd) -> list[str]:
         """Where to look, and what to do. Blocking."""
-        from .following import LogFollower
-
-        run = self._run
         if end.state == "succeeded":
             return [] if end.outputs else self._made(end.skipped)
-        if not end.failure:
-            return [f"Go on with it: treadle resume {run}"]
-        failed = end.failure.run or run
+        return self._after(end.failure) if end.failure else [f"Go on with it: {resuming(self._run)}"]
+
+    def _after(self, failure: RunFailure) -> list[str]:
+        from ...protocol.messages import LEFT
+        from .following import LogFollower
+
+        again, kind, failed = resuming(self._run), failure.failure, failure.run or self._run
+        if kind == LEFT:
+            return [f"Go on with the rest: {again}"]
         logs = [f"Its errors: treadle logs {failed}"] if LogFollower(self._env.files(failed)).any() else []
-        remedy = [_REMEDIES[end.failure.failure]] if end.failure.failure in _REMEDIES else []
-        return [
-            *logs,
-            *remedy,
-            f"Once data or surroundings are mended: treadle resume {run}. Changed code needs a new run.",
-        ]
+        if kind == FailureClass.UNKNOWN_OUTCOME:
+            return [*logs, f"Once you know what it did: {again} --assume done|retry"]
+        remedy = [_REMEDIES[kind]] if kind in _REMEDIES else []
+        return [*logs, *remedy, f"Once data or surroundings are mended: {again}. Changed code needs a new run."]
 
     def _made(self, skipped: Sequence[str]) -> list[str]:
         """Where the data is of a workflow that declares no outputs."""
@@ -291,7 +292,12 @@ def _is_end(graph: Graph, stage: str) -> bool:
 
 def driver_command(env: Environment, run: str) -> str:
     """What starts a driver here."""
-    return f"treadle resume {run}" if env.profile.embedded else "treadle worker"
+    return resuming(run) if env.profile.embedded else "treadle worker"
+
+
+def resuming(run: str) -> str:
+    """What goes on with a run; a child goes on with the run that it belongs to."""
+    return f"treadle resume {run.partition('/')[0]}"
 
 
 def _screen(how: Watching) -> Screen:

@@ -1,0 +1,17 @@
+"""Each test is a command of its own: nobody gave a profile before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from treadle.orchestrator.cli.common import advice
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("TREADLE_PROFILE", raising=False)
+    token = advice._given.set("")
+    yield
+    advice._given.reset(token)
