@@ -42,9 +42,12 @@ class LocalAttempt:
             self._hear(self._worker.child.death.result())
         self._worker.ahead = len(self._task.partitions)
         self._worker.send(self._message)
-        if self._task.timeout:
-            await self._keep_time()
-        await self._over
+        try:
+            if self._task.timeout:
+                await self._keep_time()
+            await self._over
+        finally:
+            self._over.cancel()  # what a worker says that is being killed is nobody's business any more
 
     async def _keep_time(self) -> None:
         """Until the attempt is over: kill it when a partition takes longer than the task allows."""

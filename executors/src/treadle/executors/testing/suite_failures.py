@@ -95,12 +95,12 @@ class FailureTests:
         assert failure_of((await bench.run(small))[0]).failure is FailureClass.OUT_OF_MEMORY
         assert isinstance((await bench.run(large))[0], Outcome)
 
-    async def test_cancelling_kills_the_attempt_and_frees_the_slot(self, bench: Workbench) -> None:
+    @pytest.mark.parametrize("seconds", [0.0, 50.0], ids=["no timeout", "timeout"])
+    async def test_cancelling_kills_the_attempt_and_frees_the_slot(self, bench: Workbench, seconds: float) -> None:
         script = bench.scripted({0: [[("sleep", 60)]]})
         reports: list[Report] = []
-        attempt = asyncio.create_task(
-            bench.executor.slots[0].run(bench.scripted_task(script, 1), reports.append), name="attempt"
-        )
+        task = bench.scripted_task(script, 1, timeout=seconds)
+        attempt = asyncio.create_task(bench.executor.slots[0].run(task, reports.append), name="attempt")
         async with asyncio.timeout(60):
             while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
                 await asyncio.sleep(0.01)
