@@ -120,8 +120,8 @@ def _messages(consumer: Consumer, split: EventSplit) -> Iterator[Message]:
         for message in (first, *consumer.consume(_BATCH, timeout=0.0)) if first else ():
             error = message.error()
             if error is None:
-                silent_since = time.monotonic()
                 yield message
+                silent_since = time.monotonic()  # from now on it is waited for, whatever was done with the message
             elif error.code() == KafkaError._PARTITION_EOF:
                 raise _gone(split, "the partition ends before the last of them")
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
