@@ -70,6 +70,8 @@ class _Member:
         self._shelf: Shelf | None = None
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """Of the one task at work: one that was stopped has it until its worker is gone."""
 
     async def run(self) -> Response:
         try:
@@ -110,7 +112,7 @@ class _Member:
     def _act(self, instruction: Begin | Stop) -> None:
         match instruction:
             case Begin(task, body):
-                self._under_way = asyncio.create_task(self._do(task, body, self._under_way), name=f"task {task}")
+                self._under_way = asyncio.create_task(self._do(task, body), name=f"task {task}")
             case Stop():
                 if self._under_way is not None:
                     self._under_way.cancel()
@@ -118,13 +120,13 @@ class _Member:
     async def _stop(self) -> None:
         if self._under_way is not None:
             self._under_way.cancel()
-            await asyncio.wait({self._under_way})
+        async with self._turn:
+            pass
 
-    async def _do(self, task: str, body: bytes, before: asyncio.Task[None] | None) -> None:
-        if before is not None:  # it was stopped, and its worker is being killed
-            await asyncio.wait({before})
+    async def _do(self, task: str, body: bytes) -> None:
         try:
-            response = await self._respond(body)
+            async with self._turn:
+                response = await self._respond(body)
         except Exception as error:  # noqa: BLE001 (a full disk, say: it ends this call as it ends an ordinary one)
             self._uplink.fail(error)
         else:
