@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import chain, islice
 from typing import Any
@@ -14,6 +14,7 @@ from executors.spill_strategies import KEYS, PAIRS, ROOMS, known, pieces_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.executors.operations.flow import Flow, within
 from treadle.executors.operations.groups import group
 from treadle.executors.spill import sorting
 from treadle.executors.spill.folding import Folder
@@ -212,6 +213,30 @@ def test_accumulators_are_never_written() -> None:
         found = [(key, value.total) for key, value in folder.results()]
         assert room.spilled > 0
     assert found == [(key, 5) for key in range(40)]
+
+
+def test_no_more_is_held_than_fits_when_the_first_is_unlike_the_rest() -> None:
+    """Records of 64 KiB after a small one: about sixteen are a mebibyte."""
+    sizes = [1] + [1 << 16] * 200
+    taken = 0
+
+    def parts() -> Iterator[list[Any]]:
+        nonlocal taken
+        for taken, size in enumerate(sizes, 1):
+            yield [(taken, bytes(size))]
+
+    value, left = within(Flow("objects", parts()), 1 << 20)
+    assert value is None
+    assert left is not None
+    assert taken < 64
+    assert [record for part in left for record in part] == [(n, bytes(size)) for n, size in enumerate(sizes, 1)]
+
+    with closing(Room(1 << 20)) as room:
+        folder = Folder(pair_up, room)
+        for n, size in enumerate(sizes):
+            folder.add([n], [bytes(size)])
+        assert room.spilled > 100 << 16
+        assert [key for key, _ in folder.results()] == list(range(len(sizes)))
 
 
 def test_a_key_with_more_values_than_fit_comes_a_few_at_a_time() -> None:

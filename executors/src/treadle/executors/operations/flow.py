@@ -20,7 +20,7 @@ _BATCH_RECORDS = 1024
 EXPANSION: dict[Kind, int] = {"objects": 16, "table": 2, "array": 2}
 """Bytes of memory that encoded ones become at most, apart from what nobody makes many of (empty lists, say)."""
 _SAMPLED = 4096
-"""Records between two looks at how large they are."""
+"""Records between two looks at how large they are; no more than came before, since the first may be unlike the rest."""
 _NONE: Any = object()
 
 
@@ -61,14 +61,14 @@ def within(flow: Flow, room: int) -> tuple[Any, Iterator[Any] | None]:
     if 0 < flow.encoded <= room // EXPANSION[flow.kind]:
         return whole(flow), None
     held: list[Any] = []
-    size, each, known = 0.0, 0.0, 0
+    size, each, seen, known = 0.0, 0.0, 0, 0
     parts = iter(flow.parts)
     for part in parts:
         held.append(part)
         count = codec.rows(flow.kind, part)
-        known -= count
+        seen, known = seen + count, known - count
         if count and known < 0:
-            each, known = memory_of(flow.kind, part) / count, _SAMPLED
+            each, known = memory_of(flow.kind, part) / count, min(seen, _SAMPLED)
         size += each * count
         if size > room:
             rest = _one_by_one(held, parts)

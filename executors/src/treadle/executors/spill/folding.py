@@ -24,7 +24,8 @@ _ENTRY = 100
 """Bytes that a key takes in a dict, beside what it and its accumulator are."""
 _SAMPLE = 32
 _RECORDS = 4096
-"""Records between two looks at how large keys and accumulators are."""
+"""Records between two looks at how large keys and accumulators are; no more than there are keys, since the first may be
+unlike the rest."""
 
 Binary = Callable[[Any, Any], Any]
 
@@ -122,7 +123,8 @@ class Folder:
         self._unseen -= count
         if names and self._unseen < 0:
             sample = [(name, self._folded[name]) for name in names]
-            self._each, self._unseen = memory_of("objects", sample) // len(sample) + _ENTRY, _RECORDS
+            self._each = memory_of("objects", sample) // len(sample) + _ENTRY
+            self._unseen = min(len(self._folded), _RECORDS)
         if len(self._folded) * self._each > self._room.size:
             self._others = Grouper(self._room)
 
