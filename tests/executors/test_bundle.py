@@ -95,6 +95,23 @@ def test_captured_functions_bring_the_modules_they_name(project: Path, monkeypat
     assert set(bundle.names) == {"bundle.json", "captured/abc", "modules/bundle_helper.py"}
 
 
+def test_captured_functions_bring_the_modules_they_import_when_they_are_called(project: Path) -> None:
+    write(project, {"bundle_late": "", "bundle_later": ""})
+
+    def f() -> object:
+        import bundle_late  # type: ignore[import-not-found]
+
+        def g() -> object:
+            from bundle_later import x  # type: ignore[import-not-found]
+
+            return x
+
+        return bundle_late, g
+
+    bundle = build(project, captured={"captured:abc": cloudpickle.dumps(f)})
+    assert modules(bundle) == {"bundle_late.py", "bundle_later.py"}
+
+
 def test_an_editable_install_below_the_project_is_the_projects(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project, {"src/inner_lib/__init__": "", "src/inner_lib/part": "", "main": "import inner_lib.part"})
     monkeypatch.syspath_prepend(project / "src")

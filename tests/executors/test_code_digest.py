@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import pytest
+from executors.code_bench import Make, changed, code_by_value, code_in, taken
 from hypothesis import given
 from hypothesis import strategies as st
-
-from treadle.executors.bundle.build import build_bundle
-from treadle.executors.bundle.digests import Code, code_of
 
 MAIN = '''
 """The module."""
@@ -62,25 +61,9 @@ PROJECT = {"main": MAIN, "helpers": HELPERS, "shapes": SHAPES, "deep": DEEP}
 
 
 @pytest.fixture
-def code(tmp_path: Path) -> Callable[..., Code]:
+def code(tmp_path: Path) -> Make:
     """The code of a function of a project that is written for it."""
-
-    def make(sources: Mapping[str, str | bytes], reference: str = "main:f", **changes: str) -> Code:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        for name, text in {**sources, **changes}.items():
-            path = folder / (name if "." in name else f"{name}.py")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return code_of([reference], build_bundle([reference], [folder], {}).data)[reference]
-
-    return make
-
-
-Make = Callable[..., Code]
-
-
-def changed(one: Code, other: Code) -> set[str]:
-    return {name for name in {*one.units, *other.units} if one.units.get(name) != other.units.get(name)}
+    return partial(code_in, tmp_path)
 
 
 def test_what_a_function_reaches_counts_by_definition_and_nothing_else(code: Make) -> None:
@@ -236,6 +219,23 @@ def test_distributions_that_are_reached_count_by_version_with_what_they_require(
     assert "numpy" not in found
 
 
+def test_a_module_that_is_neither_the_projects_nor_installed_counts_by_its_sources(
+    code: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editable install has a version that no edit changes; a folder in PYTHONPATH has none."""
+    library = tmp_path / "library"
+    (library / "own_library").mkdir(parents=True)
+    (library / "own_library/__init__.py").write_text("import own_helper, pydantic")
+    (library / "own_helper.py").write_text("def g(x): return 1")
+    monkeypatch.syspath_prepend(library)
+    source = {"main": "import own_library\ndef f(x): return own_library.own_helper.g(x)\n"}
+    before = code(source)
+    assert {"own_library", "own_helper", "pydantic", "pydantic-core"} <= before.versions.keys()
+    (library / "own_helper.py").write_text("def g(x): return 2")
+    after = code(source)
+    assert {name for name in after.versions if after.versions[name] != before.versions[name]} == {"own_helper"}
+
+
 def test_what_a_function_asks_its_context_for_is_noted(code: Make) -> None:
     source = "def f(x, context):\n    return g(context)\ndef g(context):\n    return context.run, context.rng\n"
     assert code({"main": source}).asks == ("run",)
@@ -248,25 +248,13 @@ def test_any_comment_anywhere_leaves_the_digest_alone(text: str) -> None:
 
     comment = "".join(f"# {line}\n" for line in text.split("\n"))
     plain, noted = (
-        parse_module("m", "m.py", f"{before}def f(x):\n    return g(x)\n{before}".encode(), docstrings=False)
+        parse_module("m", "m.py", f"{before}def f(x):\n    return g(x)\n{before}".encode(), bool, docstrings=False)
         for before in ("", comment)
     )
     assert [reads_of(one) for one in plain.bindings["f"]] == [reads_of(one) for one in noted.bindings["f"]]
 
 
 # -- functions by value ----------
-
-
-def taken(source: str, name: str = "f", **known: Any) -> bytes:
-    """A function of a script that cannot be imported, by value."""
-    scope: dict[str, Any] = {"__name__": "__main__", **known}
-    exec(compile(source, "script.py", "exec"), scope)
-    data: bytes = cloudpickle.dumps(scope[name])
-    return data
-
-
-def code_by_value(data: bytes, *roots: Path) -> Code:
-    return code_of(["captured:0"], build_bundle(["captured:0"], list(roots), {"captured:0": data}).data)["captured:0"]
 
 
 SCRIPT = "LIMIT = 3\ndef helper(x):\n    return x + LIMIT\ndef f(x, n=1):\n    '''Doc.'''\n    return helper(x) * n\n"
@@ -314,6 +302,79 @@ def test_class_of_a_captured_function_counts_alike_while_it_lives_and_elsewhere(
     del function
     gc.collect()  # as in another process: cloudpickle makes a class of its own
     assert code_by_value(data) == here
+
+
+CLASSES = {
+    "abstract": "from abc import ABC\nclass C(ABC):\n    size = 1\n",
+    "protocol": "from typing import Protocol\nclass C(Protocol):\n    size = 1\n",
+    "slots": "class C:\n    __slots__ = ('x',)\n    def size(self): return 1\n",
+    "data": "from dataclasses import dataclass\n@dataclass(slots=True)\nclass C:\n    size: int = 1\n",
+    "enum": "from enum import Enum\nclass C(Enum):\n    size = 1\n",
+    "generic": "from typing import Generic, TypeVar\nT = TypeVar('T')\nclass C(Generic[T]):\n    size = 1\n",
+    "metaclass": "class M(type):\n    size = 1\nclass C(metaclass=M): pass\n",
+    "instance": "class D:\n    def size(self): return 1\nC = D()\n",
+    "error": "class C(Exception):\n    size = 1\n",
+}
+
+
+@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in CLASSES.items()])
+def test_classes_of_scripts_count_by_what_they_are(source: str) -> None:
+    source += "def f(x): return C\n"
+    assert code_by_value(taken(source)) == code_by_value(taken(source))
+    assert code_by_value(taken(source)) != code_by_value(taken(source.replace("1", "2")))
+
+
+def test_models_of_scripts_can_be_captured() -> None:
+    source = "import pydantic\nclass C(pydantic.BaseModel):\n    size: int = 1\ndef f(x): return C\n"
+    assert code_by_value(taken(source)) != code_by_value(taken(source.replace("1", "2")))
+
+
+def test_what_a_captured_function_tries_counts() -> None:
+    one = "def f(x):\n    try:\n        g(x)\n        h(x)\n    except ValueError:\n        pass\n"
+    other = "def f(x):\n    try:\n        g(x)\n    except ValueError:\n        pass\n    else:\n        h(x)\n"
+    assert code_by_value(taken(one)) != code_by_value(taken(other))
+
+
+def test_attributes_of_captured_functions_count() -> None:
+    source = "def f(x):\n    return f.size\nf.size = 1\n"
+    assert code_by_value(taken(source)) != code_by_value(taken(source.replace("1", "2")))
+
+
+def test_captured_functions_may_hold_deep_and_long_values() -> None:
+    deep: list[Any] = []
+    for _ in range(400):
+        deep = [deep]
+    held = (deep, 10**5000, b"\xff", "\ud800", {"a": {1, 2}})
+    assert code_by_value(cloudpickle.dumps(lambda: held)) == code_by_value(cloudpickle.dumps(lambda: held))
+
+
+@pytest.mark.parametrize("use", ["m.Model(3)", "[m.Model(3)]", "{m.size}", "m.Model(3).size", "m.Pair(1, 2)"])
+def test_project_classes_and_functions_in_values_of_captured_functions_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    path = tmp_path / "held_by_capture.py"
+    source = (
+        "from typing import NamedTuple\ndef size(x): return x\n"
+        "class Model:\n    def __init__(self, x): self.x = x\n    def size(self): return self.x\n"
+        "class Pair(NamedTuple):\n    a: int\n    b: int\n    def size(self): return self.a\n"
+    )
+    path.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    m = pytest.importorskip("held_by_capture")
+    data = taken("def f(x):\n    return held\n", held=eval(use, {"m": m}))
+    before = code_by_value(data, tmp_path)
+    path.write_text(source.replace("return ", "return -"))
+    assert changed(before, code_by_value(data, tmp_path))
+
+
+def test_project_functions_that_captured_ones_import_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "imported_by_capture.py"
+    path.write_text("def g(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    data = taken("def f(x):\n    from imported_by_capture import g\n    return g(x)\n")
+    before = code_by_value(data, tmp_path)
+    path.write_text("def g(x):\n    return -x\n")
+    assert changed(before, code_by_value(data, tmp_path)) == {"imported_by_capture.py:g"}
 
 
 def test_project_functions_that_captured_ones_name_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

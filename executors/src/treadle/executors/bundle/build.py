@@ -19,6 +19,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import CAPTURED
 
 from ..archive import zipped
+from .distributions import installed
 from .imports import Project, names_in_pickle
 
 SIZE_LIMIT = 64 << 20
@@ -51,9 +52,9 @@ def build_bundle(references: Iterable[str], roots: Sequence[Path], captured: Map
     """What a worker needs to run the functions.
 
     `references` are `module:qualname` (captured ones are passed over); `roots` are folders of the project: whatever
-    is imported from below them goes along, a package as a whole; `captured` maps `captured:<digest>` to the bytes.
-    Raises UsageError for a module that cannot be found or read, one named like a module of the standard library, and
-    a bundle larger than 64 MiB.
+    is imported from below them goes along, a package as a whole; `captured` maps `captured:<digest>` to the bytes,
+    which are unpickled: only one's own may be given. Raises UsageError for a module that cannot be found or read, one
+    named like a module of the standard library, and a bundle larger than 64 MiB.
     """
     project = Project(roots)
     for reference in references:
@@ -62,7 +63,7 @@ def build_bundle(references: Iterable[str], roots: Sequence[Path], captured: Map
     for data in captured.values():
         for name in names_in_pickle(data):
             project.include(name)
-    manifest = Manifest(tuple(sorted(project.modules)), project.distributions(), python_version())
+    manifest = Manifest(tuple(sorted(project.modules)), installed(project.foreign), python_version())
     entries = {f"{MODULES}/{name}": path.read_bytes() for name, path in _checked_files(project.files).items()}
     entries |= {f"{CAPTURED_FOLDER}/{name.removeprefix(CAPTURED)}": data for name, data in captured.items()}
     entries[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .reads import stored_in
+from .imports import ENGINE
+from .reads import bound
 
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_COMPOUND = (ast.If, ast.Try, ast.TryStar, ast.With, ast.For, ast.While, ast.Match)
+_GUARD = "__name__ == '__main__'"
 
 
 class Imported(NamedTuple):
@@ -35,41 +36,80 @@ class Module:
     imports: dict[str, list[Imported]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     """Modules of which it takes everything."""
-    effects: list[ast.stmt] = field(default_factory=list)
-    """What importing it does beside binding names."""
+    statements: list[ast.stmt] = field(default_factory=list)
+    """What importing it runs: all but a script's part."""
 
     @property
     def runs(self) -> Iterator[str]:
-        """Modules that it imports."""
+        """Modules that it imports, or may: what is taken out of a package can be one of its modules."""
         yield from self.stars
-        yield from (one.runs or one.module for found in self.imports.values() for one in found)
+        for one in (one for found in self.imports.values() for one in found):
+            yield one.runs or one.module
+            if one.name:
+                yield f"{one.module}.{one.name}"
+
+    def is_foreign(self, node: ast.expr, owns: Callable[[str], bool]) -> bool:
+        """Whether it comes from a third-party distribution."""
+        tops = {one.module.partition(".")[0] for one in self.imports.get(root_of(node), ())}
+        return any(not owns(top) for top in tops - sys.stdlib_module_names - {ENGINE})
 
 
-def parse_module(name: str, path: str, source: bytes, *, docstrings: bool) -> Module:
-    """Take a module apart; its docstrings count only with `docstrings`. Raises SyntaxError, ValueError."""
+def parse_module(name: str, path: str, source: bytes, owns: Callable[[str], bool], *, docstrings: bool) -> Module:
+    """Take a module apart; `owns` tells modules of the project. Its docstrings count with `docstrings`, and where a
+    decorator or a base of a third-party distribution may make something of them (a prompt, a description).
+
+    Raises SyntaxError, ValueError.
+    """
     tree = ast.parse(source, path)
-    if not docstrings:
-        _drop_docstrings(tree)
     module = Module(name, path)
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     for node in ast.walk(tree):
         _note_import(module, package, node)
-    for statement in tree.body:
-        for bound in set(_bound(statement)):
-            module.bindings.setdefault(bound, []).append(statement)
-        if _acts(statement):
-            module.effects.append(statement)
+    if not docstrings:
+        _drop_docstrings(module, tree, owns)
+    module.statements = [one for one in tree.body if not _is_script(one)]
+    for statement in module.statements:
+        for name_of_it in set(bound(statement)):
+            module.bindings.setdefault(name_of_it, []).append(statement)
     return module
 
 
-def _drop_docstrings(tree: ast.Module) -> None:
+def _drop_docstrings(module: Module, tree: ast.Module, owns: Callable[[str], bool]) -> None:
     for node in ast.walk(tree):
-        if isinstance(node, _DOCUMENTED) and node.body and _is_text(node.body[0]):
+        if not isinstance(node, _DOCUMENTED) or not node.body or not is_text(node.body[0]):
+            continue
+        if not any(module.is_foreign(maker, owns) for maker in _made_by(node)):
             del node.body[0]
 
 
-def _is_text(statement: ast.stmt) -> bool:
+def is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _is_script(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and not statement.orelse and ast.unparse(statement.test) == _GUARD
+
+
+def _made_by(node: ast.AST) -> list[ast.expr]:
+    """What is called when a definition is made."""
+    match node:
+        case ast.ClassDef():
+            return [*node.decorator_list, *node.bases, *(one.value for one in node.keywords)]
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return node.decorator_list
+    return []
+
+
+def root_of(node: ast.AST) -> str:
+    """`a` of `a.b(c)[d].e`; empty where it begins with no name."""
+    while True:
+        match node:
+            case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Call(func=inner):
+                node = inner
+            case ast.Name(id=name):
+                return name
+            case _:
+                return ""
 
 
 # -- imports ----------
@@ -96,77 +136,3 @@ def _absolute(package: str, node: ast.ImportFrom) -> str:
     parts = package.split(".")
     kept = parts[: len(parts) - node.level + 1]
     return ".".join([*kept, *([node.module] if node.module else [])])
-
-
-# -- statements of the top level ----------
-
-
-def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Names a statement binds, imports left out: those are looked up by themselves."""
-    match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-        case ast.Assign(targets=targets):
-            yield from (name for target in targets for name in stored_in(target))
-        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-            yield from stored_in(target)
-        case _ if type(statement).__name__ == "TypeAlias":
-            yield from stored_in(statement.name)  # type: ignore[attr-defined]
-        case ast.If(test=test) if _is_main(test):
-            return
-        case _ if isinstance(statement, _COMPOUND):
-            yield from _bound_inside(statement)
-
-
-def _bound_inside(statement: ast.stmt) -> Iterator[str]:
-    for node in ast.iter_child_nodes(statement):
-        yield from _bound_below(node)
-
-
-def _bound_below(node: ast.AST) -> Iterator[str]:
-    """Inside a compound statement; the scopes of functions and classes end here."""
-    if isinstance(node, ast.stmt):
-        yield from _bound(node)
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif not isinstance(node, ast.Lambda):
-        for child in ast.iter_child_nodes(node):
-            yield from _bound_below(child)
-
-
-def _acts(statement: ast.stmt) -> bool:
-    """Whether running it may change more than the names it binds."""
-    match statement:
-        case ast.Expr():
-            return not _is_text(statement)
-        case ast.Assign(targets=targets):
-            return any(not isinstance(node, ast.Name | ast.Tuple | ast.List) for node in targets)
-        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-            return not isinstance(target, ast.Name)
-        case ast.If(test=test) if _is_main(test):
-            return False
-        case ast.Delete() | ast.Assert() | ast.Raise():
-            return True
-        case _ if isinstance(statement, _COMPOUND):
-            return any(_acts(inner) for inner in _inner(statement))
-    return False
-
-
-def _inner(statement: ast.stmt) -> Iterator[ast.stmt]:
-    """The statements directly inside a compound one, those of handlers and cases too."""
-    for child in ast.iter_child_nodes(statement):
-        if isinstance(child, ast.stmt):
-            yield child
-        elif isinstance(child, ast.ExceptHandler | ast.match_case):
-            yield from child.body
-
-
-def _is_main(test: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test))
-
-
-def decorators_and_bases(statement: ast.stmt) -> tuple[list[ast.expr], list[ast.expr]]:
-    """What is called when a definition is made; nothing for other statements."""
-    if isinstance(statement, ast.ClassDef):
-        return statement.decorator_list, [*statement.bases, *(one.value for one in statement.keywords)]
-    return (statement.decorator_list, []) if isinstance(statement, _FUNCTIONS) else ([], [])

@@ -3,7 +3,8 @@
 What counts is the syntax tree: comments, layout and docstrings do not. From the function's own definition the names
 it reads lead on, through the imports of the project, to helpers, classes and constants, one **unit** for each name of
 a module's top level; importing a module also does what stands between its definitions, and that counts for whoever
-imports it. Of third-party distributions the version counts, and that of what they require.
+imports it. Of third-party distributions the version counts, and that of what they require; of modules that are on the
+path, but neither the project's nor installed, their sources.
 
 What cannot be told counts as reached: an error in this direction costs time; one in the other would cost the result.
 How things are reached is in `reach`, for functions taken by value in `captured`.
@@ -34,7 +35,7 @@ class Code(Struct, frozen=True):
     """`pkg/helpers.py:clean` -> digest of that definition; `pkg/helpers.py:` is what importing the module does, and a
     name without `:` a whole file."""
     versions: dict[str, str]
-    """`python`, and each distribution it reaches -> version."""
+    """`python`, and each distribution it reaches -> version; a module that has none -> digest of its sources."""
     asks: tuple[str, ...] = ()
     """What it asks its `context` for that differs from run to run: attempt, run, started."""
 

@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+
+from treadle.primitives.errors import UsageError
+
+from .imports import ENGINE, imported_names, sources_elsewhere
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
+def installed(modules: Iterable[str]) -> dict[str, str]:
+    """Distribution -> version, of top-level modules."""
+    from importlib import metadata
+
+    foreign = set(modules) - sys.stdlib_module_names
+    names = {name for module in foreign for name in providers().get(module, ())} if foreign else set()
+    return {name: metadata.version(name) for name in sorted(names)}
+
+
 def versions_of(modules: Iterable[str]) -> dict[str, str]:
-    """Distribution -> version, of top-level modules and of all that these require; what is not there is left out."""
-    wanted = set(modules)
-    if not wanted:
-        return {}
+    """Distribution -> version, of top-level modules and of all that these require; what is not there is left out.
+
+    Of a module that is somebody's own, but not the project's, no version says what it does: its name -> a digest.
+    """
+    own, known = _own(modules)
     found: dict[str, str] = {}
-    pending = [name for module in wanted for name in providers().get(module, ())]
+    pending = [name for module in known for name in providers().get(module, ())] if known else []
     while pending:
         name = _normal(pending.pop())
-        if name not in found and (known := _distribution(name)):
-            found[name], required = known
+        if name not in found and (about := _distribution(name)):
+            found[name], required = about
             pending += required
-    return dict(sorted(found.items()))
+    return dict(sorted((found | own).items()))
+
+
+def _own(modules: Iterable[str]) -> tuple[dict[str, str], set[str]]:
+    """(digests of modules that lie elsewhere than what is installed, all modules that these and the given ones are)."""
+    own: dict[str, str] = {}
+    known: set[str] = set()
+    pending = [*modules]
+    while pending:
+        module = pending.pop()
+        if module in known or module in sys.stdlib_module_names or module == ENGINE:
+            continue
+        known.add(module)
+        if files := sources_elsewhere(module):
+            own[module] = _digest(files)
+            for file in [file for file in files if file.suffix == ".py"]:
+                with suppress(UsageError):  # it is for another Python, and not imported here
+                    pending += imported_names(file)
+    return own, known
+
+
+def _digest(files: Iterable[Path]) -> str:
+    each = (f"{file.name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\n" for file in files)
+    return hashlib.sha256("".join(each).encode()).hexdigest()[:32]
 
 
 @cache

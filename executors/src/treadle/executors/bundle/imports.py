@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dis
 import functools
 import importlib.util
-import pickletools
+import io
+import pickle
 import sys
+import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,8 @@ from treadle.primitives.errors import UsageError
 
 _SKIPPED_SUFFIXES = (".pyc", ".pyo")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-_ENGINE = "treadle"
+_CODE = (".py", ".so", ".pyd")
+ENGINE = "treadle"
 
 
 class Project:
@@ -26,13 +30,14 @@ class Project:
         self.modules: set[str] = set()
         self.files: dict[str, Path] = {}
         """Path below the folder of imports -> file."""
-        self._foreign: set[str] = set()
+        self.foreign: set[str] = set()
+        """Other top-level modules that they import."""
 
     def require(self, module: str, wanted_by: str) -> None:
         """Include the module; raises UsageError when it is neither the project's nor installed."""
         self.include(module)
         top = module.partition(".")[0]
-        if top in self._foreign and _find_spec(top) is None:
+        if top in self.foreign and _find_spec(top) is None:
             raise UsageError(
                 f"no module {top!r} ({wanted_by})", "Put it beside the workflow file, or install the package it is in."
             )
@@ -42,11 +47,11 @@ class Project:
         pending = [module.partition(".")[0]]
         while pending:
             name = pending.pop()
-            if name in self.modules or name in self._foreign or name == _ENGINE:
+            if name in self.modules or name in self.foreign or name == ENGINE:
                 continue
             place = self._locate(name)
             if place is None:
-                self._foreign.add(name)
+                self.foreign.add(name)
                 continue
             self.modules.add(name)
             pending += self._add(place)
@@ -78,17 +83,17 @@ class Project:
         ours = any(resolved.is_relative_to(root) for root in self._roots)
         return resolved if ours and place.exists() and not _INSTALLED.intersection(resolved.parts) else None
 
-    def distributions(self) -> dict[str, str]:
-        """Third-party distribution -> version, of the modules imported from outside of the project."""
-        foreign = self._foreign - sys.stdlib_module_names
-        if not foreign:
-            return {}
-        from importlib import metadata
 
-        from .distributions import providers
-
-        names = {distribution for module in foreign for distribution in providers().get(module, ())}
-        return {name: metadata.version(name) for name in sorted(names)}
+def sources_elsewhere(module: str) -> list[Path]:
+    """Files of a top-level module that is on the path, but not where things are installed: those of an editable
+    install, or of a folder in PYTHONPATH."""
+    spec = _find_spec(module)
+    if spec is None:
+        return []
+    places = [Path(place).resolve() for place in spec.submodule_search_locations or [spec.origin or ""] if place]
+    theirs = [place for place in places if place.exists() and not _INSTALLED.intersection(place.parts)]
+    files = (file for place in theirs for file in ([place] if place.is_file() else _package_files(place)))
+    return sorted(file for file in files if file.suffix in _CODE)
 
 
 def imported_names(file: Path) -> Sequence[str]:
@@ -120,28 +125,41 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def names_in_pickle(data: bytes) -> set[str]:
-    """Top-level names of the modules a pickle by cloudpickle refers to: it is read, not loaded."""
-    names: set[str] = set()
-    texts: list[str] = []  # pushed so far; modules, names and what is imported by name are all pushed as text
-    memo: dict[Any, str | None] = {}
-    last: str | None = None
-    imports = False
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name == "MEMOIZE":
-            memo[len(memo)] = last
-            continue
-        last = memo.get(argument) if opcode.name in ("BINGET", "LONG_BINGET") else argument
-        if not isinstance(last, str):
-            last = None
-        if last is not None:
-            texts.append(last)
-            if imports:
-                names.add(last)
-            imports = False
-        if opcode.name == "STACK_GLOBAL":
-            names.add(texts[-2])
-            imports = texts[-1] == "subimport"
-    return {name.partition(".")[0] for name in names} - {"__main__"}
+    """Top-level names of the modules that a function by cloudpickle refers to, or imports when it is called.
+
+    It is unpickled, so only one's own may be given.
+    """
+    found = _Named(data)
+    found.load()
+    return {name.partition(".")[0] for name in found.names} - {"__main__"}
+
+
+class _Named(pickle.Unpickler):
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+        self.names: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        self.names.add(module)
+        found = super().find_class(module, name)
+        return {"subimport": self._module, "_builtin_type": self._type}.get(name, found)
+
+    def _module(self, name: str) -> types.ModuleType:
+        self.names.add(name)
+        return importlib.import_module(name)
+
+    def _type(self, name: str) -> Any:
+        return self._code if name == "CodeType" else getattr(types, name)
+
+    def _code(self, *about: Any) -> types.CodeType:
+        code = types.CodeType(*about)
+        self.names.update(imported_by(code))
+        return code
+
+
+def imported_by(code: types.CodeType) -> Iterator[str]:
+    """Modules that the code imports; not code in it."""
+    return (one.argval for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
 
 
 def _below(root: Path, name: str) -> Path | None:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from treadle.primitives.functions import CAPTURED
 
 from .build import CAPTURED_FOLDER, MODULES
 from .definitions import Module, parse_module
+from .effects import effects_of
+from .reads import Reads, reads_of
 
 _WITH_DOCSTRINGS = (b"__doc__", b"getdoc", b"getsource")
 _WITH_REGISTERS = (b"__init_subclass__", b"__subclasses__", b"metaclass")
-_WITH_FILES = (b"__file__", b"__path__", b"importlib.resources", b"pkgutil", b"importlib import resources")
+_WITH_FILES = (b"__file__", b"__path__", b"__spec__", b"resources", b"pkgutil", b"getfile", b"getsourcefile")
+
+
+class Unit(NamedTuple):
+    digest: str
+    reads: Reads
+
+
+def digest(data: bytes) -> str:
+    """128 bits are enough where nobody gains by a collision: the code is its owner's."""
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 class Project:
@@ -23,13 +38,11 @@ class Project:
     def __init__(self, bundle: bytes) -> None:
         """`bundle`: see `build`; empty for a run without functions of a project."""
         entries = _entries(bundle) if bundle else {}
-        self.files = {name.removeprefix(f"{MODULES}/"): data for name, data in entries.items() if "/" in name}
-        self.captured = {
-            CAPTURED + name.partition("/")[2]: data
-            for name, data in entries.items()
-            if name.startswith(f"{CAPTURED_FOLDER}/")
-        }
+        self.files = dict(_below(MODULES, entries))
+        self.captured = {CAPTURED + name: data for name, data in _below(CAPTURED_FOLDER, entries)}
         self._parsed: dict[str, Module | None] = {}
+        self._effects: dict[str, list[ast.stmt]] = {}
+        self._units: dict[str, Unit] = {}
 
     def path(self, module: str) -> str:
         """The file of a module; empty when it is not the project's."""
@@ -48,7 +61,8 @@ class Project:
         if name not in self._parsed:
             path = self.path(name)
             source = self.files.get(path, b"")
-            self._parsed[name] = parse_module(name, path, source, docstrings=self.docstrings) if path else None
+            parsed = parse_module(name, path, source, self.owns, docstrings=self.docstrings) if path else None
+            self._parsed[name] = parsed
         return self._parsed[name]
 
     @cached_property
@@ -56,6 +70,10 @@ class Project:
         """Every module that has a source."""
         names = (path.removesuffix(".py").removesuffix("/__init__") for path in self.files if path.endswith(".py"))
         return sorted(name.replace("/", ".") for name in names)
+
+    def modules_of(self, package: str) -> list[str]:
+        """Those in it, and in the packages in it."""
+        return [name for name in self.modules if name.startswith(f"{package}.")]
 
     @cached_property
     def docstrings(self) -> bool:
@@ -71,12 +89,42 @@ class Project:
         sources = [data for name, data in self.files.items() if name.endswith(".py")]
         return any(word in source for source in sources for word in words)
 
+    def effects(self, module: Module) -> list[ast.stmt]:
+        """What importing the module does beside binding names."""
+        if module.name not in self._effects:
+            self._effects[module.name] = effects_of(module, self.owns, registers=self.registers)
+        return self._effects[module.name]
+
+    def unit(self, key: str, statements: Sequence[ast.stmt]) -> Unit:
+        """What the statements of that key are, once for all functions that reach them."""
+        if key not in self._units:
+            text = "\n".join(map(ast.dump, statements))
+            self._units[key] = Unit(digest(text.encode()), reads_of(*statements))
+        return self._units[key]
+
     def data_files(self, module: Module) -> list[str]:
-        """Files that a module which looks for its folder may read."""
-        if not any(word in self.files[module.path] for word in _WITH_FILES):
-            return []
-        top = module.name.partition(".")[0]
-        return [name for name in self.files if name.startswith(f"{top}/") and not name.endswith(".py")]
+        """Files that a module which looks for a folder may read: its own, or that of any package."""
+        return self._data if any(word in self.files[module.path] for word in _WITH_FILES) else []
+
+    @cached_property
+    def _data(self) -> list[str]:
+        return [name for name in self.files if not name.endswith(".py")]
+
+    @cached_property
+    def _by_stem(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self._data:
+            folder, slash, file = name.rpartition("/")
+            found.setdefault(f"{folder}{slash}{file.partition('.')[0]}", []).append(name)
+        return found
+
+    def files_of(self, module: str) -> list[str]:
+        """Of a module without a source."""
+        return self._by_stem.get(module.replace(".", "/"), [])
+
+
+def _below(folder: str, entries: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    return ((name.removeprefix(f"{folder}/"), data) for name, data in entries.items() if name.startswith(f"{folder}/"))
 
 
 def _entries(bundle: bytes) -> dict[str, bytes]:

@@ -7,17 +7,27 @@ value), the whole module counts; where any module may be meant, the whole projec
 from __future__ import annotations
 
 import ast
-import builtins
-import hashlib
 import sys
 
-from .definitions import Imported, Module, decorators_and_bases
-from .project import Project
-from .reads import Chain, chain_of, reads_of
+from .definitions import Imported, Module
+from .imports import ENGINE
+from .project import Project, digest
+from .reads import Chain, Reads
 
-_BUILTINS = frozenset(dir(builtins))
 _DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "compile"})
-_ENGINE = "treadle"
+_OPENERS = frozenset({"__globals__", "builtins", "__builtins__"})
+"""Whoever has these can look up any name of the module."""
+_ANY_MODULE = frozenset(
+    {
+        ("importlib", "__import__"),
+        ("importlib", "import_module"),
+        ("pkgutil", "resolve_name"),
+        ("runpy", "run_module"),
+        ("runpy", "run_path"),
+        ("sys", "modules"),
+    }
+)
+"""They lead to modules that no name leads to."""
 
 
 class Reach:
@@ -31,13 +41,12 @@ class Reach:
         self.asks: set[str] = set()
         self._imported: set[str] = set()
         self._whole: set[str] = set()
-        self._pending: list[tuple[Module, list[ast.stmt]]] = []
+        self._found: dict[tuple[str, str], bool] = {}
+        self._pending: list[tuple[Module, Reads]] = []
 
     def finish(self) -> None:
         while self._pending:
-            module, statements = self._pending.pop()
-            for statement in statements:
-                self._statement(module, statement)
+            self._read(*self._pending.pop())
 
     # -- ways to reach
 
@@ -53,8 +62,12 @@ class Reach:
         elif not self._defined(known, name) and not self._submodule(module, name):
             self.whole(module)
 
+    def _everything(self) -> None:
+        for name in self._project.modules:
+            self.whole(name)
+
     def whole(self, module: str) -> None:
-        """Everything in a module."""
+        """Everything in a module, and in those of a package."""
         if not self._project.owns(module):
             self.outside(module)
             return
@@ -62,12 +75,16 @@ class Reach:
             return
         self._whole.add(module)
         self.imports(module)
+        for name in self._project.modules_of(module):
+            self.whole(name)
         known = self._project.module(module)
         if known is None:
             self._file_of(module)
             return
         for name in (*known.bindings, *known.imports):
             self._defined(known, name)
+        for star in known.stars:
+            self.whole(star)
 
     def imports(self, module: str) -> None:
         """A module is imported, and so are the packages around it: what that does counts, however it came about."""
@@ -90,33 +107,26 @@ class Reach:
 
     def outside(self, module: str) -> None:
         top = module.partition(".")[0]
-        if top and top not in sys.stdlib_module_names and top != _ENGINE:
+        if top and top not in sys.stdlib_module_names and top != ENGINE:
             self.foreign.add(top)
 
     # -- units
 
     def _effects(self, module: Module) -> None:
-        acting = [*module.effects, *(one for one in _definitions(module) if self._registers(module, one))]
-        if acting:
+        if acting := self._project.effects(module):
             self._unit(module, "", acting)
         for name in self._project.data_files(module):
             self._file(name)
 
-    def _registers(self, module: Module, statement: ast.stmt) -> bool:
-        """Whether making the definition may tell others of it: a decorator of the project, or a base that looks."""
-        decorators, bases = decorators_and_bases(statement)
-        if bases and self._project.registers:
-            return True
-        chains = [chain_of(one.func if isinstance(one, ast.Call) else one) for one in decorators]
-        return any(chain is None or self._is_ours(module, chain) for chain in chains)
-
-    def _is_ours(self, module: Module, chain: Chain) -> bool:
-        if chain[0] in module.bindings:
-            return True
-        return any(self._project.owns(one.module) for one in module.imports.get(chain[0], ()))
-
     def _defined(self, module: Module, name: str) -> bool:
         """Reach what defines a name of the module; False when nothing that can be read does."""
+        key = (module.name, name)
+        if key not in self._found:
+            self._found[key] = False  # meanwhile: imports may go in a circle
+            self._found[key] = self._look_up(module, name)
+        return self._found[key]
+
+    def _look_up(self, module: Module, name: str) -> bool:
         statements = module.bindings.get(name)
         if statements:
             self._unit(module, name, statements)
@@ -133,7 +143,7 @@ class Reach:
         if known is None:
             self.outside(star)
             return False
-        return self._defined(known, name)
+        return self._defined(known, name) or self._submodule(star, name)
 
     def _submodule(self, module: str, name: str) -> bool:
         """A module taken out of its package and used as a value."""
@@ -145,67 +155,60 @@ class Reach:
     def _unit(self, module: Module, name: str, statements: list[ast.stmt]) -> None:
         key = f"{module.path}:{name}"
         if key not in self.units:
-            text = "\n".join(ast.dump(statement) for statement in statements)
-            self.units[key] = _digest(text.encode())
-            self._pending.append((module, statements))
+            self.units[key], reads = self._project.unit(key, statements)
+            self._pending.append((module, reads))
 
     def _file_of(self, module: str) -> None:
         """A module without a source: compiled, or a folder, of which its files say nothing by themselves."""
-        stem = module.replace(".", "/")
-        for name in self._project.files:
-            if name.startswith(f"{stem}.") and not name.endswith(".py"):
-                self._file(name)
+        for name in self._project.files_of(module):
+            self._file(name)
 
     def _file(self, name: str) -> None:
-        self.units[name] = _digest(self._project.files[name])
+        self.units[name] = digest(self._project.files[name])
 
-    # -- what a statement reads
+    # -- what a unit reads
 
-    def _statement(self, module: Module, statement: ast.stmt) -> None:
-        reads = reads_of(statement)
+    def _read(self, module: Module, reads: Reads) -> None:
         self.asks |= reads.asks
-        for chain in reads.chains:
+        for chain in sorted(reads.chains):
             self._chain(module, chain)
-        for name in reads.modules:
+        for name in sorted(reads.modules):
             self.whole(name)
-        for name in self._project.modules if reads.any_module else ():
-            self.whole(name)
+        if reads.any_module:
+            self._everything()
 
     def _chain(self, module: Module, chain: Chain) -> None:
         root = chain[0]
         if root in module.bindings:
             self._unit(module, root, module.bindings[root])
-        if root in module.imports:
-            for one in module.imports[root]:
-                self._imported_name(one, chain[1:])
-        elif root not in module.bindings:
+        for one in module.imports.get(root, ()):
+            self._imported_name(one, chain[1:])
+        if root not in module.bindings and root not in module.imports:
             self._neither(module, root)
+        if _OPENERS & {*chain}:
+            self.whole(module.name)
 
     def _neither(self, module: Module, name: str) -> None:
         """A name that the module neither defines nor imports by name."""
+        self._defined(module, name)
         if name in _DYNAMIC:
             self.whole(module.name)
-        elif name not in _BUILTINS:
-            self._defined(module, name)
+        elif name == "__import__":
+            self._everything()
 
     def _imported_name(self, one: Imported, rest: Chain) -> None:
         """`rest` is what follows the imported name: the way through modules, then a name."""
         module, names = one.module, [*([one.name] if one.name else []), *rest]
+        if (module, *names[:1]) in _ANY_MODULE:
+            self._everything()
         if one.runs:
             self.imports(one.runs)
         while names and self._project.path(f"{module}.{names[0]}"):
-            module = f"{module}.{names.pop(0)}"
+            package, name = self._project.module(module), names.pop(0)
+            if package is not None:
+                self._defined(package, name)  # what the package gives the name of its module
+            module = f"{module}.{name}"
         if names:
             self.name(module, names[0])
         else:
             self.whole(module)
-
-
-def _definitions(module: Module) -> list[ast.stmt]:
-    found = {id(one): one for statements in module.bindings.values() for one in statements}
-    return list(found.values())
-
-
-def _digest(data: bytes) -> str:
-    """128 bits are enough where nobody gains by a collision: the code is its owner's."""
-    return hashlib.sha256(data).hexdigest()[:32]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 Chain = tuple[str, ...]
@@ -15,25 +16,27 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 ASKED = frozenset({"run", "started", "attempt"})
 """What a function may ask its `context` that differs from run to run; from each checkpoint it must come to the same."""
+BUILTINS = frozenset(dir(builtins))
 _IMPORTERS = ("import_module", "__import__")
 
 
 class Reads(NamedTuple):
-    """What a statement mentions."""
+    """What statements mention."""
 
     chains: frozenset[Chain]
     modules: frozenset[str]
-    """Modules it imports by a text, as `import_module("x")` does."""
+    """Modules it imports by a text, as `import_module("x")` does; such a call is no chain."""
     any_module: bool
     """It may import what no text says."""
     asks: frozenset[str]
     """Of what is called `context`, those of ASKED."""
 
 
-def reads_of(statement: ast.stmt) -> Reads:
-    """Everything the statement and the functions in it may read of the module's names, whenever they are called."""
+def reads_of(*statements: ast.stmt) -> Reads:
+    """Everything the statements and the functions in them may read of the module's names, whenever they are called."""
     reader = _Reader()
-    reader.visit(statement)
+    for statement in statements:
+        reader.visit(statement)
     return Reads(frozenset(reader.chains), frozenset(reader.modules), reader.any_module, frozenset(reader.asks))
 
 
@@ -80,9 +83,29 @@ class _Reader(ast.NodeVisitor):
             match node.args:
                 case [ast.Constant(value=str(name)), *_] if not name.startswith("."):
                     self.modules.add(name)
-                case _:
-                    self.any_module = True
+                    self._visit_all([*node.args, *node.keywords])
+                    return
+            self.any_module = True
         self.generic_visit(node)
+
+    # -- annotations
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.generic_visit(node)
+        self._quoted(node.annotation)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self.generic_visit(node)
+        if not self._own:  # a type, or a part of one
+            self._quoted(node.slice)
+
+    def _quoted(self, annotation: ast.expr) -> None:
+        """What its texts name: libraries look that up once all of it is defined."""
+        texts = (node.value for node in ast.walk(annotation) if isinstance(node, ast.Constant))
+        for text in texts:
+            if isinstance(text, str) and text not in BUILTINS:  # `Literal["eval"]` is no call
+                with suppress(SyntaxError, ValueError):
+                    self.visit(ast.parse(text.strip(), mode="eval"))
 
     # -- scopes
 
@@ -93,12 +116,15 @@ class _Reader(ast.NodeVisitor):
         self._function(node)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._visit_all([*node.decorator_list, *_around(node.args), *([node.returns] if node.returns else [])])
-        with self._scope({*_parameters(node.args), *_bound_in(node.body)} - _declared_global(node.body)):
+        self._visit_all([*node.decorator_list, *getattr(node, "type_params", ()), *defaults(node.args)])
+        for annotation in filter(None, [*(one.annotation for one in _each(node.args)), node.returns]):
+            self.visit(annotation)
+            self._quoted(annotation)
+        with self._scope({*_parameters(node.args), *_bound_in(node.body)} - _not_its_own(node.body)):
             self._visit_all(node.body)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self._visit_all(_around(node.args))
+        self._visit_all(defaults(node.args))
         with self._scope(_parameters(node.args)):
             self.visit(node.body)
 
@@ -111,7 +137,7 @@ class _Reader(ast.NodeVisitor):
     def _comprehension(self, node: _Comprehension) -> None:
         """Its first iterable belongs to the scope around it."""
         self.visit(node.generators[0].iter)
-        targets = {name for generator in node.generators for name in stored_in(generator.target)}
+        targets = {name for generator in node.generators for name in _stored_in(generator.target)}
         with self._scope(targets):
             parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
             conditions = [condition for generator in node.generators for condition in generator.ifs]
@@ -139,28 +165,28 @@ def _parameters(arguments: ast.arguments) -> set[str]:
     return {one.arg for one in _each(arguments)}
 
 
-def _around(arguments: ast.arguments) -> list[ast.AST]:
-    """Defaults and annotations: they are evaluated outside of the function."""
-    annotations = [one.annotation for one in _each(arguments) if one.annotation is not None]
-    return [*annotations, *arguments.defaults, *filter(None, arguments.kw_defaults)]
+def defaults(arguments: ast.arguments) -> list[ast.expr]:
+    """They are evaluated outside of the function."""
+    return [*arguments.defaults, *filter(None, arguments.kw_defaults)]
 
 
-def stored_in(node: ast.AST) -> set[str]:
+def _stored_in(node: ast.AST) -> set[str]:
     """Names it binds, comprehensions included."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
 def _bound_in(body: Iterable[ast.stmt]) -> set[str]:
-    """What the statements of a function bind; not imports, which are looked up by their names."""
-    return {name for statement in body for name in _bound(statement)}
+    return {name for statement in body for name in bound(statement)}
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
+def bound(node: ast.AST) -> Iterator[str]:
+    """What a statement binds in its scope; not imports, which are looked up by their names."""
     if isinstance(node, _SCOPES):
         if not isinstance(node, ast.Lambda):
             yield node.name
         return
     if isinstance(node, _COMPREHENSIONS):
+        yield from (name for one in ast.walk(node) if isinstance(one, ast.NamedExpr) for name in _stored_in(one.target))
         return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.id
@@ -169,14 +195,12 @@ def _bound(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
     for child in ast.iter_child_nodes(node):
-        yield from _bound(child)
+        yield from bound(child)
 
 
-def _declared_global(body: Iterable[ast.stmt]) -> set[str]:
-    return {
-        name
-        for statement in body
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Global)
-        for name in node.names
-    }
+def _not_its_own(body: Iterable[ast.stmt]) -> set[str]:
+    """Names that functions look up outside, or import, whatever else they do with them."""
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    imported = (one for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for one in node.names)
+    declared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    return declared | {one.asname or one.name.partition(".")[0] for one in imported}
