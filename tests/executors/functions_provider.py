@@ -9,7 +9,7 @@ import msgspec
 
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits
-from treadle.executors.functions.payload import Order, Request, decode_order, response_of, seal_reports
+from treadle.executors.functions.payload import Order, Request, decode_content, response_of, seal_reports
 from treadle.executors.functions.rate import Rate
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
 from treadle.primitives import trust
@@ -39,7 +39,8 @@ class Provider:
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         self.requests.append(request)
-        order = decode_order(msgspec.json.decode(request, type=Request), self.key)
+        order = decode_content(msgspec.json.decode(request, type=Request), self.key)
+        assert isinstance(order, Order)
         self.orders.append(order)
         self.sizes.append(memory)
         self.began.set()

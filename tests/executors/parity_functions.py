@@ -25,6 +25,14 @@ def look(_: int) -> tuple[list[str], int]:
     return found, os.getppid()
 
 
+def settle(_: int) -> dict[str, object]:
+    """Which process this is, where it runs, and what was there before it; leaves a file."""
+    folder = os.getcwd()
+    found = os.listdir(folder)
+    Path("left").touch()
+    return {"process": os.getpid(), "folder": folder, "before": found}
+
+
 def scribble(_: int) -> None:
     """Write to whatever is open, and end as if all were well."""
     for descriptor in range(3, 64):

@@ -16,7 +16,7 @@ from treadle.executors.functions.payload import (
     Response,
     Stored,
     alive_object,
-    decode_order,
+    decode_content,
     decode_response,
     encode_request,
     open_reports,
@@ -52,26 +52,26 @@ def _reports(size: int = 0) -> list[Report]:
 
 def test_an_order_comes_back_as_it_was() -> None:
     assert _request(_order()).run == "run"
-    assert decode_order(_request(_order()), _KEY) == _order()
+    assert decode_content(_request(_order()), _KEY) == _order()
 
 
 def test_an_order_sealed_with_another_key_is_refused() -> None:
     with pytest.raises(CorruptError):
-        decode_order(_request(_order(), _OTHER), _KEY)
+        decode_content(_request(_order(), _OTHER), _KEY)
 
 
 @pytest.mark.parametrize("limit", [0, 300], ids=["sent", "by reference"])
 def test_who_has_the_key_of_one_run_orders_nothing_of_another(limit: int, tmp_path: Path) -> None:
     request = _request(_order(f"file://{tmp_path}"), limit=limit)
-    assert decode_order(request, _KEY)
+    assert decode_content(request, _KEY)
     with pytest.raises(CorruptError, match="of another run"):
-        decode_order(msgspec.structs.replace(request, run="other"), _KEY)
+        decode_content(msgspec.structs.replace(request, run="other"), _KEY)
 
 
 def test_an_order_beyond_the_limit_goes_through_the_store_and_comes_back_as_it_was(tmp_path: Path) -> None:
     order = _order(f"file://{tmp_path}", "x" * _LIMIT)
     assert len(encode_request(order, _KEY, _LIMIT)) < 1000
-    assert decode_order(_request(order), _KEY) == order
+    assert decode_content(_request(order), _KEY) == order
 
 
 def test_an_order_in_the_store_is_not_believed_without_its_seal(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_an_order_in_the_store_is_not_believed_without_its_seal(tmp_path: Path) 
     name = f"{order.reports}.order"
     Store.open(order.task.job.store).put(name, trust.seal(_OTHER, name, msgspec.msgpack.encode(order)))
     with pytest.raises(CorruptError):
-        decode_order(request, _KEY)
+        decode_content(request, _KEY)
 
 
 def test_an_order_in_the_store_leads_to_no_other(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_an_order_in_the_store_leads_to_no_other(tmp_path: Path) -> None:
     Store.open(store).put(name, sealed)
     request = trust.seal(_KEY, "order for a function", msgspec.msgpack.encode(Stored(store, name)))
     with pytest.raises(CorruptError, match="another one"):
-        decode_order(Request("run", base64.b64encode(request).decode()), _KEY)
+        decode_content(Request("run", base64.b64encode(request).decode()), _KEY)
 
 
 def test_reports_come_back_as_they_were() -> None:
@@ -128,7 +128,7 @@ def test_a_response_that_nobody_sealed_is_refused(text: str) -> None:
     with pytest.raises(CorruptError):
         take_reports(_order(), Response(text), _KEY)
     with pytest.raises(CorruptError):
-        decode_order(Request("run", text), _KEY)
+        decode_content(Request("run", text), _KEY)
 
 
 def test_a_sign_of_life_is_of_one_call() -> None:

@@ -36,7 +36,6 @@ def _death(code: int = -9, killed: str = "", log: bytes = b"", peak_memory: int 
         (_death(peak_memory=_GIB // 2), FailureClass.WORKER_LOST, "SIGKILL"),
         (_death(killed=TIMED_OUT, peak_memory=_GIB), FailureClass.TIMED_OUT, "longer than its 2 s"),
         (_death(killed="the executor was stopped"), FailureClass.WORKER_LOST, "the executor was stopped"),
-        (_death(code=1, log=b"Timeout (0:00:02)!\n"), FailureClass.TIMED_OUT, "longer than its 2 s"),
     ],
 )
 def test_class_and_how(death: Death, failure: FailureClass, how: str) -> None:
@@ -45,21 +44,19 @@ def test_class_and_how(death: Death, failure: FailureClass, how: str) -> None:
     assert how in found.how
 
 
-def test_failure_names_the_partition_under_way_or_the_whole_attempt() -> None:
+def test_failure_names_the_partition_under_way() -> None:
     named = failure_at_death(_TASK, _TASK.partitions[1], _death(), 0, {})
-    whole = failure_at_death(_TASK, None, _death(), 0, {})
     assert (named.partition, named.attempt) == (5, 3)
-    assert (whole.partition, whole.attempt) == (-1, 2)
 
 
 def test_stacks_at_the_end_of_the_log_become_the_traceback() -> None:
     dump = b'Current thread 0x1 (most recent call first):\n  File "x.py", line 3 in f\n'
-    found = failure_at_death(_TASK, None, _death(log=b"printed\n" + dump), 0, {})
+    found = failure_at_death(_TASK, _TASK.partitions[0], _death(log=b"printed\n" + dump), 0, {})
     assert found.traceback == dump.decode()
     assert found.log == b"printed\n" + dump
 
 
 def test_secrets_are_taken_out_of_log_and_stacks() -> None:
     death = _death(log=b"Fatal Python error: hunter2\nhunter2")
-    found = failure_at_death(_TASK, None, death, 0, {"password": "hunter2"})
+    found = failure_at_death(_TASK, _TASK.partitions[0], death, 0, {"password": "hunter2"})
     assert "hunter2" not in repr(found)

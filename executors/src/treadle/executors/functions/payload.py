@@ -146,14 +146,6 @@ def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
     return content
 
 
-def decode_order(request: Request, key: bytes) -> Order:
-    """The same for what should be an Order."""
-    content = decode_content(request, key)
-    if not isinstance(content, Order):
-        raise CorruptError("it is no order", "See what else calls the function.")
-    return content
-
-
 def seal_reports(order: Order, reports: list[Report], key: bytes) -> bytes:
     """As the object holds them. The seal ties them to the call: those of another are not taken for them."""
     return trust.seal(key, order.reports, msgspec.msgpack.encode(reports))

@@ -1,45 +1,38 @@
 """Attempts that share nothing with the driver but the store: the local stand-in for functions of a provider.
 
-Every attempt is a fresh process with its own empty folder and an environment of its own; it gets a payload of bounded
-size and answers with one. Reports are seen when it ends. What runs here needs nothing of the driver's host.
+Every attempt is a fresh process with its own empty folder and an environment of its own. What runs here needs nothing
+of the driver's host.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import secrets
-import sys
+import functools
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
 from treadle.primitives import trust
-from treadle.primitives.errors import CorruptError, MissingError, StoreError, UsageError
-from treadle.primitives.run_names import run_folder
+from treadle.primitives.errors import UsageError
 
-from ..functions.endings import unreachable
-from ..functions.payload import Order, decode_response, encode_request, take_reports
-from ..functions.underway import Underway
 from ..interface import Capabilities
-from ..local.child import ChildProcess, Death, starting
-from ..local.failures import TIMED_OUT, failure_at_death
+from ..local.executor import LocalSlot
 from ..local.guard import Guard
+from ..local.process import WorkerProcess
 from ..program import Report, Task
-from ..worker.environment import worker_environment
-from .settings import KEY_VARIABLE, MEMORY_VARIABLE, secrets_of
+from ..spill.room import room_of
+from ..worker.environment import secret_variable, worker_environment
+from ..worker.messages import Setup
 
-PAYLOAD_LIMIT = 6 << 20
-"""Bytes of a request or a response: what providers of functions allow."""
-START_SECONDS = 10.0
-"""Granted on top of a task's own time."""
-CANCELLED = "the attempt was cancelled"
+OVER = "its attempt is over"
+_CACHE_BYTES = 64 << 20
 
 
 class IsolatedExecutor:
     """Fresh processes, at most `slots` at a time.
 
     `key_file` holds the deployment key; `memory` is what an attempt may allocate when its task does not say (0: no
-    limit); `environment` is all that workers find in theirs, apart from treadle's settings.
+    limit); `environment` is all that workers find in theirs, and the secrets that they may use.
     """
 
     def __init__(
@@ -52,103 +45,55 @@ class IsolatedExecutor:
     ) -> None:
         if slots < 1:
             raise UsageError(f"the isolated executor needs at least one slot, not {slots}", "Give slots=1 or more.")
-        self.capabilities = Capabilities(
-            "isolated", slots, shares_host=False, payload_limit=PAYLOAD_LIMIT, memory_limit=memory
-        )
-        settings = {KEY_VARIABLE: key_file, MEMORY_VARIABLE: str(memory)}
-        own = worker_environment({}) | dict(environment or {}) | settings
-        deployment_key = trust.load_or_create_key(key_file)
-        self._slots = [IsolatedSlot(f"isolated-{i}", own, memory, deployment_key) for i in range(slots)]
+        self.capabilities = Capabilities("isolated", slots, shares_host=False, memory_limit=memory)
+        given = dict(environment or {})
+        setup = Setup(os.getpid(), None, _CACHE_BYTES, room_of(memory))
+        self._guard = Guard()
+        start = functools.partial(WorkerProcess, setup, worker_environment(given), self._guard)
+        run_key = functools.partial(trust.run_key, trust.load_or_create_key(key_file))
+        secrets = functools.partial(_secret, given)
+        self._slots = [IsolatedSlot(f"isolated-{i}", start, memory, run_key, secrets) for i in range(slots)]
 
     @property
     def slots(self) -> Sequence[IsolatedSlot]:
         return self._slots
 
     async def start(self) -> None:
-        """Nothing is kept running between attempts."""
+        """No worker is kept between attempts."""
 
     async def stop(self) -> None:
         """Kill every attempt; returns when they are gone."""
         await asyncio.gather(*(slot.stop() for slot in self._slots))
+        self._guard.close()
 
 
-class IsolatedSlot:
-    """Starts one process after the other."""
+class IsolatedSlot(LocalSlot):
+    """Starts one worker after the other, each for one attempt and in a folder of its own."""
 
-    def __init__(self, name: str, environment: Mapping[str, str], memory: int, deployment_key: bytes) -> None:
-        self.name = name
-        self._environment = environment
-        self._memory = memory
-        self._deployment_key = deployment_key
-        self._underway = Underway(name)
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[str], WorkerProcess],
+        memory: int,
+        run_key: Callable[[str], bytes],
+        secrets: Callable[[str], str],
+    ) -> None:
+        super().__init__(name, lambda: start(self._folder), memory, run_key, secrets)
+        self._folder = ""
 
-    async def stop(self) -> None:
-        """Give up the attempt under way, which is reported as lost."""
-        await self._underway.stop()
-
-    async def run(self, task: Task, report: Callable[[Report], None]) -> None:
-        """See `Slot.run`. Raises UsageError, before anything is started, when the task is too long for a payload."""
-        await self._underway.run(task, self._run, report)
-
-    async def _run(self, task: Task) -> list[Report]:
-        key = trust.run_key(self._deployment_key, task.job.run)
-        reports = f"runs/{run_folder(task.job.run)}/responses/{secrets.token_hex(12)}"
-        order = Order(task, reports, seconds=0.0, inline=PAYLOAD_LIMIT)
-        death, response = await self._invoke(task, _request(order, key))
-        return await asyncio.to_thread(self._reports, order, death, response, key)
-
-    async def _invoke(self, task: Task, request: bytes) -> tuple[Death, bytes]:
-        with (
-            starting(),
-            contextlib.closing(Guard()) as guard,
-            tempfile.TemporaryDirectory(prefix="treadle-attempt-") as folder,
-            tempfile.TemporaryFile() as stdin,
-            tempfile.TemporaryFile() as stdout,
-        ):
-            stdin.write(request)
-            stdin.seek(0)
-            child = ChildProcess(
-                [sys.executable, "-P", "-m", "treadle.executors.isolated.worker"],
-                self._environment,
-                guard,
-                stdin=stdin.fileno(),
-                stdout=stdout.fileno(),
-                folder=folder,
-            )
+    async def _run(self, task: Task, report: Callable[[Report], None]) -> None:
+        with tempfile.TemporaryDirectory(prefix="treadle-attempt-", ignore_cleanup_errors=True) as self._folder:
             try:
-                await asyncio.wait({child.death}, timeout=_patience(task))
-                child.kill(TIMED_OUT)
+                await super()._run(task, report)
             finally:
-                await child.end(CANCELLED)
-            stdout.seek(0)
-            return child.death.result(), stdout.read()
-
-    def _reports(self, order: Order, death: Death, response: bytes, key: bytes) -> list[Report]:
-        """What the attempt came to. Where a process ended is known only if it had one partition."""
-        task = order.task
-        if death.code == 0 and response:
-            try:
-                return take_reports(order, decode_response(response), key)
-            except StoreError as error:
-                return [unreachable(task, error)]
-            except (MissingError, CorruptError):  # it is not what the worker writes
-                pass
-        partition = task.partitions[0] if len(task.partitions) == 1 else None
-        known = secrets_of(task, self._environment)
-        return [failure_at_death(task, partition, death, task.memory or self._memory, known)]
+                if self._worker is not None:
+                    await self._worker.child.end(OVER)
 
 
-def _patience(task: Task) -> float | None:
-    """Seconds for the whole attempt, should it not keep time itself."""
-    return task.timeout * len(task.partitions) + START_SECONDS if task.timeout else None
-
-
-def _request(order: Order, key: bytes) -> bytes:
-    """Raises UsageError when the task does not fit into a payload."""
-    request = encode_request(order, key)
-    if len(request) > PAYLOAD_LIMIT:
+def _secret(environment: Mapping[str, str], name: str) -> str:
+    try:
+        return environment[secret_variable(name)]
+    except KeyError:
         raise UsageError(
-            f"task {order.task.id} is {len(request)} bytes as a payload; {PAYLOAD_LIMIT} are allowed",
-            "Put fewer partitions into a task, keep large items in files, or lower the inline limit of blocks.",
-        )
-    return request
+            f"isolated workers are not given the secret {name!r}", "Name it in `secrets` of the executor's table."
+        ) from None

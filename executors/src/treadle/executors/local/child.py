@@ -59,7 +59,7 @@ def starting() -> Iterator[None]:
 
 
 class ChildProcess:
-    """One running child. Its stderr, and its stdout unless that is given, go to its log."""
+    """One running child. What it prints goes to its log."""
 
     def __init__(
         self,
@@ -67,8 +67,6 @@ class ChildProcess:
         environment: Mapping[str, str],
         guard: Guard,
         *,
-        stdin: int = subprocess.DEVNULL,
-        stdout: int | None = None,
         pass_fds: Sequence[int] = (),
         folder: str | None = None,
         at_exit: Callable[[], None] = _nothing,
@@ -87,8 +85,8 @@ class ChildProcess:
         try:
             self._process: subprocess.Popen[Any] = subprocess.Popen(
                 command,
-                stdin=stdin,
-                stdout=self._log if stdout is None else stdout,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
                 stderr=self._log,
                 env=dict(environment),
                 pass_fds=pass_fds,

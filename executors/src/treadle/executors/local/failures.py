@@ -21,17 +21,17 @@ _OUT_OF_MEMORY_SIGNALS = (-9, -6)
 
 
 def failure_at_death(
-    task: Task, partition: Partition | None, death: Death, memory: int, secrets: Mapping[str, str]
+    task: Task, partition: Partition, death: Death, memory: int, secrets: Mapping[str, str]
 ) -> Failure:
-    """The one Failure of an attempt whose worker ended at `partition`; None: somewhere.
+    """The one Failure of an attempt whose worker ended at `partition`.
 
     `memory`: bytes the attempt might allocate; 0: no limit.
     """
     failure, how = _classify(task, death, memory)
     log = publish(death.log, Redactor(secrets))
     return Failure(
-        -1 if partition is None else partition.index,
-        task.partitions[0].attempt if partition is None else partition.attempt,
+        partition.index,
+        partition.attempt,
         failure,
         how,
         message=how,
@@ -42,7 +42,7 @@ def failure_at_death(
 
 
 def _classify(task: Task, death: Death, memory: int) -> tuple[FailureClass, str]:
-    if death.killed == TIMED_OUT or _gave_up(task, death):
+    if death.killed == TIMED_OUT:
         return FailureClass.TIMED_OUT, f"the partition ran longer than its {task.timeout:g} s"
     if death.killed:
         return FailureClass.WORKER_LOST, death.killed
@@ -54,11 +54,6 @@ def _classify(task: Task, death: Death, memory: int) -> tuple[FailureClass, str]
     return FailureClass.WORKER_LOST, how
 
 
-def _gave_up(task: Task, death: Death) -> bool:
-    """Whether the process kept time itself, by faulthandler, and ended late."""
-    return bool(task.timeout) and death.code == 1 and b"Timeout (" in death.log
-
-
 def _stacks(log: bytes) -> str:
     """Where each thread was: the last dump of faulthandler in the log."""
     text = log.decode(errors="replace")
@@ -67,4 +62,4 @@ def _stacks(log: bytes) -> str:
     return text[start:]
 
 
-_MARKS = ("Timeout (", "Fatal Python error:", "Thread 0x", "Current thread 0x")
+_MARKS = ("Fatal Python error:", "Thread 0x", "Current thread 0x")

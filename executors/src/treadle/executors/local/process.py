@@ -31,7 +31,8 @@ def _ignore(event: Event) -> None:
 class WorkerProcess:
     """One running worker. `listener` gets what it says, and at last its Death."""
 
-    def __init__(self, setup: Setup, environment: Mapping[str, str], guard: Guard) -> None:
+    def __init__(self, setup: Setup, environment: Mapping[str, str], guard: Guard, folder: str | None = None) -> None:
+        """`folder`: see `ChildProcess`."""
         self.listener: Callable[[Event], None] = _ignore
         self.bundle: str | None = None
         """Digest of the bundle it has imported from; None: it has run nothing."""
@@ -47,7 +48,9 @@ class WorkerProcess:
         with theirs, contextlib.ExitStack() as on_error:
             on_error.enter_context(self._socket)
             command = [sys.executable, "-P", "-m", "treadle.executors.worker.main", str(theirs.fileno())]
-            self.child = ChildProcess(command, environment, guard, pass_fds=[theirs.fileno()], at_exit=self._hang_up)
+            self.child = ChildProcess(
+                command, environment, guard, pass_fds=[theirs.fileno()], folder=folder, at_exit=self._hang_up
+            )
             on_error.pop_all()
         self._socket.setblocking(False)
         self._fd = self._socket.fileno()
