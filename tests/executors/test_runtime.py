@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from executors.operation_functions import identity, per_record
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.executors import limits
 from treadle.executors.failures import Redactor
 from treadle.executors.program import (
     BlockInput,
@@ -41,6 +43,7 @@ from treadle.executors.program import (
     Task,
     ToBroadcast,
 )
+from treadle.executors.runtime import process
 from treadle.executors.runtime.process import prepare_process
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives import formats, functions
@@ -240,6 +243,25 @@ give_back_memory()
 assert resident() < held - SIZE // 2
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+M_MMAP_THRESHOLD = -3
+
+
+def test_an_allocator_that_refuses_to_keep_so_much_keeps_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As mallopt of older versions of glibc does (malloc.c, do_set_mmap_threshold)."""
+    taken: dict[int, int] = {}
+
+    def mallopt(option: int, value: int) -> int:
+        if option == M_MMAP_THRESHOLD and value > 32 << 20:
+            return 0
+        taken[option] = value
+        return 1
+
+    monkeypatch.setattr(process, "ctypes", SimpleNamespace(CDLL=lambda _: SimpleNamespace(mallopt=mallopt)))
+    monkeypatch.setattr(limits, "host_memory", lambda: 64 << 30)
+    prepare_process()
+    assert taken[M_MMAP_THRESHOLD] == 32 << 20
 
 
 def test_plain_objects_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ _RESET_PEAK = b"5"
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_OLD_MOST = 32 << 20
+"""The highest threshold that older versions of glibc take; they refuse a higher one."""
 _KEPT_SHARE, _KEPT_AT_MOST = 32, 1 << 30
 """Freed memory that a process keeps: one part in so many of the machine's, and so many bytes at most."""
 
@@ -53,7 +55,8 @@ def _keep_freed_memory() -> None:
     try:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_TRIM_THRESHOLD, most)
-        libc.mallopt(_M_MMAP_THRESHOLD, most)
+        if not libc.mallopt(_M_MMAP_THRESHOLD, most):
+            libc.mallopt(_M_MMAP_THRESHOLD, _OLD_MOST)
     except AttributeError:  # another C library, which has an allocator of its own
         return
 
