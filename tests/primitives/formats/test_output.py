@@ -55,6 +55,18 @@ def test_a_part_is_written_once_and_described(uri: str) -> None:
     assert _content(uri) == {"part-00007.txt": b"abcd"}
 
 
+def test_the_folders_of_an_output_are_as_durable_as_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, sync = list[str](), os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_part(str(tmp_path / "out" / "counts"), 7, [b"ab"], "txt")
+    assert set(synced) == {str(tmp_path), str(tmp_path / "out"), str(tmp_path / "out" / "counts")}
+
+
 def test_a_part_with_the_same_bytes_is_adopted(uri: str) -> None:
     assert write_part(uri, 0, [b"ab"], "txt") == write_part(uri, 0, [b"a", b"b"], "txt")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
+import os
 import threading
 import uuid
 from pathlib import Path
@@ -20,14 +22,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from treadle.primitives.encoding.codec import concat
-from treadle.primitives.errors import DataError, MissingError, UsageError
+from treadle.primitives.errors import DataError, MissingError, StoreError, UsageError
 from treadle.primitives.formats import FileSplit, Format, ReadOptions, content, plan_splits, read_pieces, read_split
 from treadle.primitives.stores.files import list_files
 from treadle.primitives.stores.store import Store
 
 many = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 sizes = st.integers(1, 60)
-texts = st.lists(st.sampled_from(["", "a", "\n", "\r\n", "\r", "é", "😀", "\ufeff", "x" * 30, "\u2028"]), max_size=30)
+texts = st.lists(
+    st.sampled_from(["", "a", "\x00", "\n", "\r\n", "\r", "é", "😀", "\ufeff", "x" * 30, "\u2028"]), max_size=30
+)
 FORMATS: list[Format] = ["text", "jsonl", "csv", "npy", "fixed", "parquet"]
 
 
@@ -238,6 +242,18 @@ def test_gzip_of_several_members_is_read_as_one(place: str, format: Format) -> N
     [info] = list_files(f"{place}/input")
     [one] = plan_splits(info, ReadOptions(format, 3, gzip=True), 10)
     assert sum(map(len, pieces(one, 100))) == 1003
+
+
+def test_a_disk_that_fails_is_no_broken_file_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [one] = splits(tmp_path.as_uri(), parquet(pa.table({"a": [1]}), 1), ReadOptions("parquet"))
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", failing)
+    with pytest.raises(StoreError, match="Input/output error") as caught:
+        read_split(one)
+    assert caught.value.retryable
 
 
 def test_a_table_that_needs_too_much_memory_is_no_broken_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

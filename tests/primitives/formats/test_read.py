@@ -22,7 +22,9 @@ from treadle.primitives.stores.store import Store
 
 many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 sizes = st.integers(1, 40)
-chunks = st.sampled_from(["", "a", "\n", "\r\n", "\r", "é", "😀", "\ufeff", "x" * 30, "\x0b", "\u2028", "\x85", " "])
+chunks = st.sampled_from(
+    ["", "a", "\x00", "\n", "\r\n", "\r", "é", "😀", "\ufeff", "x" * 30, "\x0b", "\u2028", "\x85", " "]
+)
 texts = st.lists(chunks, max_size=30).map("".join)
 
 

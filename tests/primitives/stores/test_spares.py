@@ -87,6 +87,20 @@ def test_another_process_that_maps_it_counts_too(folder: HostFolder) -> None:
     assert reader.returncode == 0
 
 
+def test_a_spare_that_cannot_be_opened_leaves_no_remainder(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.put("r1/s/a", [b"1" * LEAST])
+    folder.delete_run("r1")
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(StoreError) as caught:
+        folder.put("r2/s/b", [b"2" * LEAST])
+    assert caught.value.retryable
+    assert os.listdir(folder.root / "r2" / "s") == []
+
+
 def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
     folder: HostFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

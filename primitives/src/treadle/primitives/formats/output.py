@@ -18,7 +18,7 @@ from ..errors import DataError, UsageError
 from ..stores.files import absolute_uri, is_local, remote
 from ..stores.store import Store
 from ..stores.store_errors import border
-from ..stores.whole_files import Buffer, create_file
+from ..stores.whole_files import Buffer, create_file, make_folders, sync_folder
 
 MANIFEST = "_manifest.json"
 OWNER = "_owner.json"
@@ -146,8 +146,11 @@ class _Folder:
         if not self.local:
             return self.store.create(self._name(name), list(buffers) if size <= ONE_REQUEST else iter(buffers))
         with border(self.uri, name, writing=True):
-            os.makedirs(self.uri, exist_ok=True)
-            return create_file(Path(self.uri, name), buffers, _READABLE)
+            above = make_folders(Path(self.uri), 0o777)
+            created = create_file(Path(self.uri, name), buffers, _READABLE)
+            for folder in above:
+                sync_folder(folder)
+            return created
 
     def get(self, name: str) -> bytes:
         return self.store.get(self._name(name))

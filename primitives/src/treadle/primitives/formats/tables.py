@@ -13,6 +13,7 @@ from ..encoding.references import Kind
 from ..errors import DataError, UsageError
 from ..late import pyarrow
 from ..stores.files import FileInfo, is_local, read_range
+from ..stores.store_errors import border
 from ..stores.whole_files import Buffer
 from .content import ListedFile, info_of, whole_content
 from .options import FileSplit, WriteOptions
@@ -56,7 +57,8 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
         raise
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's; pyarrow's own, of damaged pages, have no number
+            with border(info.uri):
+                raise  # the disk's; pyarrow's own, of damaged pages, have no number
         first = next(iter(str(error).splitlines()), "")
         raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "Copy or make the file again.") from None
 

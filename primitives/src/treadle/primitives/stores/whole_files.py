@@ -39,15 +39,15 @@ def is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY)
 
 
-def make_folders(folder: Path) -> list[Path]:
-    """Create `folder` and its missing parents with mode 0700; which folders have a new entry. Raises OSError."""
+def make_folders(folder: Path, mode: int = 0o700) -> list[Path]:
+    """Create `folder` and its missing parents; which folders have a new entry. Raises OSError."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
         folder = folder.parent
     for new in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            os.mkdir(new, 0o700)
+            os.mkdir(new, mode)
     return [new.parent for new in missing]
 
 
@@ -96,11 +96,11 @@ def _temporary(
     Every folder with a new entry is synced at the end: for most file systems the first of these is the last that costs.
     """
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
-    descriptor = reuse(temporary) if reuse is not None else None
     changed = [path.parent]
-    if descriptor is None:
-        descriptor = _open_new(temporary, mode, changed)
     try:
+        descriptor = reuse(temporary) if reuse is not None else None
+        if descriptor is None:
+            descriptor = _open_new(temporary, mode, changed)
         try:
             write_all(descriptor, buffers)
             if durable:
