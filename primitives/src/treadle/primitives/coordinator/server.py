@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ OnResult = Callable[[str, Deliver], None]
 OnReturned = Callable[[str, Returned], None]
 """Called in the loop with a run and a task that its member did not do."""
 
+_log = logging.getLogger(__name__)
 _decode: Callable[[bytes, str], FromMember] = decoder(FromMember)
 
 
@@ -49,7 +51,7 @@ class CoordinatorServer:
     """Coordinates the members of all runs whose key it has; members of different runs do not see each other.
 
     `key_of`: the key of a run, or None. `address`: `tcp://` on loopback, `tls://` with an identity; port 0 takes a
-    free one. `on_refused` hears why a connection was ended from here. For one event loop.
+    free one. Why a connection ended is logged, at debug level. For one event loop.
     """
 
     def __init__(
@@ -63,7 +65,6 @@ class CoordinatorServer:
         clock: Callable[[], float] = time.monotonic,
         on_result: OnResult = lambda run, result: None,  # noqa: ARG005
         on_returned: OnReturned = lambda run, task: None,  # noqa: ARG005
-        on_refused: Callable[[Exception], None] = lambda error: None,  # noqa: ARG005
     ) -> None:
         if (parse(address).scheme == "tls") != (tls is not None):
             raise UsageError(f"an identity goes with tls:// and only with it, not with {address}", "See tls_identity.")
@@ -71,7 +72,7 @@ class CoordinatorServer:
         """Where it listens; with its real port once started."""
         self._key_of, self._tls = key_of, tls
         self._timing, self._limits, self._clock = timing, limits or Limits(), clock
-        self._on_result, self._on_returned, self._on_refused = on_result, on_returned, on_refused
+        self._on_result, self._on_returned = on_result, on_returned
         self._runs: dict[str, _Run] = {}
         self._open: set[ServerConnection] = set()
         self._numbers = itertools.count()
@@ -176,7 +177,7 @@ class CoordinatorServer:
             run.instructions += run.machine.disconnected(connection.number, self._clock())
             self._later(connection.run)
         if why is not None:
-            self._on_refused(why)
+            _log.debug("the connection of %s has ended: %s", connection.address, why)
         if not self._open:
             self._all_ended.set()
 
