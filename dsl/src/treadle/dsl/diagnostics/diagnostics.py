@@ -84,6 +84,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T602": ("warning", "A stage whose result nothing uses."),
     "T603": ("warning", "A secret that nothing uses."),
     "T604": ("warning", "A webhook that anybody may call."),
+    "T605": ("warning", "Braces that look like those of an expression, and are not."),
     "T701": ("error", "Settings of a trigger that do not go together, or that its source cannot keep."),
     "T702": ("error", "A cron expression that cannot be read, or never comes."),
     "T703": ("error", "A timezone that does not exist."),

@@ -52,6 +52,11 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
 }
 """Pattern of the model -> (what is needed, how to write it)."""
 
+EXAMPLES = {"by": "by: key", "state": "state: {count: 0}", "uses": "uses: module:function", "uri": 'uri: "data/*.csv"'}
+"""How a required key is written whose values are not few words."""
+BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+"""Texts in YAML 1.2, which many take for booleans, since they were some in 1.1."""
+
 TYPES = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -83,6 +88,7 @@ def _problem(details: ErrorDetails, data: Any) -> tuple[Problem, bool]:
     if kind in ("union_tag_not_found", "union_tag_invalid"):
         return _stage_type(path, details), kind == "union_tag_not_found"
     code, message, hint = _value(details, name)
+    hint = _written(path, details["input"]) or hint if code == "T013" else hint
     if on_key and kind == "string_pattern_mismatch":
         message = f"the key '{path[-1]}' cannot be {_pattern_words(details)[0]}"
     return Problem(code, message, hint, path=path), on_key
@@ -130,7 +136,10 @@ def _missing(path: Path, data: Any) -> Problem:
         here = here[part]
     known = keys_at(data, path[:-1])
     choices = get_args(known[str(name)].annotation) if name in known else ()
-    hint = f"write `{name}: {choices[0]}`" if choices and all(isinstance(one, str) for one in choices) else ""
+    example = "uses: ./load.yaml" if here.get("type") == "workflow" else EXAMPLES.get(str(name))
+    hint = f"such as `{example}`" if example else ""
+    if choices and all(isinstance(one, str) for one in choices):
+        hint = f"write `{name}: {choices[0]}`"
     typos = [key for key in here if key not in known and did_you_mean(str(key), [str(name)])]
     if typos:
         hint = f"'{typos[0]}' is perhaps meant to be '{name}'"
@@ -194,7 +203,7 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
         return (
             "T013",
             f"'{name}' must be {TYPES.get(kind, 'a whole number')}, not {found(value)}",
-            _advice(kind, value, name),
+            _advice(kind, value),
         )
     return "T015", f"'{name}' is {found(value)}: {_bound(kind, context)}", ""
 
@@ -204,9 +213,25 @@ def _pattern_words(details: ErrorDetails) -> tuple[str, str]:
     return PATTERNS.get(pattern, ("other text", f"it must match {pattern}"))
 
 
-def _advice(kind: str, value: Any, name: str) -> str:
-    if name == "retry" and type(value) is int:
-        return f"write {{maximumAttempts: {value}}}"
+def _written(path: Path, value: Any) -> str:
+    """How to write what many would write otherwise."""
+    *above, name = path or ("",)
+    match name, value:
+        case "retry", int() if type(value) is int:
+            return f"write {{maximumAttempts: {value}}}"
+        case "stages", list():
+            return "write each one under its name: `stages: {load: {type: map, ...}}`"
+        case "input", [*_]:
+            return "write `{items: [...]}`; data of several stages is brought together by a shuffle"
+        case "toleratedFailures", float():
+            return "write a count, such as 10, or a share, such as 10%"
+        case _, bool() | int() | float() | str() if above == ["inputs"]:
+            kinds = {bool: "boolean", int: "integer", float: "number", str: "string"}
+            return f"write `{name}: {{type: {kinds[type(value)]}, default: ...}}`"
+    return ""
+
+
+def _advice(kind: str, value: Any) -> str:
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return f'for text write "{str(value).lower() if isinstance(value, bool) else value}"'
     if kind == "list_type" and isinstance(value, str):
@@ -215,6 +240,8 @@ def _advice(kind: str, value: Any, name: str) -> str:
         return ""
     if "${{" in value:
         return "an expression is not possible here"
+    if kind == "bool_type" and value.lower() in BOOLEANS:
+        return f"write {BOOLEANS[value.lower()]}"
     return "" if isinstance(resolve(value, None, plain=True), str) else "write it without quotes"
 
 

@@ -111,8 +111,14 @@ def _comparison(expr: Binary, scope: Scope) -> Type:
         if not equality and found not in _ORDERED:
             raise ExpressionError(f"{found.value} has no order", side.offset)
     if not _may_be_alike(left, right) and not (equality and Type.NULL in (left, right)):
-        raise ExpressionError(f"{left.value} and {right.value} cannot be compared", expr.offset)
+        hint = "quotes make text, and an input is what its `type` says" if _mixed(left, right) else ""
+        raise ExpressionError(f"{left.value} and {right.value} cannot be compared", expr.offset, hint)
     return Type.BOOL
+
+
+def _mixed(left: Type, right: Type) -> bool:
+    """Text and a number."""
+    return Type.STRING in (left, right) and not _NUMBERS.isdisjoint((left, right))
 
 
 def _may_be_alike(left: Type, right: Type) -> bool:

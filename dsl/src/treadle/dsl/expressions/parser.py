@@ -47,6 +47,7 @@ _HINTS = {
     "%": "there is no remainder operator",
     "[": "there are no lists or indexes; follow names with dots",
     "?": "there is no conditional operator",
+    "if": "there is no conditional operator",
 }
 _WORDS = {"and": "&&", "or": "||", "not": "!", "True": "true", "False": "false", "None": "null"}
 
@@ -126,7 +127,7 @@ class Parser:
         if kind == "close" and self.token.kind == "end":
             raise ExpressionError("the expression has no closing }}", self.token.offset)
         word = _WORDS.get(self.token.text)
-        hint = f"the operator is {word}" if word in PRECEDENCE else ""
+        hint = f"the operator is {word}" if word in PRECEDENCE else _HINTS.get(self.token.text, "")
         raise ExpressionError(f"expected an operator, got {shown(self.token)}", self.token.offset, hint)
 
     def expression(self, above: int = 0) -> Expr:

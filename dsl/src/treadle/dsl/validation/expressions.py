@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,9 @@ RUN_ROOTS = frozenset({"inputs", "run", "stages", "state"})
 OUTPUT_ROOTS = frozenset({"inputs", "run", "stages"})
 _TRIGGER_HINT = "map it in the trigger's `with` to an input, and read `inputs.NAME`"
 
+_NAME = r"\s*((?:inputs|run|stages|state|secrets)\.[A-Za-z0-9_.]+)\s*"
+_BRACES = re.compile(r"(?<!\$)\{\{" + _NAME + r"\}\}|\$\{" + _NAME + r"\}")
+"""What was perhaps meant to be an expression."""
 _UNTRIGGERED = {
     "secrets": "secrets are no inputs: stages read them in their own `with`",
     "event": "a batch has many events: hand over all with `${{ trigger.events }}`; a schedule has none",
@@ -91,7 +95,7 @@ class Expressions:
         found = self._type(site, text, expr)
         if found is not None and wanted is not None and found not in {*wanted, Type.UNKNOWN}:
             message = f"this must be {words}; the expression gives {a(found)}"
-            self.report.add("T304", site.path, message, _division(text, found))
+            self.report.add("T304", site.path, message, _instead(text, found, wanted))
 
     def count(self, site: Site, value: object) -> None:
         """A number or one whole expression that gives a whole number."""
@@ -134,9 +138,18 @@ class Expressions:
             return
         if not embedded:
             self.report.add("T304", site.path, f"this must be {words} or one expression, without other text around it")
+        self._braces(site, text)
         for piece in pieces:
             if not isinstance(piece, str):
                 self._embedded(replace(site, whole_values=False), text, piece)
+
+    def _braces(self, site: Site, text: str) -> None:
+        """Braces of other languages, which make nothing of what stands in them."""
+        for match in _BRACES.finditer(text):
+            name = match[1] or match[2]
+            self.used_inputs.add(name.removeprefix("inputs."))
+            hint = f"for its value write `${{{{ {name} }}}}`"
+            self.report.inside("T605", site.path, text, match.span(), f"`{match[0]}` is not replaced by a value", hint)
 
     def _embedded(self, site: Site, text: str, expr: Expr) -> None:
         found = self._type(site, text, expr)
@@ -266,7 +279,9 @@ class Expressions:
         return Expressions(Graph(child.require()), Report(child)).type_of(Site(("outputs", rest[1]), OUTPUT_ROOTS, ""))
 
 
-def _division(text: str, found: Type) -> str:
+def _instead(text: str, found: Type, wanted: set[Type]) -> str:
+    if wanted == {Type.BOOL}:
+        return "compare it: ==, !=, <, <=, > or >="
     return "`/` gives a float, whatever its operands" if found is Type.FLOAT and "/" in text else ""
 
 

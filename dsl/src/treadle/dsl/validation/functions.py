@@ -99,6 +99,8 @@ def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str,
     module, _, name = use.function.partition(":")
     if isinstance(cause, ModuleNotFoundError) and cause.name and f"{module}.".startswith(f"{cause.name}."):
         hint = "put it beside the document, or install its package"
+        if module.endswith(".py"):
+            hint = f"write `{module.removesuffix('.py')}:{name}`, without `.py`"
         return "T401", use.path, f"there is no module '{cause.name}'", hint
     if cause is not None or module not in sys.modules:
         message = f"importing '{module}' fails: {type(cause).__name__}: {cause}"
