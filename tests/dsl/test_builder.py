@@ -274,6 +274,15 @@ def test_stage_option_of_wrong_type_is_refused_where_it_is_written() -> None:
         wf.map("b", items([1]), uses="m:f", limit="1MiB")  # type: ignore[call-arg]
 
 
+def test_what_cannot_be_is_said_in_words_of_the_language_and_not_of_its_checker() -> None:
+    with pytest.raises(UsageError, match="name must be a name, not the text 'My Flow'\n  Begin with a small letter"):
+        Workflow("My Flow").spec()
+    with pytest.raises(UsageError, match="retries is not an option here\n  The word here is retry"):
+        Workflow("w").map("a", items([1]), uses="m:f", retries=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="uri is not an option here\n  `treadle schema` lists"):
+        Workflow("w").map("a", items([1]), uses="m:f", uri="x.txt")  # type: ignore[call-arg]
+
+
 def test_stage_ids_are_unique_across_nesting() -> None:
     wf = Workflow("w")
     wf.map("a", items([1]), uses="m:f")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_snake
+from pydantic_core import ErrorDetails
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import reference
@@ -107,8 +109,21 @@ def validated(model: Callable[[Any], M], value: Any, where: str) -> M:
         steps = [str(step) for step in first["loc"] if not str(step).startswith("<")]
         if isinstance(value, Mapping) and steps[:1] == [value.get("type")]:  # which of several models it is
             steps = steps[1:]
-        said = first["msg"].removeprefix("Value error, ")
-        message = " is not an option here" if first["type"] == "extra_forbidden" else f": {said}"
-        raise UsageError(
-            f"{where}: {'.'.join(steps)}{message}", "`treadle schema` lists what can stand where."
-        ) from error
+        message, hint = _said(first)
+        raise UsageError(f"{where}: {'.'.join(steps)}{message}", hint) from error
+
+
+def _said(details: ErrorDetails) -> tuple[str, str]:
+    """What is wrong, and what to do, in the words that a document is told in as far as they are those of Python."""
+    from ..document.errors import OTHER_NAMES, PATTERNS, found
+    from .settings import StageSettings
+
+    hint = "`treadle schema` lists what can stand where."
+    if details["type"] == "extra_forbidden":
+        other = to_snake(OTHER_NAMES.get(str(details["loc"][-1]), ""))
+        known = other in StageSettings.__annotations__
+        return " is not an option here", f"The word here is {other}." if known else hint
+    if details["type"] == "string_pattern_mismatch" and details["ctx"]["pattern"] in PATTERNS:
+        wanted, hint = PATTERNS[details["ctx"]["pattern"]]
+        return f" must be {wanted}, not {found(details['input'])}", f"{hint[0].upper()}{hint[1:]}."
+    return f": {details['msg'].removeprefix('Value error, ')}", hint
