@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from treadle.orchestrator.client.client import Runs
+from treadle.orchestrator.client.client import RunConflict, Runs
 from treadle.orchestrator.client.submission import Prepared
-from treadle.orchestrator.runfiles import Submission
+from treadle.orchestrator.client.views import RunView
+from treadle.orchestrator.runfiles import RunFiles, Submission
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
 
@@ -88,3 +91,51 @@ async def test_copied_events_reach_a_run_that_repeats_another_under_an_id_that_w
     again.again = owner
     assert await runs.submit(again)
     assert bytes(runs.files("r").load_bytes(COPY)) == b"records"
+
+
+# -- two at once ---------------------------------------------------------------------------------------------------
+
+
+class Behind(Forgetful):
+    """Somebody else's run of the same id begins just before Temporal is asked for it, and is not heard of yet."""
+
+    async def _exists(self, run: str) -> bool:
+        self.files(run).create_bytes("plan", b"theirs")
+        return False
+
+
+class TooLate(Forgetful):
+    """Somebody else resumes the run between the look at it and the start."""
+
+    async def view(self, run: str) -> RunView:
+        return RunView(run, "new", "failed", datetime.now(UTC), None, 1, (), 0)
+
+    async def _start(self, *_: Any, **__: Any) -> None:
+        raise WorkflowAlreadyStartedError("new", "treadle.run")
+
+
+async def test_who_submits_what_another_submits_at_the_same_moment_removes_nothing_of_it(store: Store) -> None:
+    nobody: Any = None
+    new = submission("new", "new")
+    for client in (Forgetful, Behind):
+        await client(nobody, store, bytes(32), "queue").submit(prepared(new), if_exists="use")
+    assert {info.name for info in store.list("runs/new")} == {"runs/new/spec", "runs/new/plan"}
+
+
+async def test_of_two_that_submit_different_runs_at_the_same_moment_one_is_told(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody: Any = None
+    runs = Forgetful(nobody, store, bytes(32), "queue")
+    await runs.submit(prepared(submission("new", "first")))
+    monkeypatch.setattr(RunFiles, "find", lambda *_: None)  # as when it looked before the other one had written
+    with pytest.raises(RunConflict, match="being submitted at this moment"):
+        await runs.submit(prepared(submission("new", "second")))
+    assert (await runs.submission("new")).spec == {"name": "first"}
+
+
+async def test_of_two_that_resume_a_run_at_the_same_moment_one_finds_it_under_way(store: Store) -> None:
+    nobody: Any = None
+    runs = TooLate(nobody, store, bytes(32), "queue")
+    runs.files("new").create("spec", submission("new", "new"))
+    assert not await runs.resume("new")

@@ -116,19 +116,14 @@ class Runs:
         run = prepared.submission.run
         files = self.files(run)
         known = await asyncio.to_thread(files.find, Submission, "spec")
+        # Before Temporal is asked: what somebody else submits at this moment may begin at any.
+        remains = known is not None and await asyncio.to_thread(_is_of_before, files, known, prepared.submission)
         if known is not None and await self._exists(run):
-            difference = same_workflow(known, prepared.submission)
-            if difference and if_exists != "terminate":
-                raise RunConflict(
-                    f"run {run} exists, and {difference} differ{'' if ' and ' in difference else 's'}",
-                    "Choose another --id; or resume the run as it was submitted.",
-                )
-            if if_exists == "fail":
-                raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.")
-            if if_exists == "use":
+            if not _may_replace(known, prepared.submission, if_exists):
                 return False
             await self._end(run)
-        if known is not None:
+            remains = True
+        if remains:
             await asyncio.to_thread(remove, self._store, run)
         await asyncio.to_thread(_write, files, prepared)
         return True
@@ -182,7 +177,10 @@ class Runs:
             return False
         submission = await self.submission(run)
         start = RunStart(run, digest(submission), view.resumption + 1, assume, only=list(only))
-        await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+        try:
+            await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+        except WorkflowAlreadyStartedError:  # somebody else was quicker
+            return False
         return True
 
     # -- looking
@@ -334,14 +332,36 @@ def keep(files: RunFiles, submission: Submission) -> Submission:
     return submission if files.create("spec", submission) else files.load(Submission, "spec")
 
 
+def _may_replace(known: Submission, new: Submission, if_exists: str) -> bool:
+    """False: the run that has the id shall be used. Raises RunConflict."""
+    difference = same_workflow(known, new)
+    if difference and if_exists != "terminate":
+        raise RunConflict(
+            f"run {known.run} exists, and {difference} differ{'' if ' and ' in difference else 's'}",
+            "Choose another --id; or resume the run as it was submitted.",
+        )
+    if if_exists == "fail":
+        raise RunConflict(f"run {known.run} exists already", "Choose another --id, or --if-exists use.")
+    return if_exists == "terminate"
+
+
+def _is_of_before(files: RunFiles, known: Submission, new: Submission) -> bool:
+    """What is under the id is another run's, or was begun. What is neither, somebody may be about to start."""
+    names = (info.name.removeprefix(f"{files.prefix}/") for info in files.store.list(files.prefix))
+    return digest(known) != digest(new) or not all(name.startswith(("spec", "bundle", "events/")) for name in names)
+
+
 def _write(files: RunFiles, prepared: Prepared) -> None:
-    if prepared.bundle and prepared.submission.shared is None:
-        files.create_bytes("bundle", prepared.bundle)
+    """Raises RunConflict when somebody else has just written another run under the id."""
+    submission = prepared.submission
     if prepared.again is not None:
         from ..copied_events import hand_over
 
-        hand_over(prepared.again, files, prepared.submission.inputs)
-    files.create("spec", prepared.submission)
+        hand_over(prepared.again, files, submission.inputs)
+    if not files.create("spec", submission) and digest(files.load(Submission, "spec")) != digest(submission):
+        raise RunConflict(f"another run {files.run} is being submitted at this moment", "Choose another --id.")
+    if prepared.bundle and submission.shared is None:
+        files.create_bytes("bundle", prepared.bundle)
 
 
 class _translated:

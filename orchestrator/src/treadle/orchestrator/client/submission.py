@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import sys
@@ -20,6 +21,7 @@ from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.normalise import normalise, without_triggers
 from treadle.executors.bundle.build import build_bundle
 from treadle.executors.bundle.digests import code_of
+from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import describe, load
 
 from ..plan import Plan
@@ -84,12 +86,18 @@ def prepare(
 
     `base` is where relative URIs start, `roots` the folders whose modules are the project's own.
     """
+    folder = _written(base.absolute())
     code = package(spec, roots, captured)
     document = normalise(without_triggers(spec))
-    submission = Submission(
-        run, document, dict(inputs), code.digest, code.functions, str(base.absolute()), site.default
-    )
+    submission = Submission(run, document, dict(inputs), code.digest, code.functions, folder, site.default)
     return planned(submission, code.bundle, site)
+
+
+def _written(folder: Path) -> str:
+    try:
+        return os.fsencode(folder).decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"the name of the folder {str(folder)!r} is not UTF-8", "Rename it.") from None
 
 
 def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) -> Package:
