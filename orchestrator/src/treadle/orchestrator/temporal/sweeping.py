@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives.errors import StoreError
+from treadle.primitives.run_names import run_folder
 from treadle.primitives.stores.host import HostFolder
 
 from ..dispatcher.blocks.strays import remove_strays
@@ -19,7 +23,8 @@ SWEEP_SECONDS = 20.0
 KEEP_SPARES = 300.0
 """Seconds in which memory of removed blocks is used again or given back."""
 KEEP_FAILED = timedelta(hours=24)
-"""How long blocks of a run that did not succeed wait for `treadle resume`."""
+"""How long blocks of a run that did not succeed wait for `treadle resume`, and how long after the last of them those of
+a run that this Temporal does not know: it may be one of another cluster, which a driver of the same home serves."""
 _log = logging.getLogger(__name__)
 
 
@@ -30,7 +35,7 @@ async def sweep(host: HostFolder, client: Client) -> None:
     while True:
         try:
             for run in await asyncio.to_thread(host.runs):
-                if await _needless(client, run):
+                if await _needless(host, client, run):
                     await asyncio.to_thread(host.delete_run, run)
             await asyncio.to_thread(host.spares.drop, KEEP_SPARES)
         except (RPCError, StoreError, OSError) as error:
@@ -38,14 +43,20 @@ async def sweep(host: HostFolder, client: Client) -> None:
         await asyncio.sleep(SWEEP_SECONDS)
 
 
-async def _needless(client: Client, run: str) -> bool:
+async def _needless(host: HostFolder, client: Client, run: str) -> bool:
     try:
         about = await client.get_workflow_handle(run).describe()
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
-            return True
+            return await asyncio.to_thread(_is_old, host.path(run_folder(run)))
         raise
     if about.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW):
         return False
     succeeded = about.status is WorkflowExecutionStatus.COMPLETED
     return succeeded or (about.close_time is not None and datetime.now(UTC) - about.close_time > KEEP_FAILED)
+
+
+def _is_old(folder: Path) -> bool:
+    """Nothing was written below it, or removed, for as long as the blocks of a failed run are kept."""
+    written = max((os.stat(below).st_mtime for below, _, _ in os.walk(folder)), default=0.0)
+    return time.time() - written > KEEP_FAILED.total_seconds()
