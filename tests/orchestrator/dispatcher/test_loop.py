@@ -13,7 +13,9 @@ from orchestrator.record_histories import M, mapped, spec
 
 from treadle.executors.program import Outcome
 from treadle.orchestrator.cli.view.following import LogFollower
-from treadle.orchestrator.dispatcher.record.ledger import Iterated, Ledger, read
+from treadle.orchestrator.dispatcher.record.ledger import Committed, Iterated, Ledger, Started, read
+from treadle.orchestrator.dispatcher.segments.endings import Stopped
+from treadle.orchestrator.dispatcher.segments.execute import Desk
 from treadle.orchestrator.testing import EngineFailure, EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives import trust
@@ -96,6 +98,26 @@ def test_driver_that_dies_anywhere_in_a_loop_repeats_nothing_committed(breaking:
     found, after = run.go()
     assert values(found, "end") == [[3], [4], [5], [6]]
     assert not {one for one in after for iteration in known if one[0].startswith(f"turns-{iteration}/")}
+
+
+def test_every_attempt_in_a_loop_that_is_told_to_rest_may_end(breaking: Breaking) -> None:
+    """One that was cut off might be of a stage that is not idempotent."""
+    body = {
+        name: mapped("state.data", "takes", maxConcurrency=1, **{"with": {"seconds": seconds}})
+        for name, seconds in (("short", 0.2), ("long", 3.0))
+    }
+    run, desk = breaking(loop(inner=body, next={"data": "short"})), Desk()
+
+    def rest(segment: str, _: Outcome) -> None:
+        if segment.endswith("/short"):
+            desk.drain()
+
+    with pytest.raises(Stopped):
+        run.go(rest, desk=desk)
+    records = read(run.store, f"runs/{run.run}/segments/turns", trust.run_key(run.harness.key, run.run))
+    begun = {(one.segment, each) for one in records if isinstance(one, Started) for each in one.attempts}
+    assert begun == {(one.segment, one.outcome.partition) for one in records if isinstance(one, Committed)}
+    assert {segment for segment, _ in begun} == {"turns-1/short", "turns-1/long"}
 
 
 def test_block_of_an_earlier_iteration_is_made_again_alone(breaking: Breaking) -> None:

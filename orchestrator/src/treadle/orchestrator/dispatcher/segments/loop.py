@@ -47,7 +47,7 @@ from ..record.writer import LedgerWriter
 from ..site.run import Run
 from ..tasks.scope import Scope
 from ..tasks.summary import summarise
-from .endings import BlocksLost, SegmentFailed
+from .endings import BlocksLost, SegmentFailed, Stopped
 from .execute import Desk, assume, prepare, take_back, writing
 from .segment import SegmentRun
 
@@ -82,7 +82,10 @@ def _publish(run: Run, segment: str) -> None:
 
 
 async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Event]]) -> None:
-    """Carry out a scheduler's instructions until its graph is over. Raises SegmentFailed or BlocksLost."""
+    """Carry out a scheduler's instructions until its graph is over.
+
+    Raises SegmentFailed or BlocksLost, and Stopped once everything is drained.
+    """
     running: dict[asyncio.Task[Event], RunNode] = {}
     todo: list[Instruction] = scheduler.start()
     try:
@@ -102,6 +105,10 @@ async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Eve
                         raise BlocksLost(set(blocks))
             ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             todo = [i for task in ended for i in scheduler.handle(_event(task, running.pop(task)))]
+    except Stopped:
+        if running:
+            await asyncio.wait(running)
+        raise
     finally:
         for task in running:
             task.cancel()
