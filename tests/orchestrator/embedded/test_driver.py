@@ -312,6 +312,15 @@ def test_long_log_keeps_its_end_and_its_writer_goes_on(tmp_path: Path) -> None:
     assert log_tail(log, start=1001) == "after"
 
 
+def test_long_log_whose_end_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> None:
+    """On a full disk, say: whoever bounds it, a driver, goes on."""
+    log = tmp_path / "x.log"
+    log.write_bytes(b"a" * 1001)
+    (tmp_path / "x.log.1").mkdir()
+    bound_log(log, limit=1000)
+    assert log.stat().st_size == 0
+
+
 def test_lock_looked_at_is_not_taken_for_held(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     assert not is_held(lock)
@@ -324,6 +333,13 @@ def test_lock_looked_at_is_not_taken_for_held(tmp_path: Path) -> None:
     assert is_held(lock)
     os.close(holding)
     assert not is_held(lock)
+
+
+def test_lock_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(UsageError, match="cannot be opened for writing: Is a directory") as raised:
+        try_lock(tmp_path / "lock")
+    assert "TREADLE_HOME" in raised.value.hint
 
 
 def test_state_files_and_logs_are_private(home: Home, stand_in: Maker) -> None:

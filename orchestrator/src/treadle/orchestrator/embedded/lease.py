@@ -127,7 +127,7 @@ class DriverLease:
         try:
             server = await asyncio.to_thread(ensure_server, self._home)
             _log.warning("the embedded server was gone; started it again at %s", server.address)
-        except TreadleError as error:
+        except (TreadleError, OSError) as error:  # such as a full disk: the next look may find it better
             _log.error("%s", error)
 
     def _write(self, *, ready: bool) -> None:

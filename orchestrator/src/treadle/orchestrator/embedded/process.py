@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from treadle.primitives.errors import TreadleError
+from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.stores.whole_files import write_file
 
 T = TypeVar("T")
@@ -31,8 +31,12 @@ LOG_LIMIT = 8 << 20
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """A descriptor that holds the lock until it is closed, or None when somebody else holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """A descriptor that holds the lock until it is closed, or None when somebody else holds it. Raises UsageError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        text = f"{path} cannot be opened for writing: {error.strerror}"
+        raise UsageError(text, "Make its folder writable, free some space, or set TREADLE_HOME to another.") from error
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -166,17 +170,18 @@ def read_state(path: Path, kind: type[T]) -> T | None:
 
 
 def bound_log(path: Path, limit: int = LOG_LIMIT) -> None:
-    """Keep the last eighth of a log that grew beyond `limit` bytes in `<log>.1`, and empty the log.
+    """Empty a log that grew beyond `limit` bytes, and keep its last eighth in `<log>.1`, as far as that is possible.
 
     Writers append, so they go on at the beginning; lines written in between may be lost.
     """
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         if path.stat().st_size <= limit:
             return
+        last = _last_bytes(path, limit // 8)
+        os.truncate(path, 0)  # first: on a full disk it makes the room
         kept = path.with_name(path.name + ".1")
         kept.touch(mode=0o600)
-        kept.write_bytes(_last_bytes(path, limit // 8))
-        os.truncate(path, 0)
+        kept.write_bytes(last)
 
 
 def log_size(path: Path) -> int:
