@@ -89,27 +89,41 @@ def node(name: str) -> Segment:
     return Segment(name, (name,), ItemsFeed((), ()), (), Keep(), Policy())
 
 
-async def test_a_run_that_rests_can_be_cancelled(
-    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it was at before may take for ever."""
-    resting, drain = asyncio.Event(), Desk.drain
+@pytest.fixture
+def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set once an activity lets its attempts end and begins no others."""
+    drained, drain = asyncio.Event(), Desk.drain
 
     def seen(desk: Desk) -> None:
         drain(desk)
-        resting.set()
+        drained.set()
 
     monkeypatch.setattr(Desk, "drain", seen)
-    marks = tmp_path / "marks"
+    return drained
+
+
+async def rests(here: Service, folder: Path, resting: asyncio.Event) -> None:
+    """A run that is paused, and whose attempt takes for ever."""
+    marks = folder / "marks"
     marks.mkdir()
     forever = mapped({"range": 1}, "needs_file_from", **{"with": {"flag": str(marks / "go"), "first": 0}})
-    await here.submit(spec(only=forever), "resting", tmp_path, TESTS)
-    async with asyncio.timeout(120):
+    await here.submit(spec(only=forever), "resting", folder, TESTS)
+    async with asyncio.timeout(60):
         await until(lambda: asyncio.to_thread(os.listdir, marks))
         await here.runs.update("resting", PAUSE)
         await resting.wait()
+
+
+async def test_a_run_that_rests_can_be_cancelled(here: Service, tmp_path: Path, resting: asyncio.Event) -> None:
+    await rests(here, tmp_path, resting)
+    async with asyncio.timeout(60):
         await here.runs.cancel("resting")
         assert (await here.runs.end("resting")).state == "cancelled"
+
+
+async def test_a_driver_that_is_told_to_end_waits_for_no_run_that_rests(tmp_path: Path, resting: asyncio.Event) -> None:
+    async with asyncio.timeout(120), service(Home(tmp_path / "home")) as running:
+        await rests(running, tmp_path, resting)
 
 
 def test_a_graph_that_temporal_would_not_take_is_refused() -> None:

@@ -237,6 +237,8 @@ class Activities:
 
     async def _stop_reason(self, otherwise: str) -> str:
         """`otherwise`: while there is nobody to ask. At first the safe answer is to stop at once."""
+        if activity.is_worker_shutdown():
+            return "cancel"
         info = activity.info()
         handle = self._client.get_workflow_handle(info.workflow_id or "", run_id=info.workflow_run_id)
         try:
