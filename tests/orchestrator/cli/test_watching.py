@@ -19,6 +19,7 @@ from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
+from treadle.primitives.stores.host import HostFolder
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 HEAD = "apiVersion: treadle/v1\nname: looked\ninputs: {flag: {type: string, default: none}}\nstages:\n"
@@ -161,6 +162,38 @@ def test_records_of_a_stage_are_json_lines(terminal: Terminal) -> None:
     fused = terminal.run("result", "good", "--stage", "nothing")
     assert fused.code == 2
     assert "has no stage nothing" in fused.err
+
+
+def test_stage_without_data_says_why(terminal: Terminal) -> None:
+    text = """
+  big: {type: map, input: {range: 2, partitions: 2}, uses: functions:large}
+  size: {type: reduce, input: big, per: all, uses: functions:everything}
+  within: {type: map, input: size, uses: "builtins:len"}
+  rounds:
+    type: loop
+    state: {n: 0}
+    maxIterations: 1
+    stages: {inner: {type: map, input: {range: 1}, uses: "functions:pair"}}
+    next: {n: 1}
+  below: {type: workflow, uses: good.yaml}
+"""
+    (terminal.folder / "kept.yaml").write_text(HEAD + text)
+    (terminal.folder / "good.yaml").write_text(
+        "apiVersion: treadle/v1\nname: good\nstages: {a: {type: map, input: {range: 1}, uses: functions:pair}}\n"
+    )
+    ok(terminal.run("run", "kept.yaml", "--id", "kept"))
+    HostFolder(Home(terminal.home).host_root).delete_run("kept")  # as the driver does a while after
+    told = {
+        "big": "the data of big is not kept: block ",
+        "size": "size leaves no data of its own: it runs within within\n  Stages with data: big, within.",
+        "rounds": "rounds leaves no data of its own: of a loop the last state is kept",
+        "inner": "inner leaves no data of its own: of a loop the last state is kept",
+        "below": "below leaves no data of its own: it is a run of its own",
+    }
+    for stage, why in told.items():
+        done = terminal.run("result", "kept", "--stage", stage)
+        assert (done.code, done.out) == (2, "")
+        assert why in done.err
 
 
 def test_jsonl_ends_with_the_end(terminal: Terminal) -> None:

@@ -11,9 +11,9 @@ from contextlib import redirect_stdout
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import MissingError, UsageError
 
-from ...plan import DataRef, Plan
+from ...plan import Child, DataRef, Plan, Segment
 from ...runfiles import LoopResult, Manifest, Submission
 from .following import nodes_of
 
@@ -43,22 +43,31 @@ def records(env: Environment, run: str, stage: str) -> Iterator[str]:
     slices = _slices(files, plan, _reference(plan, stage), stage)
     prepare(files.store, run, submission.bundle, files.key, submission.shared)
     blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
-    for one in slices:
-        yield from _lines(blocks, one)
+    try:
+        for one in slices:
+            yield from _lines(blocks, one)
+    except MissingError as error:
+        hint = "Shared memory is given back once a run has succeeded: give the stage `durability: segment`."
+        raise UsageError(f"the data of {stage} is not kept: {error.message}", hint) from error
 
 
 def _reference(plan: Plan, stage: str) -> DataRef:
     reference = plan.datasets.get(stage)
     if reference is not None:
         return reference
-    nodes = nodes_of(plan, stage)
-    if not nodes:
-        raise UsageError(f"the workflow has no stage {stage}", f"Stages with data: {', '.join(sorted(plan.datasets))}.")
-    where = min(nodes)
-    raise UsageError(
-        f"{stage} leaves no data of its own: it runs within {where}",
-        f"Stages with data: {', '.join(sorted(plan.datasets))}.",
-    )
+    known = f"Stages with data: {', '.join(sorted(plan.datasets)) or 'none'}."
+    if not nodes_of(plan, stage):
+        raise UsageError(f"the workflow has no stage {stage}", known)
+    raise UsageError(f"{stage} leaves no data of its own: {_reason(plan, stage)}", known)
+
+
+def _reason(plan: Plan, stage: str) -> str:
+    match next((node for node in plan.graph.nodes if stage in (*node.stages, node.id)), None):
+        case Segment(id=node):
+            return f"it runs within {node}"
+        case Child():
+            return "it is a run of its own"
+    return "of a loop the last state is kept, for the stages that read it"
 
 
 def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
