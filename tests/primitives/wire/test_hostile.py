@@ -8,8 +8,9 @@ import socket
 import threading
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,10 @@ FRAMES = [b"".join(wire.encode(encode_head(one), tail)) for one in SAID for tail
 DEEP = [b"".join(wire.encode(start + b"\x91" * 3_000)) for start in (b"", b"\x82\xa4type\xa4pull\xa1x", b"\x94\x01")]
 
 
+def framed(said: Sequence[Any]) -> bytes:
+    return b"".join(b"".join(wire.encode(encode_head(one))) for one in said)
+
+
 def damaged(frames: list[bytes], changes: list[tuple[int, int]], cut: int) -> bytes:
     """Frames that follow each other, some of whose bytes are others, and of which the end is missing."""
     data = bytearray(b"".join(frames))
@@ -68,6 +73,31 @@ def damaged(frames: list[bytes], changes: list[tuple[int, int]], cut: int) -> by
     return bytes(data[: len(data) - cut % len(data)])
 
 
+ABSURD: dict[Any, st.SearchStrategy[Any]] = {
+    int: st.sampled_from([-(2**63), -1, 0, 1, 2, 2**31, 2**53, 2**63 - 1, 2**64 - 1]),
+    float: st.sampled_from([float("nan"), float("inf"), -float("inf"), -1.0, 0.0, 1e308]),
+    str: st.sampled_from(["", "h", "c", "b", "right", "x" * 2000, "s/a", "../a", "/", "\0", "é"]),
+    bytes: st.sampled_from([b"", b"abc", bytes(70_000), encode_head(SAID[5]), encode_head(SAID[6])]),
+    bool: st.booleans(),
+    type(None): st.none(),
+}
+
+
+def absurd(kind: Any) -> st.SearchStrategy[Any]:
+    """Of this type, and nothing that anybody would say."""
+    inner = [absurd(one) for one in get_args(kind) if one is not ...]
+    if get_origin(kind) is tuple:
+        return st.lists(inner[0], max_size=3).map(tuple)
+    if get_origin(kind) is dict:
+        return st.dictionaries(*inner, max_size=3)
+    if inner:
+        return st.one_of(inner)
+    if kind in ABSURD:
+        return ABSURD[kind]
+    return st.builds(kind, **{name: absurd(of) for name, of in get_type_hints(kind).items()})
+
+
+MESSAGES = absurd(m.FromMember | m.ToMember | p.Pull | p.Part | p.Came | p.Ask | p.Answer)
 BYTES = st.integers(0, 255)
 HOSTILE = st.one_of(
     st.binary(max_size=200),
@@ -79,6 +109,8 @@ HOSTILE = st.one_of(
         st.just(0) | st.integers(0, 400),
     ),
     st.sampled_from(DEEP),
+    st.lists(MESSAGES, max_size=4).map(lambda said: framed([m.Hello("h", ""), *said])),
+    st.lists(MESSAGES, min_size=1, max_size=4).map(lambda said: framed(said)),
 )
 
 
