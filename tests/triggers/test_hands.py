@@ -11,7 +11,16 @@ from triggers.test_orders import gathered, nobody
 
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.triggers.kafka.hands import ThreadHands
-from treadle.orchestrator.triggers.kafka.happenings import Answer, Done, Failed, Happening, Refused, RunEnded, Start
+from treadle.orchestrator.triggers.kafka.happenings import (
+    Answer,
+    Bury,
+    Done,
+    Failed,
+    Happening,
+    Refused,
+    RunEnded,
+    Start,
+)
 from treadle.orchestrator.triggers.kafka.judge import Lineage
 from treadle.orchestrator.triggers.starting import Started, StartOrder
 from treadle.primitives.errors import CorruptError, UsageError
@@ -47,9 +56,24 @@ class Starts:
             self.given_up.set()
 
 
+class Yard:
+    """A graveyard that answers when it is polled."""
+
+    def __init__(self, told: asyncio.Queue[Happening]) -> None:
+        self._told = told
+        self._tickets: list[int] = []
+
+    def bury(self, letter: Bury) -> None:
+        self._tickets.append(letter.ticket)
+
+    def poll(self) -> None:
+        while self._tickets:
+            self._told.put_nowait(Done(self._tickets.pop()))
+
+
 def hands(starts: Starts, told: asyncio.Queue[Happening], at: Lineage = PLAIN) -> ThreadHands:
-    unused: Any = None
-    return ThreadHands(asyncio.get_running_loop(), starts, nobody, lambda: at, told.put_nowait, unused)
+    yard: Any = Yard(told)
+    return ThreadHands(asyncio.get_running_loop(), starts, nobody, lambda: at, told.put_nowait, yard)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +103,15 @@ async def test_inputs_that_cannot_be_made_are_refused_before_anybody_is_asked() 
     assert isinstance(answer, Refused)
     assert "there is no event.data.n" in answer.reason
     assert starts.orders == []
+
+
+async def test_letters_are_answered_in_a_later_turn() -> None:
+    told = asyncio.Queue[Happening]()
+    made = hands(Starts(KeyError()), told)
+    made.bury(Bury(7, record(3), 1, "it does not fit"))
+    assert told.empty()
+    made.breathe()
+    assert told.get_nowait() == Done(7)
 
 
 async def test_the_end_of_a_run_is_told_and_nobody_waits_when_the_trigger_has_ended() -> None:
