@@ -11,7 +11,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
+import obstore
 import pytest
 
 from treadle.primitives.errors import MissingError, StoreError, UsageError
@@ -116,6 +118,28 @@ class TestMemoryStore(StoreTests):
     @pytest.fixture
     def store(self) -> Store:
         return Store.open(f"memory://{uuid.uuid4()}")
+
+    @pytest.mark.parametrize("strict", [False, True], ids=["", "one that is not there is an error"])
+    def test_many_objects_go_with_few_requests(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, strict: bool
+    ) -> None:
+        requests: list[object] = []
+        delete = obstore.delete
+
+        def counted(inner: Any, names: str | list[str]) -> None:
+            requests.append(names)
+            if strict and isinstance(names, list):
+                delete(inner, names[: len(names) // 2])
+                raise FileNotFoundError(names[len(names) // 2])
+            delete(inner, names)
+
+        monkeypatch.setattr(obstore, "delete", counted)
+        for number in range(1500):
+            store.put(f"a/{number}", b"")
+        store.put("b", b"")
+        store.delete_prefix("a")
+        assert [info.name for info in store.list()] == ["b"]
+        assert len(requests) == (2 + 1500 if strict else 2)
 
     def test_stores_of_different_urls_share_nothing(self, store: Store) -> None:
         store.put("a", b"1")

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
@@ -31,6 +32,8 @@ _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"
 _COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
 """How an S3 store copies to a name that nothing has, as an option or a variable, for those with a way of their own."""
 _CHUNK = 8 << 20
+_BULK = 1000
+"""Objects removed with one request, where the store has one for several."""
 Data: TypeAlias = Buffer | Sequence[Buffer]
 Stream: TypeAlias = Data | Iterator[Buffer]
 """An iterator's buffers are sent as they come, and not kept."""
@@ -251,12 +254,16 @@ class ObjectStore(Store):
         return iter(sorted(map(_object_info, metas), key=_by_name))
 
     def delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            with border(self.url, name):
+        rest = map(check_name, names)
+        while some := list(islice(rest, _BULK)):
+            alone = some[0] if len(some) == 1 else ""
+            with border(self.url, alone):
                 try:
-                    self._obstore.delete(self._inner, check_name(name))
-                except FileNotFoundError:
-                    continue
+                    self._obstore.delete(self._inner, alone or some)
+                except FileNotFoundError:  # some stores say so, and may have stopped there
+                    for name in some:
+                        with suppress(FileNotFoundError):
+                            self._obstore.delete(self._inner, name)
 
     def delete_prefix(self, prefix: str) -> None:
         self.delete(info.name for info in self.list(check_name(prefix.rstrip("/"))))
