@@ -58,6 +58,13 @@ def slow_last(record: int, *, seconds: float) -> int:
     return record
 
 
+def late_again(record: int, *, context: Context) -> int:
+    """Record 3 is late the first time, and record 1 when it is made again."""
+    late = {(3, 1): 45.0, (1, 2): 1.0}
+    time.sleep(late.get((record, context.attempt), 0.0))
+    return record
+
+
 def more(record: int) -> int:
     return record + 1
 

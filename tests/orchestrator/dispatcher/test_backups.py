@@ -16,7 +16,9 @@ from treadle.executors.program import Failure, Outcome
 from treadle.orchestrator.dispatcher.decisions.backups import LEAST_PARTITIONS, LEAST_SECONDS, TIMES_MEDIAN, Backups
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
 from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
+from treadle.orchestrator.dispatcher.record.ledger import Fenced, Ledger
 from treadle.orchestrator.plan import Policy
+from treadle.primitives import trust
 from treadle.primitives.errors import FailureClass as Class
 
 PARTITIONS = 20
@@ -213,3 +215,22 @@ def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]
     left = [info.name.removeprefix(f"{blocks}/") for info in run.store.list(blocks)]
     assert [name.rpartition(".")[0] for name in left if name.startswith("7")] == ["7.2", "70.1"]
     assert len(left) == PARTITIONS + 1
+
+
+def test_who_was_taken_over_removes_nothing_that_its_successor_has_put(
+    breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path
+) -> None:
+    """A driver that stalled learns from its ledger that what it commits does not count, and not before."""
+    stage = mapped({"range": PARTITIONS}, batch={"maxItems": 1})
+    stage |= {"uses": "orchestrator.dispatcher.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
+    run = breaking(spec(work=stage))
+    theirs = f"runs/{run.run}/blocks/work/7.9.theirs"
+
+    def see(segment: str, outcome: Outcome) -> None:
+        if outcome.partition == 7:
+            Ledger(run.store, f"runs/{run.run}/segments/work", trust.run_key(run.harness.key, run.run))
+            run.store.put(theirs, b"")
+
+    with pytest.raises(Fenced):
+        run.go(see)
+    assert run.store.head(theirs) is not None

@@ -54,6 +54,12 @@ def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> 
     assert replay([*taken_over, epoch(3, 2, time=30.0)], "other").opened is None
 
 
+def test_what_is_made_again_is_given_the_whole_deadline() -> None:
+    """The stage was done in time; hours later the host that has its blocks may go."""
+    records: list[Record] = [epoch(1, time=10.0), Expected("s", 1, 11.0), commit(0), Lost("s", (0,))]
+    assert replay(records, "s").opened is None
+
+
 def test_records_of_other_segments_of_the_chain_say_nothing() -> None:
     mine: list[Record] = [Expected("s", 2, 1.0), Started("s", {0: 1, 1: 1}), commit(0, 1, HOST), failed(1)]
     block = BlockRef("t/0.7.x", "objects", 1, (), ("host:b",))
@@ -76,6 +82,13 @@ def test_a_lost_block_takes_its_commit_back_and_opens_the_segment_again() -> Non
     found = replay(records, "s")
     assert (set(found.committed), found.closed) == ({1}, False)
     assert replay([*records, commit(0, 2), Closed("s")], "s").committed == {1: outcome(1), 0: outcome(0, 2)}
+
+
+def test_a_segment_that_lost_blocks_keeps_the_partitions_that_it_had_until_a_person_has_it_run_again() -> None:
+    """Of a quorum these are not all."""
+    records: list[Record] = [commit(0), commit(2), Lost("s", (0,)), commit(0, 2), Lost("s", (0, 2)), commit(1)]
+    assert replay(records, "s").frozen == {0, 2}
+    assert replay([*records, Lost("s", (1,), anew=True)], "s").frozen == set()
 
 
 def test_a_copy_adds_the_store_to_commits_that_still_hold() -> None:

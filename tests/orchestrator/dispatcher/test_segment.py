@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from treadle.orchestrator.dispatcher.record.ledger import Expected, Ledger
 from treadle.orchestrator.dispatcher.segments.endings import Stopped
 from treadle.orchestrator.dispatcher.segments.execute import Desk, prepare, writing
 from treadle.orchestrator.plan import Segment
+from treadle.orchestrator.reuse.again import take_back
 from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
@@ -100,6 +102,23 @@ def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking,
     assert done == dict.fromkeys([(name, 0) for name in (*names, "only")], 1)
 
 
+def test_what_is_lost_long_after_its_stage_was_done_is_made_again(
+    breaking: Breaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the deadline of the stage is over."""
+    last = mapped("first", "needs_flag", needs=["first"], **{"with": {"flag": str(tmp_path / "flag")}})
+    run = breaking(spec(first=mapped(EIGHT, deadline="60s"), only=last))
+    assert failure(run.go()[0]) == "user error"
+    (tmp_path / "flag").touch()
+    breaking(spec(other=mapped(EIGHT))).go()  # workers keep what they read of one run only
+    run.store.delete_prefix(f"runs/{run.run}/blocks/")
+    later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
+    monkeypatch.setattr("treadle.orchestrator.dispatcher.segments.segment.time", later)
+    found, done = run.go()
+    assert values(found, "only") == [[number] for number in range(8)]
+    assert ("first", 0) in done
+
+
 # -- what must not be repeated -------------------------------------------------------------------------------------
 
 
@@ -160,6 +179,38 @@ def test_quorum_lets_stragglers_go(breaking: Breaking) -> None:
     again, after = run.go()
     assert values(again, "end") == [[0], [1], [2]], "the set is frozen"
     assert not after
+
+
+def test_a_quorum_is_met_by_exactly_its_share(breaking: Breaking, tmp_path: Path) -> None:
+    """As floats, 7 / 100 x 100 is more than seven."""
+    given = {"flag": str(tmp_path / "never"), "first": 7}
+    slow = mapped({"range": 100, "partitions": 100}, "needs_file_from", **{"with": given})
+    run = breaking(spec(slow=slow, most={"type": "barrier", "input": "slow", "quorum": "7%"}, end=mapped("most")))
+    found, _ = run.go()
+    assert values(found, "end") == [[number] for number in range(7)]
+
+
+QUORUM = spec(
+    slow=mapped({"range": 4, "partitions": 4}, "late_again"),
+    most={"type": "barrier", "input": "slow", "quorum": "75%"},
+    end=mapped("most"),
+)
+
+
+def test_a_quorum_stays_as_it_was_met_when_a_block_of_it_is_lost(breaking: Breaking) -> None:
+    """Who reads it may have begun: with other partitions in their places some would be read twice, and some never."""
+    run = breaking(QUORUM)
+    found, _ = run.go(run.losing(("slow", 1)))
+    assert values(found, "end") == [[0], [1], [2]]
+
+
+def test_a_person_who_has_it_run_again_gets_a_quorum_of_its_own(breaking: Breaking) -> None:
+    run = breaking(QUORUM)
+    run.go()
+    opened = run.engine(run.executor).site.open(run.run)
+    take_back(opened.files, opened.plan, "slow", 2, opened.site.files)
+    found, _ = run.go(resumption=2)
+    assert values(found, "end") == [[0], [2], [3]], "record 1 is late this time"
 
 
 def test_drained_segment_goes_on_where_it_stopped(breaking: Breaking) -> None:

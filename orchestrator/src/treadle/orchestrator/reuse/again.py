@@ -128,7 +128,7 @@ def _lose(files: RunFiles, prefix: str, resumption: int) -> None:
     for record in ledger.records:
         if isinstance(record, Committed):
             committed.setdefault(record.segment, {})[record.outcome.partition] = record.outcome
-    ledger.append(*(Lost(segment, tuple(sorted(found))) for segment, found in committed.items()))
+    ledger.append(*(Lost(segment, tuple(sorted(found)), anew=True) for segment, found in committed.items()))
     ledger.flush()
 
 

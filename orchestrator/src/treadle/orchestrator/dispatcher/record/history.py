@@ -19,7 +19,7 @@ class SegmentHistory:
 
     expected: int | None = None
     opened: float | None = None
-    """Seconds since the epoch; a stage's deadline counts from here, afresh in each resumption."""
+    """Seconds since the epoch; a stage's deadline counts from here, afresh in each resumption. None: from now on."""
     committed: dict[int, Outcome] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """partition -> number of its newest attempt."""
@@ -32,6 +32,8 @@ class SegmentHistory:
     cut_off: set[int] = field(default_factory=set)
     """Partitions whose newest attempt a dead driver left without an outcome."""
     closed: bool = False
+    frozen: set[int] = field(default_factory=set)
+    """Partitions that it had when the first of its blocks was lost: a quorum is met once, by these for ever."""
     resumption: int = 0
     _open: set[int] = field(default_factory=set)
 
@@ -57,7 +59,8 @@ class SegmentHistory:
                     counts[record.partition] = counts.get(record.partition, 0) + 1
                 self._ended(record.partition, record.attempt)
             case Lost(name, partitions) if name == segment:
-                self.closed = False
+                self.closed, self.opened = False, None
+                self.frozen = set() if record.anew else self.frozen or set(self.committed)
                 for partition in partitions:
                     self.committed.pop(partition, None)
             case Closed(name) if name == segment:

@@ -86,6 +86,8 @@ class Lost(Struct, frozen=True, tag="lost"):
 
     segment: str
     partitions: tuple[int, ...]
+    anew: bool = False
+    """A person has the segment run again; what follows is no repair of it."""
 
 
 class Closed(Struct, frozen=True, tag="closed"):

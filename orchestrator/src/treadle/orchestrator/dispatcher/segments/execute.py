@@ -118,7 +118,8 @@ async def _run(
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
     history = replay(ledger.records, name)
-    history.opened = orders.since or history.opened  # a deadline counts from the first group on
+    if not history.frozen:  # what is made again has a deadline of its own
+        history.opened = orders.since or history.opened  # it counts from the first group on
     async with writing(ledger) as (writer, watch):
         take_back(history, writer, name, lost)
         assume(history, orders.assume, segment, run.plan.graph)

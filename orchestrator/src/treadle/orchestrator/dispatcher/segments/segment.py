@@ -90,26 +90,18 @@ class SegmentRun:
         return len(slices_of(self._inputs[0])) if len(self._inputs) == 1 else 0
 
     def _dispatch(self) -> Dispatch:
-        missing = [index for index in self._mine if index not in self._committed]
-        unknown = self._history.cut_off if not self._segment.policy.idempotent else set()
-        can = self._pool.executor.capabilities
-        space, weights = room(can.payload_limit, self._program, self._inputs, self._mine)
-        sizes = TaskSizes(
-            len(self._pool.slots),
-            pace=self._pace,
-            time_limit=can.time_limit,
-            timeout=self._segment.policy.timeout,
-            room=space,
-            weights=weights,
-        )
+        quorum = self._quorum()
+        frozen = self._history.frozen if quorum else set()
+        missing = [index for index in self._mine if index not in self._committed and (not frozen or index in frozen)]
+        unknown = set() if self._segment.policy.idempotent else self._history.cut_off.intersection(missing)
         core = Dispatch(
             self._segment.policy,
             [partition for partition in missing if partition not in unknown],
-            sizes,
+            self._sizes(),
             self._past(),
             preferred=self._preferred(missing),
             tolerated=self._segment.tolerated,
-            quorum=self._quorum(),
+            quorum=quorum,
         )
         for outcome in self._committed.values():
             core.committed(outcome)
@@ -119,13 +111,25 @@ class SegmentRun:
             core.limit = self._limit
         return core
 
+    def _sizes(self) -> TaskSizes:
+        can = self._pool.executor.capabilities
+        space, weights = room(can.payload_limit, self._program, self._inputs, self._mine)
+        return TaskSizes(
+            len(self._pool.slots),
+            pace=self._pace,
+            time_limit=can.time_limit,
+            timeout=self._segment.policy.timeout,
+            room=space,
+            weights=weights,
+        )
+
     def _past(self) -> Past:
         known = self._history
         return Past(known.starts, known.spent, known.losses, known.crashes)
 
     def _quorum(self) -> int:
         share = self._segment.quorum
-        return math.ceil(share / 100 * len(self._inputs)) if share < 100 else 0
+        return math.ceil(share * len(self._inputs) / 100) if share < 100 else 0
 
     def _preferred(self, partitions: list[int]) -> dict[int, str]:
         """Partitions whose input a slot has decoded already."""
@@ -210,9 +214,14 @@ class SegmentRun:
             if self._timer:
                 self._timer.cancel()
             await self._pool.leave(self)
-            won = {partition: self._committed[partition] for partition in self._core.twice & self._committed.keys()}
-            if won:
-                await asyncio.to_thread(remove_losers, self._run.files, self._run.site.host, self.name, won)
+            await self._remove_losers()
+
+    async def _remove_losers(self) -> None:
+        """Only once it is on record who won: a successor may have other winners. Raises Fenced, StoreError."""
+        won = {partition: self._committed[partition] for partition in self._core.twice & self._committed.keys()}
+        if won and self._error is None:
+            await self._writer.synced()
+            await asyncio.to_thread(remove_losers, self._run.files, self._run.site.host, self.name, won)
 
     def _deadline(self) -> float | None:
         if not self._segment.policy.deadline:
