@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,6 +18,7 @@ from orchestrator.record_histories import M, mapped, spec
 from treadle.executors.interface import Executor
 from treadle.executors.program import Outcome, Report, Task
 from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.record.account import Account
 from treadle.orchestrator.dispatcher.record.history import SegmentHistory
 from treadle.orchestrator.dispatcher.record.ledger import Expected, Ledger
 from treadle.orchestrator.dispatcher.segments.endings import Stopped
@@ -27,6 +29,7 @@ from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS
 from treadle.orchestrator.testing import EngineResult
 from treadle.orchestrator.testing.faults import CrashingStore
 from treadle.primitives.errors import CorruptError, InternalError, MissingError, StoreError, UsageError
+from treadle.primitives.stores.store import Store, Stream
 
 EIGHT = {"range": 8, "partitions": 8}
 WORDS = spec(
@@ -72,6 +75,28 @@ def test_exactly_the_lost_partition_is_made_again(breaking: Breaking) -> None:
     assert sorted(pair for part in values(found, "counts") for pair in part) == [(0, 9), (1, 12), (2, 7)]
     assert {one for one, times in done.items() if times > 1 and one[0] == "groups"} == {("groups", 5)}
     assert done["groups", 5] == 2
+
+
+class DyingAt(CrashingStore):
+    """Cut off just before one object is made."""
+
+    def __init__(self, inner: Store, name: str) -> None:
+        super().__init__(inner, sys.maxsize, after=False)
+        self._name = name
+
+    def create(self, name: str, data: Stream) -> bool:
+        self.crashed |= name.endswith(self._name)
+        return super().create(name, data)
+
+
+def test_driver_that_dies_when_it_has_made_again_what_was_lost_leaves_that(breaking: Breaking) -> None:
+    run = breaking(WORDS)
+    store = DyingAt(run.store, "groups/manifest/2")
+    with pytest.raises(StoreError):
+        run.go(run.losing(("groups", 5)), store=store)
+    found, done = run.go()
+    assert sorted(pair for part in values(found, "counts") for pair in part) == [(0, 9), (1, 12), (2, 7)]
+    assert ("groups", 5) not in done, "it is on record"
 
 
 def test_partition_lost_again_and_again_fails_the_run_in_the_end(breaking: Breaking) -> None:
@@ -263,7 +288,8 @@ def test_a_segment_that_cannot_begin_keeps_no_slot_from_others(breaking: Breakin
     async def begin() -> None:
         ledger = Ledger(CrashingStore(run.store, 2, after=False), known.files.segment("only"), known.files.key)
         async with writing(ledger) as (writer, _):
-            begun = await prepare(known, segment, known.scope, Orders(), writer, SegmentHistory(expected=8))
+            account = Account("only", writer, SegmentHistory(expected=8))
+            begun = await prepare(known, segment, known.scope, Orders(), account)
             writer.append(Expected("only", 8, 0.0))
             with pytest.raises(StoreError):
                 await writer.synced()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import TypeVar
 from weakref import WeakSet
@@ -18,8 +18,9 @@ from ...instructions import Problem, Summary
 from ...plan import Graph, Segment
 from ...runfiles import Manifest
 from ..orders import Orders, Progress
+from ..record.account import Account
 from ..record.history import SegmentHistory, lost_partitions, replay
-from ..record.ledger import Ledger, Lost
+from ..record.ledger import Ledger
 from ..record.writer import LedgerWriter
 from ..site.run import Run
 from ..tasks import outputs
@@ -68,15 +69,14 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
     name = run.scope.segment(segment.id)
     generation = await asyncio.to_thread(run.files.generation, name)
     closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
-    lost = lost_partitions(closed.outcomes, orders.repair) if closed else ()
-    if closed and not lost:
+    if closed and not lost_partitions(closed.outcomes, orders.repair):
         run.know(closed)
         return closed.summary
     await asyncio.to_thread(run.catch_up, segment.data)
     if await asyncio.to_thread(is_wide, run, segment):
         return await put_together(run, segment, orders.repair, generation + 1)
     close = partial(_close, run, segment, generation=generation + 1)
-    return await _run(run, segment, orders, desk, lost, close)
+    return await _run(run, segment, orders, desk, close)
 
 
 async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
@@ -87,15 +87,14 @@ async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk
     name = run.scope.segment(segment.id)
     generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
     closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
-    lost = lost_partitions(closed.outcomes, orders.repair) if closed else ()
-    if closed and not lost:
+    if closed and not lost_partitions(closed.outcomes, orders.repair):
         return
     await asyncio.to_thread(run.catch_up, segment.data)
 
     async def close(manifest: Manifest) -> None:
         await asyncio.to_thread(run.files.close_group, manifest, group, generation + 1)
 
-    await _run(run, _alone(segment), orders, desk, lost, close, group)
+    await _run(run, _alone(segment), orders, desk, close, group)
 
 
 def _alone(segment: Segment) -> Segment:
@@ -109,11 +108,10 @@ async def _run(
     segment: Segment,
     orders: Orders,
     desk: Desk,
-    lost: tuple[int, ...],
     close: Callable[[Manifest], Awaitable[T]],
     group: int = -1,
 ) -> T:
-    """What the ledger has not got yet, but for what is `lost`; then `close`, while it is still shown."""
+    """What the ledger has not got yet, or what of it is lost; then `close`, while it is still shown."""
     name = run.scope.segment(segment.id)
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
@@ -121,33 +119,24 @@ async def _run(
     if not history.frozen:  # what is made again has a deadline of its own
         history.opened = orders.since or history.opened  # it counts from the first group on
     async with writing(ledger) as (writer, watch):
-        take_back(history, writer, name, lost)
+        account = Account(name, writer, history, group)
+        account.take_back(orders.repair)
         assume(history, orders.assume, segment, run.plan.graph)
         await asyncio.to_thread(outputs.claim, segment, run.id)
-        segment_run = await prepare(run, segment, run.scope, orders, writer, history, group=group)
+        segment_run = await prepare(run, segment, run.scope, orders, account)
         watch(segment_run)
         with desk.showing(segment_run):
             return await close(await segment_run.run())
 
 
-async def prepare(
-    run: Run,
-    segment: Segment,
-    scope: Scope,
-    orders: Orders,
-    writer: LedgerWriter,
-    history: SegmentHistory,
-    *,
-    pace: float = 0.0,
-    group: int = -1,
-) -> SegmentRun:
+async def prepare(run: Run, segment: Segment, scope: Scope, orders: Orders, account: Account) -> SegmentRun:
     """See `SegmentRun`. Raises SegmentFailed when the segment's program cannot be made, such as a template over null,
     or when its executor does not start.
     """
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
         kind = GangRun if segment.policy.gang else SegmentRun
-        return kind(run, segment, scope, orders, writer, history, pool, pace=pace, group=group)
+        return kind(run, segment, scope, orders, account, pool)
     except UsageError as error:
         raise SegmentFailed.by(error, segment.id) from error
 
@@ -166,14 +155,6 @@ async def writing(ledger: Ledger) -> AsyncIterator[tuple[LedgerWriter, Callable[
         yield writer, watched.add
     finally:
         await writer.close()
-
-
-def take_back(history: SegmentHistory, writer: LedgerWriter, name: str, lost: Iterable[int]) -> None:
-    """Commits whose blocks are gone no longer count."""
-    record = Lost(name, tuple(lost))
-    if record.partitions:
-        history.apply(record, name)
-        writer.append(record)
 
 
 def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -> None:

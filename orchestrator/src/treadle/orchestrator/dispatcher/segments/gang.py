@@ -41,8 +41,7 @@ class GangRun(SegmentRun):
         """Without a limit: a gang has its size. Raises UsageError when there are not as many partitions or slots."""
         self._check()
         if 0 < len(self._committed) < len(self._inputs):
-            self._record(Lost(self.name, tuple(self._committed)))
-            self._committed.clear()
+            self._account.enter(Lost(self.name, tuple(self._committed)))
         history, policy = self._history, self._segment.policy
         core = GangDispatch(policy, self._past(), committed=bool(self._committed))
         if history.cut_off and not policy.idempotent:
@@ -110,7 +109,7 @@ class GangRun(SegmentRun):
         """On record for all when the first one is, so that a dead driver never leaves a part of a gang."""
         (attempt,) = assignment.attempts
         if attempt.partition == 0:
-            self._record(Started(self.name, dict.fromkeys(range(self._core.size), attempt.number)))
+            self._account.enter(Started(self.name, dict.fromkeys(range(self._core.size), attempt.number)))
 
     def _task(self, assignment: Assignment) -> Task:
         (attempt,) = assignment.attempts
@@ -144,7 +143,7 @@ class GangRun(SegmentRun):
         kind, size = str(cause.failure), self._core.size
         told = f"ended with partition {cause.partition} of its gang: {cause.message}"
         messages = [cause.message if partition == cause.partition else told for partition in range(size)]
-        self._record(
+        self._account.enter(
             *(
                 Failed(self.name, partition, cause.attempt, kind, message[:1000], verdict.final, verdict.spent)
                 for partition, message in enumerate(messages)

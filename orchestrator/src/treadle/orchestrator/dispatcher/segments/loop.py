@@ -41,14 +41,15 @@ from ...runfiles import LoopResult, Manifest
 from ...scheduler import MAXIMUM_REPAIRS, Scheduler
 from ..blocks.tidy import Tidier
 from ..orders import Orders
-from ..record.history import SegmentHistory, lost_partitions
+from ..record.account import Account
+from ..record.history import SegmentHistory
 from ..record.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
 from ..record.writer import LedgerWriter
 from ..site.run import Run
 from ..tasks.scope import Scope
 from ..tasks.summary import summarise
 from .endings import BlocksLost, SegmentFailed, Stopped
-from .execute import Desk, assume, prepare, take_back, writing
+from .execute import Desk, assume, prepare, writing
 from .segment import SegmentRun
 
 
@@ -271,8 +272,8 @@ class _LoopRunner:
             self._run.know(Manifest(name, history.expected, outcomes, summary))
             return summary
         orders = Orders(instruction.bindings, limit=instruction.limit)
-        pace = self._pace.get(segment.id, 0.0)
-        segment_run = await prepare(self._run, segment, scope, orders, self._writer, history, pace=pace)
+        account = Account(name, self._writer, history, pace=self._pace.get(segment.id, 0.0))
+        segment_run = await prepare(self._run, segment, scope, orders, account)
         self._watch(segment_run)
         with self._desk.showing(segment_run):
             manifest = await segment_run.run()
@@ -293,12 +294,11 @@ class _LoopRunner:
         Raises SegmentFailed where that goes on and on.
         """
         for name, history in self._histories.items() if blocks else ():
-            lost = lost_partitions(history.committed.values(), blocks)
-            take_back(history, self._writer, name, lost)
-            if lost:
-                self._run.forget(name)
-                self._reopen(name)
-                self._repairs[name] += 1
+            if not Account(name, self._writer, history).take_back(blocks):
+                continue
+            self._run.forget(name)
+            self._reopen(name)
+            self._repairs[name] += 1
             if self._repairs[name] > MAXIMUM_REPAIRS:
                 text = f"blocks of {name} were lost {MAXIMUM_REPAIRS} times; the place that keeps them loses data"
                 raise SegmentFailed(Problem(FailureClass.UNREACHABLE, text, name))

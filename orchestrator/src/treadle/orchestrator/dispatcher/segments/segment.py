@@ -21,10 +21,9 @@ from ..decisions.dispatch import Assignment, Dispatch
 from ..decisions.sizes import TaskSizes
 from ..decisions.verdicts import Past
 from ..orders import Orders, Progress
+from ..record.account import Account
 from ..record.attempts import AttemptLog
-from ..record.history import SegmentHistory, copied
-from ..record.ledger import Committed, Copied, Expected, Failed, Record, Started
-from ..record.writer import LedgerWriter
+from ..record.ledger import Committed, Copied, Expected, Failed, Started
 from ..site.pool import SlotPool
 from ..site.run import Run
 from ..tasks.arguments import program_of
@@ -43,32 +42,25 @@ class SegmentRun:
         segment: Segment,
         scope: Scope,
         orders: Orders,
-        writer: LedgerWriter,
-        history: SegmentHistory,
+        account: Account,
         pool: SlotPool,
-        *,
-        pace: float = 0.0,
-        group: int = -1,
     ) -> None:
-        """`pace`: seconds that its partitions took before; 0: not known.
-
-        `group`: the task group of it that is meant; -1: all of it. Raises UsageError when its program cannot be made.
-        """
-        self._run, self._segment, self._writer, self._history = run, segment, writer, history
-        self._limit, self._pace, self._group = orders.limit, pace, group
+        """Raises UsageError when its program cannot be made."""
+        self._run, self._segment, self._account, self._limit = run, segment, account, orders.limit
+        self._writer, self._history = account.writer, account.history
         self._in_loop = bool(scope.iterations)
         """Then its end need not wait for the ledger, which is the loop's."""
-        self.name = scope.segment(segment.id)
+        self.name = account.name
         self._unique = self._unique_name()
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
-        self._mine = bounds_of(group, len(self._inputs), segment.group)
+        self._mine = bounds_of(account.group, len(self._inputs), segment.group)
         """The partitions that are to be run here."""
         env = {**run.env, **orders.bindings, "state": {**orders.bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool
         self._log = AttemptLog(run.site.store, run.files.prefix, self.name, self._unique)
-        self._committed: dict[int, Outcome] = dict(history.committed)
+        self._committed = account.history.committed
         self._core = self._dispatch()
         self._copies = Copies.of(segment, run.blocks, self._committed.values())
         self._size = sum(size_of(outcome) for outcome in self._committed.values())
@@ -83,7 +75,7 @@ class SegmentRun:
     def _unique_name(self) -> str:
         """Like no other that the segment has or had; after a repair a loop runs it again in the same epoch."""
         name = f"{self._writer.ledger.epoch:06d}.{self._writer.mark:08d}"
-        return name if self._group < 0 else f"{self._group}-{name}"
+        return name if self._account.group < 0 else f"{self._account.group}-{name}"
 
     def _sources(self) -> int:
         """Blocks that are read, where one partition reads them all; nobody asks elsewhere."""
@@ -116,7 +108,7 @@ class SegmentRun:
         space, weights = room(can.payload_limit, self._program, self._inputs, self._mine)
         return TaskSizes(
             len(self._pool.slots),
-            pace=self._pace,
+            pace=self._account.pace,
             time_limit=can.time_limit,
             timeout=self._segment.policy.timeout,
             room=space,
@@ -149,7 +141,7 @@ class SegmentRun:
         Cancelled: running attempts are killed.
         """
         if self._history.expected is None:
-            self._record(Expected(self.name, len(self._mine), time.time()))
+            self._account.enter(Expected(self.name, len(self._mine), time.time()))
         try:
             try:
                 if not self._core.over:
@@ -191,8 +183,8 @@ class SegmentRun:
             self._retried,
             self._core.running,
             self._size,
-            self._group,
-            len(self._inputs) if self._group >= 0 else 0,
+            self._account.group,
+            len(self._inputs) if self._account.group >= 0 else 0,
         )
 
     def stop_with(self, error: BaseException) -> None:
@@ -274,7 +266,7 @@ class SegmentRun:
         return self._task(assignment)
 
     def _started(self, assignment: Assignment) -> None:
-        self._record(Started(self.name, {attempt.partition: attempt.number for attempt in assignment.attempts}))
+        self._account.enter(Started(self.name, {attempt.partition: attempt.number for attempt in assignment.attempts}))
 
     def _task(self, assignment: Assignment) -> Task:
         partitions = tuple(
@@ -299,20 +291,13 @@ class SegmentRun:
     def _commit(self, *outcomes: Outcome) -> None:
         """All of them or none."""
         kept = [msgspec.structs.replace(outcome, log=b"") for outcome in outcomes]
-        self._committed |= {outcome.partition: outcome for outcome in kept}
+        self._account.enter(*(Committed(self.name, outcome) for outcome in kept))
         self._size += sum(map(size_of, kept))
-        self._record(*(Committed(self.name, outcome) for outcome in kept))
         for outcome in kept:
             self._run.tell_committed(self._segment, outcome)
             self._run.reclaimer.note(self._segment, self.name, outcome)
             if self._copies:
                 self._copies.add(outcome)
-
-    def _record(self, *records: Record) -> None:
-        """In one object of the ledger, and in the history: a loop does not read it anew to take a segment up again."""
-        self._writer.append(*records)
-        for record in records:
-            self._history.apply(record, self.name)
 
     def _failure(self, slot: str, failure: Failure) -> None:
         verdict = self._core.failed_attempt(slot, failure, time.monotonic())
@@ -322,7 +307,7 @@ class SegmentRun:
         self._log.add(verdict.failure, slot, verdict.final)
         known = verdict.failure
         self._run.tell_failed(self._segment, known, final=verdict.final)
-        self._record(
+        self._account.enter(
             Failed(
                 self.name,
                 known.partition,
@@ -376,8 +361,7 @@ class SegmentRun:
             return
         record = Copied(self.name, await self._copies.finished())
         if record.partitions:
-            self._record(record)
-            self._committed |= {partition: copied(self._committed[partition]) for partition in record.partitions}
+            self._account.enter(record)
             await self._writer.synced()
 
     def _manifest(self) -> Manifest:
