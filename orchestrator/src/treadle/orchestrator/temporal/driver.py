@@ -40,6 +40,12 @@ from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
 """How long the server waits for a dead driver to take its workflow tasks before another one may."""
+_PROMPTLY: Any = {
+    "default_heartbeat_throttle_interval": timedelta(seconds=1),
+    "max_heartbeat_throttle_interval": timedelta(seconds=1),
+    "graceful_shutdown_timeout": timedelta(seconds=1),
+}
+"""Of a worker: how late a heartbeat may be, and the end of an activity that its end cancels."""
 
 
 async def open_site(home: Home, profile: Profile, slots: int | None = None) -> Site:
@@ -99,41 +105,41 @@ class Driver:
         `identity`: by which the server knows it, if not by process and host.
         """
         self.activities = Activities(site, client, Telling(site, announcer))
-        self._announcer = announcer
-        ticks = TickDesk(client, site.store, site.key, profile.allow)
-        self._site, self._client = site, client
+        self._announcer, self._site, self._client = announcer, site, client
         self._sweeping: asyncio.Task[None] | None = None
         name = queue or profile.queue
-        beats: dict[str, Any] = {
-            "identity": identity,
-            "default_heartbeat_throttle_interval": timedelta(seconds=1),
-            "max_heartbeat_throttle_interval": timedelta(seconds=1),
-            "graceful_shutdown_timeout": timedelta(seconds=1),
-        }
-        self._worker = Worker(
-            client,
-            task_queue=name,
+        ticks = TickDesk(client, site.store, site.key, profile.allow)
+        self._workers = self._of_runs(name, ticks, identity), self._of_groups(name, identity)
+
+    def _of_runs(self, queue: str, ticks: TickDesk, identity: str | None) -> Worker:
+        return Worker(
+            self._client,
+            task_queue=queue,
             workflows=[RunWorkflow, TickWorkflow],
             activities=[self.activities.open_run, self.activities.run_node, self.activities.end_run, ticks.begin],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=500,
             max_cached_workflows=1000,
-            disable_eager_activity_execution=not site.one_host,  # else who runs the workflow takes every segment
+            disable_eager_activity_execution=not self._site.one_host,  # else who runs the workflow takes every segment
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-            **beats,
+            identity=identity,
+            **_PROMPTLY,
         )
-        self._groups = Worker(
-            client,
-            task_queue=name + GROUPS,
+
+    def _of_groups(self, queue: str, identity: str | None) -> Worker:
+        return Worker(
+            self._client,
+            task_queue=queue + GROUPS,
             activities=[self.activities.run_node],
-            max_concurrent_activities=seats.of_driver(site),
+            max_concurrent_activities=seats.of_driver(self._site),
             max_concurrent_activity_task_polls=1,
-            **beats,
+            identity=identity,
+            **_PROMPTLY,
         )
 
     async def __aenter__(self) -> Self:
-        await self._worker.__aenter__()
-        await self._groups.__aenter__()
+        for worker in self._workers:
+            await worker.__aenter__()
         if self._site.host is not None:
             self._sweeping = asyncio.create_task(sweep(self._site.host, self._client))
         return self
@@ -143,8 +149,7 @@ class Driver:
         if self._sweeping:
             self._sweeping.cancel()
         try:
-            ends = (worker.__aexit__(None, None, None) for worker in (self._worker, self._groups))
-            await asyncio.gather(*ends)
+            await asyncio.gather(*(worker.__aexit__(None, None, None) for worker in self._workers))
         finally:
             await self._site.pools.stop()
             if self._announcer is not None:
