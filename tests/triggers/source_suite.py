@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
-from treadle.orchestrator.triggers.kafka.source import EventSource, Listener
+from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable, EventSource, Listener
 from treadle.primitives.events import Record
 
 PATIENCE = 60.0
@@ -65,12 +65,19 @@ def until(done: Callable[[], bool], *sources: EventSource) -> None:
 
 
 def take(count: int, source: EventSource) -> list[Record]:
-    """The next records."""
+    """The next records. A cluster that does not answer is asked again, as the loop does."""
     end = time.monotonic() + PATIENCE
     found: list[Record] = []
+    others: list[object] = []
     while len(found) < count:
-        assert time.monotonic() < end, f"{len(found)} of {count} came"
-        found += [one for one in source.poll(100, 0.05) if isinstance(one, Record)]
+        assert time.monotonic() < end, f"{len(found)} of {count} came, and {others}"
+        try:
+            some = source.poll(100, 0.05)
+        except BrokerUnreachable as error:
+            some = []
+            others.append(error)
+        found += [one for one in some if isinstance(one, Record)]
+        others += [one for one in some if isinstance(one, OutOfRange)]
     return found
 
 
