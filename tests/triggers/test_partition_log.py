@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from triggers.test_machine import A, batches, dead, match, passed
+from triggers.test_machine_holds import large
 
 from treadle.orchestrator.triggers.kafka.batch import Batch
 from treadle.orchestrator.triggers.kafka.partition import PartitionLog
@@ -61,6 +62,15 @@ def test_batches_of_a_chain_start_one_after_another_and_after_the_letters_below_
     it.done(0)
     it.done(4)
     assert it.mark == 7
+
+
+def test_a_record_larger_than_a_batch_may_be_is_one_of_its_own() -> None:
+    it, small = log(), batches(100, "1KiB")
+    for judged in (large(0), match(A, 1), large(2), match(A, 3)):
+        it.take(judged, small, 0.0)
+    it.cut()
+    found = [it.start(number) for number in range(4)]
+    assert [(batch.run, batch.end) for batch in found] == [("0.0", 1), ("0.1", 2), ("0.2", 3), ("0.3", 4)]
 
 
 def test_single_records_start_beside_each_other_and_end_with_themselves() -> None:

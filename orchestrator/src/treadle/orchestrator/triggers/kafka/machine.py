@@ -180,9 +180,7 @@ class Machine:
         """What time brings: batches that waited long enough, another try, commits. Call it several times a second."""
         self._now = now
         for log in self._logs.values():
-            version = log.open_version
-            due = log.overdue(self._batching(version)) if version is not None else None
-            if due is not None and now >= due:
+            if log.due is not None and now >= log.due:
                 log.cut()
         if now >= self._bury_again.until:
             waiting, self._unwritten = self._unwritten, []

@@ -41,7 +41,7 @@ class PartitionLog:
         self._ready_size = (0, 0)
         self._open: list[Judged] = []
         self._open_bytes = 0
-        self._opened_at = 0.0
+        self._due = 0.0
 
     @property
     def mark(self) -> int:
@@ -87,14 +87,15 @@ class PartitionLog:
             self.cut()
         if not self._open:
             self._entries[judged.record.offset] = 1
-            self._opened_at = now
+            self._due = now + batching.max_wait
             self.chained.add(judged.record.offset)
         self._open.append(judged)
         self._open_bytes += judged.size
 
-    def overdue(self, batching: EventBatch | None) -> float | None:
-        """When the open batch has waited long enough."""
-        return self._opened_at + batching.max_wait if self._open and batching is not None else None
+    @property
+    def due(self) -> float | None:
+        """When the open batch has waited long enough; None: there is none."""
+        return self._due if self._open else None
 
     @property
     def open_version(self) -> int | None:
