@@ -257,7 +257,7 @@ def test_resume_goes_on_with_what_failed_only_or_from_a_stage_on(desk: Desk) -> 
     done = desk.run("resume", "steps", "--from", "second")
     assert done.code == 0, done.err
     assert noted() == ["last"] * 4 + ["second"] * 4
-    for option in (("--from", "second"), ("--only-failed",)):
+    for option in (("--from", "second"), ("--from", "second", "--explain"), ("--only-failed",)):
         refused = desk.run("resume", "steps", *option)
         assert refused.code == 2
         assert "has succeeded already" in refused.err

@@ -201,7 +201,7 @@ async def _explain(
     from .view.reusing import changes
     from .view.screens import label
 
-    view = await runs.view(run)
+    view = await (_ended(runs, run, "--from", begin) if begin else runs.view(run))
     painter = Painter(env.files(run), env.files)
     end = None if view.open else await runs.end(run)
     stages = painter.stages(view, end)
