@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.planner.transport import UNRELIABLE, Edge, Figures, Site, choose_place, predict
+from treadle.orchestrator.planner.transport import UNRELIABLE, Edge, Figures, Site, choose_place, crowding, predict
 
 MIB = 2**20
 SLOW_STORE = Figures(store_seconds=0.02, store_rate=100 * MIB, link_seconds=0.0001, link_rate=1000 * MIB)
@@ -33,6 +33,12 @@ ROWS: dict[str, tuple[dict[str, Any], Site, str, str]] = {
     "hosts get lost": ({}, msgspec.structs.replace(MANY, lost_hosts=UNRELIABLE), "store", "were lost lately"),
     "the store is slow": ({}, msgspec.structs.replace(MANY, figures=SLOW_STORE), "host", "predicted"),
     "the link is slow": ({}, msgspec.structs.replace(MANY, figures=SLOW_LINK), "store", "predicted"),
+    "every task must survive, and the link is slow": (
+        {"durability": "task"},
+        msgspec.structs.replace(MANY, figures=SLOW_LINK),
+        "host",
+        "also goes to the store",
+    ),
     "every task must survive": ({"durability": "task"}, MANY, "host", "also goes to the store"),
     "every segment must survive": ({"durability": "segment"}, MANY, "host", "copied to the store"),
 }
@@ -105,6 +111,11 @@ def test_sizes_are_said_in_a_unit_that_suits_them(estimate: int, said: str) -> N
     roomy = msgspec.structs.replace(ONE, host_budget=2**50)
     _, reason = choose_place(Edge(estimate), LOCAL, roomy)
     assert reason == f"about {said} fits shared memory and every worker is on this host"
+
+
+def test_what_does_not_fit_beside_each_other_is_said_of_one_host_only() -> None:
+    assert "there is room for 100 MiB" in crowding(100 * MIB + 1, ONE)
+    assert [crowding(100 * MIB, ONE), crowding(100 * MIB + 1, MANY)] == ["", ""], "it holds them; or hosts share them"
 
 
 def test_a_size_that_nobody_knows_is_not_said() -> None:

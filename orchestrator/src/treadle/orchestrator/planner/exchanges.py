@@ -43,7 +43,7 @@ def shuffle(level: Level, name: str, stage: ShuffleStage) -> None:
         if levels:
             _in_two_levels(level, names[-1], tail, flow, levels, index)
         else:
-            level.add(flow, names[-1], tail, "scattered")
+            level.add(flow, names[-1], tail)
     data = NodeData(tuple(names), "scattered", levels.groups if levels else 1)
     level.scattered[name] = Dataset(data, partitions, estimate, frozenset(names))
     if stage.output or not level.consumers[name]:
@@ -60,7 +60,7 @@ def _in_two_levels(level: Level, node_id: str, tail: Scatter, flow: Flow, levels
     second.data = set(dataset.nodes)
     second.policy = msgspec.structs.replace(flow.policy, idempotent=True)
     second.reasons.append(f"each partition merges the bundles of one of {levels.groups} groups from {run} sources")
-    level.add(second, node_id, Merge(tail.stage), "scattered")
+    level.add(second, node_id, Merge(tail.stage))
 
 
 def _partitions(level: Level, name: str, stage: ShuffleStage, flows: Sequence[Flow]) -> int:
