@@ -84,6 +84,11 @@ def test_ids_of_runs_can_be_ids_of_runs() -> None:
     assert len(set(ids)) == len(ids)
 
 
+def test_ids_stay_what_they_are_since_an_event_under_another_one_would_start_again() -> None:
+    assert record_run("w", "t", Record("orders", "u", 1, 11)) == "w.t.u.1.11"
+    assert event_run("w", "t", EVENT) == "w.t.6c03254678fd6789631c42eaaa459a0a"
+
+
 def test_ids_tell_every_part_of_an_identity_apart() -> None:
     record = Record("orders", "u", 1, 11)
     others = [Record("orders", "v", 1, 11), Record("orders", "u", 11, 1), Record("orders", "u", 1, 12)]

@@ -303,6 +303,11 @@ def test_marks_survive_being_kept(objects: list[ObjectInfo]) -> None:
     assert len(seen.pack()) == MARK * len(set(objects))
 
 
+def test_marks_that_were_cut_off_are_refused() -> None:
+    with pytest.raises(ValueError, match="cut off"):
+        Seen.unpack(bytes(MARK + 1))
+
+
 def test_a_hundred_thousand_objects_are_small_and_one_more_is_found() -> None:
     listing = [info(f"dt=2026-11-21/part-{number:06}.jsonl", f"{number:x}", 1e9) for number in range(100_000)]
     seen = first_look(listing, deployed=2e9)
