@@ -82,7 +82,7 @@ def check_output(uri: str, run_id: str, if_exists: str = "fail") -> list[str]:
         whose = f"run {owner}" if owner else "something else"
         raise UsageError(
             f"{uri} already holds the output of {whose} ({present[0]})",
-            "Write to another uri, for example with ${{ run.id }} in it, or set `ifExists: replace`.",
+            "Write to another uri, for example with ${{ run.id }} in it, or, for an `output`, set `ifExists: replace`.",
         )
     return present
 
