@@ -15,7 +15,7 @@ from treadle.executors.testing.workbench import SECRET
 
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaPlace]:
-    with lambda_place(tmp_path_factory.mktemp("lambda")) as place:
+    with lambda_place(tmp_path_factory.mktemp("lambda"), concurrency=8) as place:  # what was cancelled goes on there
         yield place
 
 
