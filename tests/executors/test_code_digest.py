@@ -15,6 +15,8 @@ from executors.code_bench import Make, changed, code_by_value, code_in, taken
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.executors.bundle import distributions
+
 MAIN = '''
 """The module."""
 from helpers import clean, LIMIT
@@ -234,6 +236,22 @@ def test_a_module_that_is_neither_the_projects_nor_installed_counts_by_its_sourc
     (library / "own_helper.py").write_text("def g(x): return 2")
     after = code(source)
     assert {name for name in after.versions if after.versions[name] != before.versions[name]} == {"own_helper"}
+
+
+def test_a_module_in_a_folder_that_was_installed_into_counts_by_its_version(
+    code: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `pip install --target` does it; libraries are large."""
+    for name, text in {
+        "bought/__init__.py": "def g(x): return 1",
+        "bought-1.5.dist-info/METADATA": "Metadata-Version: 2.1\nName: bought\nVersion: 1.5\n",
+        "bought-1.5.dist-info/RECORD": "bought-1.5.dist-info/METADATA,,\nbought/__init__.py,,\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(distributions, "providers", distributions.providers.__wrapped__)
+    assert code({"main": "import bought\ndef f(x): return bought.g(x)\n"}).versions["bought"] == "1.5"
 
 
 def test_what_a_function_asks_its_context_for_is_noted(code: Make) -> None:

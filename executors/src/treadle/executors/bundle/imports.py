@@ -85,15 +85,24 @@ class Project:
 
 
 def sources_elsewhere(module: str) -> list[Path]:
-    """Files of a top-level module that is on the path, but not where things are installed: those of an editable
-    install, or of a folder in PYTHONPATH."""
+    """Files of a top-level module that is on the path, but was not installed there: those of an editable install, or
+    of a folder in PYTHONPATH."""
     spec = _find_spec(module)
     if spec is None:
         return []
     places = [Path(place).resolve() for place in spec.submodule_search_locations or [spec.origin or ""] if place]
-    theirs = [place for place in places if place.exists() and not _INSTALLED.intersection(place.parts)]
+    theirs = [place for place in places if place.exists() and not _is_installed(place)]
     files = (file for place in theirs for file in ([place] if place.is_file() else _package_files(place)))
     return sorted(file for file in files if file.suffix in _CODE)
+
+
+def _is_installed(place: Path) -> bool:
+    """Where installers put things by themselves, or in a folder that one was given (`--target`), by its RECORD."""
+    if _INSTALLED.intersection(place.parts):
+        return True
+    entry = f"{place.name}{'/' if place.is_dir() else ','}"
+    records = (record.read_text().splitlines() for record in place.parent.glob("*.dist-info/RECORD"))
+    return any(line.startswith(entry) for lines in records for line in lines)
 
 
 def imported_names(file: Path) -> Sequence[str]:
