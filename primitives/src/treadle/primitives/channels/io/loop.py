@@ -56,7 +56,7 @@ class Loop:
         self._brief = False
         """Whether the last wait was so short."""
         self._error: BaseException | None = None
-        self._stop = threading.Event()
+        self._over = False
         self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
         self._keeper.start()
 
@@ -173,7 +173,7 @@ class Loop:
     def _keep(self) -> None:
         """Watch once nobody has led for a while; lead when something comes."""
         turns = -1
-        while not self._stop.is_set():
+        while not self._over:
             with self.lock:
                 idle = not (self._leader or self._wanted)
                 self._watch_from_now(idle and (self._watching or self._turns == turns))
@@ -196,11 +196,11 @@ class Loop:
             self._turn(now, now)
         except Exception as error:  # noqa: BLE001 - whoever waits next gets it
             self._error = error
-            self._stop.set()
+            self._over = True
 
     def close(self) -> None:
         """End the keeper; handlers run no more."""
-        self._stop.set()
+        self._over = True
         os.eventfd_write(self._end, 1)
         self._keeper.join()
         self._watch.close()
