@@ -23,7 +23,7 @@ from treadle.primitives.functions import CAPTURED
 
 from .build import python_version
 from .captured import trace
-from .distributions import versions_of
+from .distributions import Libraries
 from .project import Project
 from .reach import Reach
 
@@ -45,11 +45,11 @@ def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:
 
     Captured functions of the bundle are unpickled, so only one's own may be given.
     """
-    project = Project(bundle)
-    return {reference: _code(reference, project) for reference in references}
+    project, libraries = Project(bundle), Libraries()
+    return {reference: _code(reference, project, libraries) for reference in references}
 
 
-def _code(reference: str, project: Project) -> Code:
+def _code(reference: str, project: Project, libraries: Libraries) -> Code:
     reach = Reach(project)
     if reference.startswith(CAPTURED):
         trace(project.captured[reference], reach)
@@ -57,5 +57,5 @@ def _code(reference: str, project: Project) -> Code:
         module, _, name = reference.partition(":")
         reach.name(module, name.partition(".")[0])
     reach.finish()
-    versions = {"python": python_version(), **versions_of(reach.foreign)}
+    versions = {"python": python_version(), **libraries.versions_of(reach.foreign)}
     return Code(dict(sorted(reach.units.items())), versions, tuple(sorted(reach.asks)))

@@ -26,38 +26,57 @@ def installed(modules: Iterable[str]) -> dict[str, str]:
     return {name: metadata.version(name) for name in sorted(names)}
 
 
-def versions_of(modules: Iterable[str]) -> dict[str, str]:
-    """Distribution -> version, of top-level modules and of all that these require; what is not there is left out.
+class Libraries:
+    """What is known of modules that are not the project's. Each library without a version is read once."""
 
-    Of a module that is somebody's own, but not the project's, no version says what it does: its name -> a digest.
-    """
-    own, known = _own(modules)
-    found: dict[str, str] = {}
-    pending = [name for module in known for name in providers().get(module, ())] if known else []
-    while pending:
-        name = _normal(pending.pop())
-        if name not in found and (about := _distribution(name)):
-            found[name], required = about
-            pending += required
-    return dict(sorted((found | own).items()))
+    def __init__(self) -> None:
+        self._sources: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def versions_of(self, modules: Iterable[str]) -> dict[str, str]:
+        """Distribution -> version, of top-level modules and of all that these require; what is not there is left out.
+
+        Of a module that is somebody's own, but not the project's, no version says what it does: its name -> a digest.
+        """
+        own, known = self._own(modules)
+        found: dict[str, str] = {}
+        pending = [name for module in known for name in providers().get(module, ())] if known else []
+        while pending:
+            name = _normal(pending.pop())
+            if name not in found and (about := _distribution(name)):
+                found[name], required = about
+                pending += required
+        return dict(sorted((found | own).items()))
+
+    def _own(self, modules: Iterable[str]) -> tuple[dict[str, str], set[str]]:
+        """(digests of modules that lie elsewhere than what is installed, all modules that these and the given are)."""
+        own: dict[str, str] = {}
+        known: set[str] = set()
+        pending = [*modules]
+        while pending:
+            module = pending.pop()
+            if module in known or module in sys.stdlib_module_names or module == ENGINE:
+                continue
+            known.add(module)
+            digest, imported = self._read(module)
+            if digest:
+                own[module] = digest
+                pending += imported
+        return own, known
+
+    def _read(self, module: str) -> tuple[str, frozenset[str]]:
+        """(digest of its sources, top-level modules they import); "": it is installed, or not there."""
+        if module not in self._sources:
+            files = sources_elsewhere(module)
+            self._sources[module] = (_digest(files), _imported(files)) if files else ("", frozenset())
+        return self._sources[module]
 
 
-def _own(modules: Iterable[str]) -> tuple[dict[str, str], set[str]]:
-    """(digests of modules that lie elsewhere than what is installed, all modules that these and the given ones are)."""
-    own: dict[str, str] = {}
-    known: set[str] = set()
-    pending = [*modules]
-    while pending:
-        module = pending.pop()
-        if module in known or module in sys.stdlib_module_names or module == ENGINE:
-            continue
-        known.add(module)
-        if files := sources_elsewhere(module):
-            own[module] = _digest(files)
-            for file in [file for file in files if file.suffix == ".py"]:
-                with suppress(UsageError):  # it is for another Python, and not imported here
-                    pending += imported_names(file)
-    return own, known
+def _imported(files: Iterable[Path]) -> frozenset[str]:
+    names: set[str] = set()
+    for file in [file for file in files if file.suffix == ".py"]:
+        with suppress(UsageError):  # it is for another Python, and not imported here
+            names |= set(imported_names(file))
+    return frozenset(names)
 
 
 def _digest(files: Iterable[Path]) -> str:
