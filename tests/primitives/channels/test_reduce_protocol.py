@@ -54,7 +54,7 @@ def one_round(net: Net, sim: Sim[Reduce], value: str) -> Any:
 
     yield begin
     while True:
-        step = yield lambda: machine.outcome() or machine.work()
+        step = yield machine.next
         if isinstance(step, Result):
             return step
         if isinstance(step, Fold):

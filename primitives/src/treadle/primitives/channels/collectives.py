@@ -19,7 +19,7 @@ from .messages import Cast, Payload, Plan
 from .pieces import distribute, fold
 from .protocols.broadcast import Broadcast
 from .protocols.machine import Machine, OnLoss
-from .protocols.reduce import Fold, PassUp, Reduce, Result
+from .protocols.reduce import Fold, PassUp, Reduce, Result, Step
 from .protocols.roster import Send
 from .protocols.shuffle import Shuffle, role_of
 
@@ -91,8 +91,9 @@ class _Channel(Generic[M]):
         self._discard()
 
     def _give(self, sends: Sequence[Send]) -> bool:
-        """Within a poll."""
-        self._member.send(sends)
+        """Within a poll, which it may end."""
+        if sends:
+            self._member.send(sends)
         return True
 
     def _discard(self) -> None:
@@ -101,7 +102,8 @@ class _Channel(Generic[M]):
             self._member.values.take_back(self._machine.discards.pop())
 
     def _act(self, poll: Callable[[], Any], deadline: float, what: str) -> Any:
-        self.join()
+        if not self._open:
+            self.join()
         return self._member.act(self._key, poll, deadline, what)
 
     def _until(self, deadline: float | None) -> float:
@@ -130,13 +132,14 @@ class BroadcastChannel(_Channel[Broadcast]):
         """
         until = self._until(deadline)
         payload = self._member.values.encode(value)
-        self._act(lambda: self._send(payload), until, "send")
+        self._act(partial(self._send, payload), until, "send")
         self._discard()
 
     def _send(self, payload: Payload) -> bool | None:
         if self._machine.unstable >= _WINDOW:
             return None
-        return self._give(self._machine.send(payload))
+        self._member.send(self._machine.send(payload))
+        return True
 
     def receive(self, *, deadline: float | None = None) -> Any:
         """The next value another member sent; arrays and tables in it are read-only views.
@@ -153,8 +156,8 @@ class BroadcastChannel(_Channel[Broadcast]):
 
     def _receive(self) -> Cast | None:
         cast = self._machine.receive()
-        if cast is not None and not cast.payload.slice:
-            self._give(self._machine.took(cast))
+        if cast is not None and not cast.payload.slice and (sends := self._machine.took(cast)):
+            self._member.send(sends)
         return cast
 
 
@@ -193,9 +196,9 @@ class ReduceChannel(_Channel[Reduce]):
         `reduce` raised elsewhere, DeadlinePassed, and whatever `reduce` raises here.
         """
         until = self._until(deadline)
-        self._act(lambda: self._give(self._machine.contribute(value)), until, "reduce")
+        step = self._answer(partial(self._machine.contribute, value), until)
         try:
-            result = self._work(until)
+            result = self._work(step, until)
         except DeadlinePassed:
             self._give_up("a member did not take part in time")
             raise
@@ -205,18 +208,28 @@ class ReduceChannel(_Channel[Reduce]):
             self._handler(result.value)
         return result.value
 
-    def _work(self, until: float) -> Result:
+    def _work(self, step: Step | None, until: float) -> Result:
         """Do what the machine asks for until the round is over."""
-        while True:
-            step = self._act(lambda: self._machine.outcome() or self._machine.work(), until, "reduce")
-            if isinstance(step, Result):
-                return step
-            if isinstance(step, Fold):
-                self._fold(step, until)
+        while not isinstance(step, Result):
+            if step is None:
+                step = self._act(self._machine.next, until, "reduce")
+            elif isinstance(step, Fold):
+                step = self._answer(self._fold(step, until), until)
             else:
-                self._pass_up(step, until)
+                step = self._answer(self._pass_up(step), until)
+        return step
 
-    def _fold(self, step: Fold, until: float) -> None:
+    def _answer(self, answer: Callable[[], Sequence[Send]], until: float) -> Step | None:
+        """Give the machine what it asked for; what is next, if that is known."""
+
+        def poll() -> tuple[Step | None]:
+            self._give(answer())
+            return (self._machine.next(),)
+
+        found: tuple[Step | None] = self._act(poll, until, "reduce")
+        return found[0]
+
+    def _fold(self, step: Fold, until: float) -> Callable[[], Sequence[Send]]:
         try:
             right = self._member.values.decode(step.right)
             value = fold(self._reduce, step.left, right, owned=step.owned, room=partial(self._make_room, step))
@@ -224,7 +237,7 @@ class ReduceChannel(_Channel[Reduce]):
             self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile
             self._give_up(f"reduce raised {type(error).__name__} at {short(self._member.name)}: {error}")
             raise
-        self._act(lambda: self._give(self._machine.folded(step.ticket, value)), until, "reduce")
+        return partial(self._machine.folded, step.ticket, value)
 
     def _make_room(self, step: Fold, like: Any) -> Any:
         """Memory that will be sent, for the first fold of a round, when the result goes to the parent."""
@@ -235,18 +248,18 @@ class ReduceChannel(_Channel[Reduce]):
         return None if self._room is None else self._room.array
 
     def _leave_room(self) -> None:
-        room, self._room = self._room, None
-        if room is not None:
+        if self._room is not None:
+            room, self._room = self._room, None
             self._member.values.leave(room)
 
-    def _pass_up(self, step: PassUp, until: float) -> None:
+    def _pass_up(self, step: PassUp) -> Callable[[], Sequence[Send]]:
         room = None
         if self._room is not None and step.value is self._room.array:
             room, self._room = self._room, None
         payload = self._member.values.encode(step.value, room)
         self._drop_passed()
         self._passed = payload
-        self._act(lambda: self._give(self._machine.passed_up(step.ticket, payload)), until, "reduce")
+        return partial(self._machine.passed_up, step.ticket, payload)
 
     def _still_wanted(self) -> bool:
         self._machine.outcome()

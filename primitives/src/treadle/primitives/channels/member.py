@@ -192,15 +192,19 @@ class Member:
         """
         joined = self._channels[channel]
         try:
-            return self._loop.wait(lambda: poll() if joined.open else self._why_not(joined), deadline)
+            with self._loop.lock:
+                while not joined.open or (result := poll()) is None:
+                    self._check(joined)
+                    self._loop.wait_once(deadline)
+                return result
         except Late:
             raise self._late(joined.machine.title, channel, what, forming=not joined.machine.epoch) from None
 
-    def _why_not(self, joined: Joined) -> None:
+    def _check(self, joined: Joined) -> None:
         """Raise for a channel that will never open (again)."""
         if joined.refused:
             raise UsageError(f"{joined.machine.title} cannot be joined: {joined.refused}")
-        if self.name in joined.machine.roster.lost:
+        if not joined.open and self.name in joined.machine.roster.lost:
             raise MemberLost(joined.machine.title, [self.name])
 
     def send(self, sends: Sequence[Send]) -> None:
@@ -255,8 +259,8 @@ class Member:
 
     def _on_letter(self, sender: str, message: Message) -> None:
         joined = self._channels.get(message.channel)
-        if joined is not None:
-            self.send(joined.machine.message(sender, message))
+        if joined is not None and (sends := joined.machine.message(sender, message)):
+            self.send(sends)
 
     def _on_message(self, message: ToMember) -> None:
         if isinstance(message, View):

@@ -16,8 +16,8 @@ from ..encoding.references import Kind, Slice
 class Payload(Struct, frozen=True, array_like=True, gc=False):
     """A value, encoded (codec.py): in the message itself, or in a block the receiver gets."""
 
-    kind: Kind | Literal["plain", "numbers"]
-    """`plain`: a pickle of a value of a few builtin types. `numbers`: the bytes of a small array."""
+    kind: Kind | Literal["bytes", "plain", "numbers"]
+    """`bytes`: the value itself. `plain`: a pickle of one of a few builtin types. `numbers`: a small array's bytes."""
     data: bytes = b""
     slice: Slice | None = None
     dtype: str = ""

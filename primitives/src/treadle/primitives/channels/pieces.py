@@ -11,6 +11,9 @@ from ..errors import DataError
 from ..shuffling.scattering import scatter_rows
 from .io.values import kind_of
 
+_WORTH_KEEPING = 4 << 10
+"""Bytes: other memory for a smaller array takes less time than looking whether there is some."""
+
 
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
     """The kind of the pieces, and one for each consumer: piece i holds the records whose hash is i modulo consumers.
@@ -61,7 +64,7 @@ def fold(
 
     That of `left` when it is `owned` here, else what `room` has for an array like it, if anything.
     """
-    if not _keeps_its_type(reduce, left, right):
+    if getattr(left, "nbytes", 0) < _WORTH_KEEPING or not _keeps_its_type(reduce, left, right):
         return reduce(left, right)
     out = left if owned and left.flags.writeable else room(left)
     return reduce(left, right) if out is None else reduce(left, right, out=out)  # type: ignore[call-arg]

@@ -72,8 +72,10 @@ class Decoder:
             if body + size > filled:
                 break
             start = body + size
-            heads.append(bytes(self._data[body:start]))
+            heads.append(self._data[body:start].tobytes())
         self._filled, size = filled - start, len(self._data)
+        if start == filled and size == _SCRATCH:
+            return heads  # as nearly always
         needed = _SCRATCH if not self._filled else 2 * size if self._filled == size else size
         if needed != size or (start and self._filled):
             self._keep(self._data[start:filled], needed)

@@ -46,6 +46,8 @@ class Plain:
 
     def send(self, views: Sequence[Buffer]) -> int:
         try:
+            if len(views) == 1:
+                return self._sock.send(views[0])
             return self._sock.sendmsg(views if len(views) <= _VECTORS else views[:_VECTORS])
         except BlockingIOError:
             return WANT_WRITE

@@ -16,6 +16,7 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.name = connection.name
         self._transport = connection.transport
         self._plain = isinstance(self._transport, Plain)
         self._decoder = Decoder()
@@ -26,32 +27,23 @@ class Link:
         return self._connection.fileno()
 
     @property
-    def name(self) -> str:
-        return self._connection.name
-
-    @property
     def source(self) -> tuple[str, int]:
         """The local address; its host is this machine as the other side sees it."""
         host, port = self._connection.sock.getsockname()[:2]
         return host, port
 
     @property
-    def full(self) -> bool:
-        """Whether something is kept, to be sent when there is room."""
-        return bool(self._queue)
-
-    @property
     def events(self) -> int:
         """What to wait for."""
         return select.EPOLLIN | select.EPOLLOUT if self._queue else select.EPOLLIN
 
-    def send(self, head: bytes) -> None:
-        """Give a frame to the kernel, or keep it for `flush`. Raises WireError."""
+    def send(self, head: bytes) -> bool:
+        """Give a frame to the kernel; False: some is kept for `flush`, when there is room. Raises WireError."""
         frame = LENGTHS.pack(len(head), 0) + head
-        if self._queue:
-            self._queue.append(frame)
-        else:
-            self._try(frame)
+        if not self._queue:
+            return self._try(frame)
+        self._queue.append(frame)
+        return False
 
     def flush(self) -> None:
         """Send what is kept, as far as it goes. Raises WireError."""
@@ -71,7 +63,9 @@ class Link:
 
     def receive(self) -> list[bytes]:
         """The frames that are here now. Raises WireError; Closed at the end."""
-        heads, self._early = self._decoder.feed(self._early), b""
+        heads: list[bytes] = []
+        if self._early:
+            heads, self._early = self._decoder.feed(self._early), b""
         while True:
             room = self._decoder.room()
             try:

@@ -41,20 +41,22 @@ class Loop:
         self._changed = threading.Condition(self.lock)
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._wake, select.EPOLLIN)
         self._watch, self._end = select.epoll(), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._watch.register(self._epoll.fileno(), 0)
         self._watch.register(self._end, select.EPOLLIN)
         self._handlers: dict[int, Callable[[int], None]] = {}
+        self.register(self._wake, lambda _: self._woken())
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._due = _NEVER
+        """When the next timer is."""
         self._numbers = itertools.count()
         self._leader: int = 0
         self._watching = False
         """Whether the keeper sees what comes."""
         self._wanted = 0
         self._turns = 0
-        self._brief = False
-        """Whether the last wait was so short."""
+        self._looks = True
+        """Whether it is well to look for a while before sleeping."""
         self._error: BaseException | None = None
         self._over = False
         self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
@@ -77,6 +79,7 @@ class Loop:
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do it after so long."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), action))
+        self._due = self._timers[0][0]
 
     # -- for any thread ----------
 
@@ -96,18 +99,20 @@ class Loop:
         """What `poll` says, called with the lock held, as soon as it is not None. Raises Late, and what `poll` does."""
         with self.lock:
             while (result := poll()) is None:
-                self._wait_once(deadline)
+                self.wait_once(deadline)
             return result
 
-    def _wait_once(self, deadline: float) -> None:
+    def wait_once(self, deadline: float) -> None:
+        """With the lock held: until something may have happened. Raises Late."""
         if self._error is not None:
             raise self._error
         now = time.monotonic()
         if now >= deadline:
             raise Late("too late")
         if not self._leader:
-            self._watch_from_now(False)
-            self._turn(now, deadline)
+            if self._watching:
+                self._watch_from_now(False)
+            self._turn(min(deadline, self._due) - now)
         else:
             self._take_over(deadline - now)
 
@@ -118,9 +123,8 @@ class Loop:
         self._changed.wait(min(left, 1.0))
         self._wanted -= 1
 
-    def _turn(self, now: float, deadline: float) -> None:
+    def _turn(self, timeout: float) -> None:
         """Lead once: wait for sockets and timers without the lock, then handle what came."""
-        timeout = max(0.0, min(deadline, self._due) - now)
         self._leader = threading.get_ident()
         self.lock.release()
         try:
@@ -130,43 +134,42 @@ class Loop:
             self._leader = 0
         self._turns += 1
         for fd, event in events:
-            self._handle(fd, event)
-        self._run_timers()
+            if (handler := self._handlers.get(fd)) is not None:
+                handler(event)
+        if self._due <= (now := time.monotonic()):
+            self._run_timers(now)
         if self._wanted:
             self._changed.notify_all()
 
     def _poll(self, timeout: float) -> list[tuple[int, int]]:
-        """When the last wait was short, look for a while instead of sleeping: to wake an idle processor takes longer.
+        """Look for a while instead of sleeping: to wake an idle processor takes longer.
 
-        Yielding in between leaves the processor to whoever has something to do, such as to send what is waited for.
+        Yielding in between leaves the processor to whoever has something to do, such as to send what is waited for. If
+        somebody has, who waits sleeps at once from then on, until a wait was short.
         """
         began = now = time.monotonic()
-        while self._brief and now - began < min(_BRIEF, timeout):
+        look = min(_BRIEF, timeout) if self._looks else 0.0
+        while now - began < look:
             if events := self._epoll.poll(0):
                 return events
             before = now
             os.sched_yield()
             now = time.monotonic()
             if now - before > _TAKEN:
+                self._looks = False
                 break
         events = self._epoll.poll(max(0.0, timeout - (now - began)))
-        self._brief = timeout > 0 and time.monotonic() - began < _BRIEF
+        self._looks = self._looks or (timeout > 0 and time.monotonic() - began < _BRIEF)
         return events
 
-    def _handle(self, fd: int, event: int) -> None:
-        if fd == self._wake:
-            os.eventfd_read(self._wake)
-        elif (handler := self._handlers.get(fd)) is not None:
-            handler(event)
+    def _woken(self) -> None:
+        os.eventfd_read(self._wake)
 
-    @property
-    def _due(self) -> float:
-        """When the next timer is."""
-        return self._timers[0][0] if self._timers else _NEVER
-
-    def _run_timers(self) -> None:
-        while self._due <= time.monotonic():
-            heapq.heappop(self._timers)[2]()
+    def _run_timers(self, now: float) -> None:
+        while self._due <= now:
+            _, _, action = heapq.heappop(self._timers)
+            self._due = self._timers[0][0] if self._timers else _NEVER
+            action()
 
     # -- the keeper ----------
 
@@ -191,9 +194,8 @@ class Loop:
             self._watch.modify(self._epoll.fileno(), select.EPOLLIN if watching else 0)
 
     def _lead_once(self) -> None:
-        now = time.monotonic()
         try:
-            self._turn(now, now)
+            self._turn(0.0)
         except Exception as error:  # noqa: BLE001 - whoever waits next gets it
             self._error = error
             self._over = True

@@ -6,6 +6,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,7 @@ class Road:
         self.dead = False
         """Lost, or ended: nothing need reach it."""
         self.moved = time.monotonic()
-        """When the other side last acknowledged something, or there was nothing to."""
+        """When the other side last acknowledged something, or there was nothing to; as of the last tick."""
 
 
 class Roads:
@@ -83,9 +84,11 @@ class Roads:
         road = self._roads.get(member) or self._road(member)
         if road.dead:
             return
-        if road.path.quiet:
-            road.moved = time.monotonic()
-        self._carry(road, road.path.send(message, last))
+        letter = road.path.send(message, last)
+        if road.link is not None:
+            self._put(road, road.link, letter)
+        else:
+            self._carry(road, letter)
 
     def lose(self, member: str) -> None:
         """It is no more: nothing need reach it."""
@@ -133,8 +136,7 @@ class Roads:
 
     def _put(self, road: Road, link: Link, letter: Letter) -> None:
         try:
-            link.send(encode_head(letter))
-            if link.full:
+            if not link.send(encode_head(letter)):
                 self._loop.change(link.fileno(), link.events)
         except WireError:
             self._broken(road, link)
@@ -205,7 +207,7 @@ class Roads:
             return
         self._links.add(link)
         known = [road]
-        self._loop.register(link.fileno(), lambda event: self._ready(known, link, event))
+        self._loop.register(link.fileno(), partial(self._ready, known, link))
         if road is not None:
             road.dialling = False
             self._use(road, link)
@@ -268,7 +270,9 @@ class Roads:
     def _look_after(self, road: Road, now: float) -> None:
         if road.relayed or self._ticks % _ACKNOWLEDGES == 0:
             self._acknowledge(road, True)
-        if road.path.quiet or now - road.moved < _PATIENCE * (0.1 if road.relayed else 1):
+        if road.path.quiet:
+            road.moved = now
+        if now - road.moved < _PATIENCE * (0.1 if road.relayed else 1):
             return
         road.moved = now
         if road.link is not None:

@@ -108,8 +108,7 @@ class Uplink:
         if link is None:
             return
         try:
-            link.send(encode_head(message))
-            if link.full:
+            if not link.send(encode_head(message)):
                 self._loop.change(link.fileno(), link.events)
         except WireError as error:
             self._lost(link, error.message)

@@ -18,7 +18,7 @@ from .segments import Segment, Segments
 
 INLINE = 8 << 10
 """Bytes of an encoded value up to which it travels in the message."""
-_PLAIN = {bytes: INLINE - 64, str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
+_PLAIN = {str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
 """Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
 _NUMBERS = "biufc"
 """Kinds of arrays that are their bytes, dtype and shape: a tenth of the codec's work where most work is cold code."""
@@ -73,6 +73,8 @@ class Values:
 
     def encode(self, value: Any, room: Room | None = None) -> Payload:
         """One value; `room`: where it is already. Raises DataError and StoreError."""
+        if type(value) is bytes and len(value) <= INLINE:
+            return Payload("bytes", value)
         if (plain := _PLAIN.get(type(value))) is not None and (not plain or len(value) <= plain):
             return Payload("plain", pickle.dumps(value, 5))
         kind = kind_of(value)
@@ -95,6 +97,8 @@ class Values:
 
     def decode(self, payload: Payload) -> Any:
         """The value `encode` was given; arrays and tables are read-only views. Raises as `Blocks.get` does."""
+        if payload.kind == "bytes":
+            return payload.data
         if payload.kind == "plain":
             return pickle.loads(payload.data)
         value = self.decode_piece(payload)

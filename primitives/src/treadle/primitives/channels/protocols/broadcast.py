@@ -39,7 +39,8 @@ class Broadcast(Machine):
 
     def send(self, payload: Payload) -> list[Send]:
         """Give the value to all others. Raises MemberLost once after a loss."""
-        self._tell()
+        if self._untold:
+            self._tell()
         number = self._have.get(self._name, 0) + 1
         cast = Cast(self.channel, self.epoch, self._name, number, self.epoch, payload)
         self._taken[self._name] = number
@@ -47,10 +48,11 @@ class Broadcast(Machine):
 
     def receive(self) -> Cast | None:
         """The next value, or None while there is none; `took` follows. Raises MemberLost once after a loss."""
-        if not self._inbox:
+        if self._inbox:
+            return self._inbox.popleft()
+        if self._untold:
             self._tell()
-            return None
-        return self._inbox.popleft()
+        return None
 
     def took(self, cast: Cast) -> list[Send]:
         """The user has it: its block is mapped."""
@@ -79,15 +81,16 @@ class Broadcast(Machine):
     def _append(self, cast: Cast, source: str) -> list[Send]:
         self._have[cast.sender] = cast.number
         self._log.append(cast)
-        synced = self._synced
-        return [self._pass_on(cast, one) for one in self.neighbours if one != source and one in synced]
+        sends = []
+        for member in self.neighbours:
+            if member != source and member in self._synced:
+                sends.append(Send(member, self._passed_on(cast)))
+        return sends
 
-    def _pass_on(self, cast: Cast, member: str) -> Send:
-        same = cast.epoch == self.epoch
-        return Send(
-            member,
-            cast if same else Cast(cast.channel, self.epoch, cast.sender, cast.number, cast.born, cast.payload),
-        )
+    def _passed_on(self, cast: Cast) -> Cast:
+        if cast.epoch == self.epoch:
+            return cast
+        return Cast(cast.channel, self.epoch, cast.sender, cast.number, cast.born, cast.payload)
 
     def _arrived(self, sender: str, message: Message) -> list[Send]:
         if isinstance(message, Cast):
@@ -108,7 +111,8 @@ class Broadcast(Machine):
             self._taken[cast.sender] = cast.number
         else:
             self._inbox.append(cast)
-        return self._append(cast, source) + self._confide()
+        sends = self._append(cast, source)
+        return sends + self._confide() if self._leaving else sends
 
     # -- a new tree ----------
 
@@ -125,7 +129,7 @@ class Broadcast(Machine):
                 sends.append(self._ask(member))
             else:  # one of us has just come and has nothing
                 self._synced.add(member)
-                sends += [self._pass_on(cast, member) for cast in self._log]
+                sends += [Send(member, self._passed_on(cast)) for cast in self._log]
         self._subtree.clear()
         return sends + (self._report(due=True) if self._have else [])
 
@@ -139,7 +143,7 @@ class Broadcast(Machine):
         sends = [] if self._asked.get(sender, 0) >= have.epoch else [self._ask(sender)]
         self._synced.add(sender)
         lacking = (cast for cast in self._log if cast.number > have.numbers.get(cast.sender, 0))
-        return sends + [self._pass_on(cast, sender) for cast in lacking] + self._confide()
+        return sends + [Send(sender, self._passed_on(cast)) for cast in lacking] + self._confide()
 
     # -- what everybody has ----------
 

@@ -113,10 +113,8 @@ class Machine:
 
     def _tell(self) -> None:
         """Raise MemberLost for losses that the user was not told of."""
-        if not self._untold:
-            return
         lost, self._untold = self._untold, []
-        if self.on_loss == "fail":
+        if lost and self.on_loss == "fail":
             raise MemberLost(self.title, lost)
 
     def _moved(self, before: Roster) -> list[Send]:

@@ -38,6 +38,9 @@ class Path:
             self._kept.popleft()
         if letter.number <= self._seen:
             return []
+        if letter.number == self._seen + 1 and not self._early:  # as nearly always
+            self._seen += 1
+            return [] if letter.message is None else [letter.message]
         self._early[letter.number] = letter
         messages = []
         while (next_one := self._early.pop(self._seen + 1, None)) is not None:

@@ -42,6 +42,9 @@ class Result(NamedTuple):
     value: Any
 
 
+Step = Fold | PassUp | Result
+
+
 class Reduce(Rounds):
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         super().__init__(channel, me, on_loss)
@@ -64,8 +67,11 @@ class Reduce(Rounds):
         self._own, self._outcome, self._active = value, None, True
         return self._begin()
 
-    def work(self) -> Fold | PassUp | None:
-        """What to do next, once; `folded` or `passed_up` answers."""
+    def next(self) -> Step | None:
+        """The result, or what to do next, once: `folded` or `passed_up` answers. Raises MemberLost and ReduceFailed."""
+        return self.outcome() or self._work()
+
+    def _work(self) -> Fold | PassUp | None:
         if self._busy or not self._active:
             return None
         if self._waiting:
