@@ -26,6 +26,7 @@ ROWS = {
 @pytest.fixture(params=[1 << 19, 64], ids=["at once", "in chunks"])
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scattering, "_CHUNK_BYTES", request.param)
+    monkeypatch.setattr(scattering, "_TABLE_BYTES", request.param)
     monkeypatch.setattr(scattering, "_LEAST", 1)
 
 
@@ -47,12 +48,25 @@ def test_each_target_gets_its_rows_in_their_order(make: Any, data: st.DataObject
         np.testing.assert_array_equal(part, wanted)
 
 
-@given(st.lists(st.integers(0, 2), max_size=20))
-def test_rows_of_a_table_are_scattered_likewise(targets: list[int]) -> None:
-    table = pa.table({"row": range(len(targets))})
-    parts = scatter_rows("table", table, np.array(targets, dtype=np.int64), 3)
-    rows = np.arange(len(targets))
-    assert [part["row"].to_pylist() for part in parts] == [part.tolist() for part in expected(rows, targets, 3)]
+def table_of(count: int) -> pa.Table:
+    """Two chunks; no two columns alike."""
+    names = pa.array([f"name {index % 3}" for index in range(count)]).dictionary_encode()
+    nested = pa.array([[index] * (index % 3) or None for index in range(count)], pa.list_(pa.int64()))
+    table = pa.table({"row": pa.array(range(count), pa.int64()), "name": names, "nested": nested})
+    return pa.concat_tables([table.slice(0, count // 2), table.slice(count // 2)])
+
+
+@pytest.mark.usefixtures("_chunks")
+@given(st.data())
+def test_rows_of_a_table_are_scattered_likewise(data: st.DataObject) -> None:
+    partitions = data.draw(st.sampled_from([1, 3, 300]))
+    targets = data.draw(st.lists(st.integers(0, partitions - 1), max_size=60))
+    table = table_of(len(targets))
+    parts = scatter_rows("table", table, np.array(targets, dtype=np.int64), partitions)
+    assert len(parts) == partitions
+    for target, part in enumerate(parts):
+        assert part.schema == table.schema
+        assert part.to_pylist() == [row for row, one in zip(table.to_pylist(), targets, strict=True) if one == target]
 
 
 @pytest.mark.parametrize("partitions", [256, 257, 65_536, 65_537])

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _FEW = 4
 """Targets up to which a pass over an array for each of them is faster than a sort."""
 _CHUNK_BYTES = 1 << 19
-"""Rows that are sorted at a time: they stay in the processor's cache."""
+"""Rows of an array that are sorted at a time: they stay in the processor's cache."""
+_TABLE_BYTES = 1 << 21
+"""The same of a table, where each chunk and target costs a few calls for each column."""
 _LEAST = 64
 """Rows that a target gets of a chunk on average, at least: each such run is copied by a call of its own."""
 
@@ -30,13 +32,30 @@ def scatter_rows(kind: Kind, value: Any, targets: Sequence[int] | NDArray[np.int
 
     targets = np.asarray(targets, np.min_scalar_type(max(0, partitions - 1)))  # NumPy sorts short integers by radix
     if kind == "table":
-        gathered = value.take(np.argsort(targets, kind="stable")).combine_chunks()
-        ends = np.bincount(targets, minlength=partitions).cumsum().tolist()
-        return [gathered.slice(start, stop - start) for start, stop in pairwise([0, *ends])]
+        return _scatter_table(value, targets, partitions)
     if partitions <= _FEW:
         return [value.compress(targets == target, axis=0) for target in range(partitions)]
     gathered, ends = _scatter_array(value, targets, partitions)
     return [gathered[start:stop] for start, stop in pairwise([0, *ends])]
+
+
+def _scatter_table(table: Any, targets: NDArray[Any], partitions: int) -> list[Any]:
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import compute
+
+    runs: list[list[Any]] = [[] for _ in range(partitions)]
+    row = max(1, table.nbytes // max(1, len(table)))
+    step = max(_TABLE_BYTES // row, _LEAST * partitions)
+    for start in range(0, len(table), step):
+        chunk = targets[start : start + step]
+        order = compute.array_sort_indices(pa.array(chunk))  # it counts; NumPy only for targets below 256
+        ordered = table.slice(start, step).take(order)
+        ends = np.bincount(chunk, minlength=partitions).cumsum().tolist()
+        for run, (first, last) in zip(runs, pairwise([0, *ends]), strict=True):
+            if first < last:
+                run.append(ordered.slice(first, last - first))
+    return [pa.concat_tables(run).combine_chunks() if run else table.slice(0, 0) for run in runs]
 
 
 def _scatter_array(array: Any, targets: NDArray[Any], partitions: int) -> tuple[Any, list[int]]:
