@@ -50,12 +50,18 @@ def _scatter_table(table: Any, targets: NDArray[Any], partitions: int) -> list[A
     for start in range(0, len(table), step):
         chunk = targets[start : start + step]
         order = compute.array_sort_indices(pa.array(chunk))  # it counts; NumPy only for targets below 256
-        ordered = table.slice(start, step).take(order)
+        ordered = table.slice(start, step).take(order).combine_chunks()
         ends = np.bincount(chunk, minlength=partitions).cumsum().tolist()
         for run, (first, last) in zip(runs, pairwise([0, *ends]), strict=True):
             if first < last:
                 run.append(ordered.slice(first, last - first))
-    return [pa.concat_tables(run).combine_chunks() if run else table.slice(0, 0) for run in runs]
+    return [_joined(run) if run else table.slice(0, 0) for run in runs]
+
+
+def _joined(run: list[Any]) -> Any:
+    import pyarrow as pa
+
+    return run[0] if len(run) == 1 else pa.concat_tables(run).combine_chunks()
 
 
 def _scatter_array(array: Any, targets: NDArray[Any], partitions: int) -> tuple[Any, list[int]]:
