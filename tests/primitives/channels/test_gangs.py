@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,14 +161,28 @@ def test_rows_keep_their_order_whatever_way_they_are_picked(consumers: int, dtyp
 def test_a_fold_writes_into_its_own_memory_only(size: int) -> None:
     """And into that only where it is worth it: a small result is another array."""
     ones, twos, large = np.ones(size), np.full(size, 2.0), size > 1_000
-    assert fold(np.add, ones, twos, owned=False) is not ones
+    assert fold(np.add, ones, [twos], owned=False) is not ones
     assert set(ones) == {1}
-    threes = fold(np.add, ones, twos, owned=True)
+    threes = fold(np.add, ones, [twos], owned=True)
     assert set(threes) == {3}
     assert (threes is ones) == large
-    assert fold(np.equal, twos, ones, owned=True).dtype == bool
-    assert set(fold(np.true_divide, np.full(size, 1), np.full(size, 2), owned=True)) == {0.5}
+    assert fold(np.equal, twos, [ones], owned=True).dtype == bool
+    assert set(fold(np.true_divide, np.full(size, 1), [np.full(size, 2)], owned=True)) == {0.5}
     room = np.empty(size)
-    fours = fold(np.add, twos, twos, owned=False, room=lambda like: room)
+    fours = fold(np.add, twos, [twos], owned=False, room=lambda like: room)
     assert (set(fours), set(twos)) == ({4}, {2})
     assert (fours is room) == large
+
+
+@pytest.mark.parametrize("reduce", [np.add, np.maximum, np.matmul, np.subtract])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("owned", [False, True])
+def test_several_values_are_folded_in_turn(reduce: Any, order: Any, owned: bool) -> None:
+    random = np.random.default_rng(7)
+    values = [np.asarray(random.integers(-9, 9, (150, 150)), order=order) for _ in range(4)]
+    wanted = functools.reduce(reduce, values)
+    kept = [value.copy() for value in values]
+    left, *right = values
+    np.testing.assert_array_equal(fold(reduce, left, right, owned=owned), wanted)
+    assert all(np.array_equal(one, copy) for one, copy in zip(right, kept[1:], strict=True))
+    assert owned or np.array_equal(left, kept[0])

@@ -58,7 +58,7 @@ def one_round(net: Net, sim: Sim[Reduce], value: str) -> Any:
         if isinstance(step, Result):
             return step
         if isinstance(step, Fold):
-            net.send(sim, machine.folded(step.ticket, f"{step.left} {text(step.right)}"))
+            net.send(sim, machine.folded(step.ticket, " ".join([step.left, *map(text, step.right)])))
         if isinstance(step, PassUp):
             net.send(sim, machine.passed_up(step.ticket, payload(step.value)))
 

@@ -231,7 +231,7 @@ class ReduceChannel(_Channel[Reduce]):
 
     def _fold(self, step: Fold, until: float) -> Callable[[], Sequence[Send]]:
         try:
-            right = self._member.values.decode(step.right)
+            right = [self._member.values.decode(one) for one in step.right]
             value = fold(self._reduce, step.left, right, owned=step.owned, room=partial(self._make_room, step))
         except Exception as error:
             self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile

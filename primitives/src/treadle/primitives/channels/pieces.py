@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..encoding.references import Kind
@@ -13,6 +13,8 @@ from .io.values import kind_of
 
 _WORTH_KEEPING = 4 << 10
 """Bytes: other memory for a smaller array takes less time than looking whether there is some."""
+_PART_BYTES = 1 << 16
+"""Of each array: three or four parts stay in the cache of one processor."""
 
 
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
@@ -55,19 +57,40 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
 def fold(
     reduce: Callable[[Any, Any], Any],
     left: Any,
-    right: Any,
+    right: Sequence[Any],
     *,
     owned: bool,
     room: Callable[[Any], Any] = lambda like: None,  # noqa: ARG005
 ) -> Any:
-    """`reduce(left, right)`; when a ufunc of NumPy can do so, into memory that is there.
+    """`reduce(left, one)` for each on the right in turn; when a ufunc of NumPy can do so, into memory that is there.
 
     That of `left` when it is `owned` here, else what `room` has for an array like it, if anything.
     """
-    if getattr(left, "nbytes", 0) < _WORTH_KEEPING or not _keeps_its_type(reduce, left, right):
-        return reduce(left, right)
+    large = getattr(left, "nbytes", 0) >= _WORTH_KEEPING
+    if not large or not all(_keeps_its_type(reduce, left, one) for one in right):
+        for one in right:
+            left = reduce(left, one)
+        return left
+    import numpy as np
+
     out = left if owned and left.flags.writeable else room(left)
-    return reduce(left, right) if out is None else reduce(left, right, out=out)  # type: ignore[call-arg]
+    out = np.empty_like(left) if out is None else out
+    for into, first, *others in _parts(reduce, [out, left, *right]):
+        reduce(first, others[0], out=into)  # type: ignore[call-arg]
+        for one in others[1:]:
+            reduce(into, one, out=into)  # type: ignore[call-arg]
+    return out
+
+
+def _parts(reduce: Any, arrays: list[Any]) -> Iterator[list[Any]]:
+    """So small that what is folded stays in the cache for the next; all at once where that cannot be, or is no use."""
+    if len(arrays) < 4 or reduce.signature is not None or not all(one.flags.c_contiguous for one in arrays):
+        yield arrays
+        return
+    flat = [one.reshape(-1) for one in arrays]
+    step = max(1, _PART_BYTES // arrays[0].itemsize)
+    for start in range(0, len(flat[0]), step):
+        yield [one[start : start + step] for one in flat]
 
 
 def _keeps_its_type(reduce: Callable[[Any, Any], Any], left: Any, right: Any) -> bool:

@@ -17,11 +17,12 @@ from .rounds import LOST, Rounds, answered, decided, fail_next, failed
 
 
 class Fold(NamedTuple):
-    """Work for the user's thread: combine two values; the right one is still encoded."""
+    """Work for the user's thread: combine values; those on the right are still encoded."""
 
     ticket: int
     left: Any
-    right: Payload
+    right: tuple[Payload, ...]
+    """All that have come."""
     owned: bool
     """The left one is the result of a fold before, which nobody else has."""
     goes_up: bool
@@ -75,8 +76,8 @@ class Reduce(Rounds):
         if self._busy or not self._active:
             return None
         if self._waiting:
-            self._busy = True
-            return Fold(self._ticket, self._folded, self._waiting.pop(), self._folds > 0, not self._is_root)
+            right, self._waiting, self._busy = tuple(self._waiting), [], True
+            return Fold(self._ticket, self._folded, right, self._folds > 0, not self._is_root)
         if self._missing or self._is_root:
             return None
         self._busy = True
