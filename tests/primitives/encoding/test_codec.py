@@ -274,6 +274,12 @@ def test_concat_joins_arrays_read_only_and_tables_without_a_copy() -> None:
     assert table["a"].chunk(1).buffers()[1].address == tables[1]["a"].chunk(0).buffers()[1].address
 
 
+@pytest.mark.parametrize("dtype", [">i4", ">U2", np.dtype([("a", "i1"), ("b", ">f8")], align=True)], ids=str)
+def test_concat_of_arrays_has_the_dtype_of_each_byte_for_byte(dtype: np.dtype[Any]) -> None:
+    array = np.zeros(2, dtype)
+    assert repr(concat("array", [array, array]).dtype) == repr(array.dtype)
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [

@@ -223,7 +223,7 @@ def _npy(array: Any, **options: Any) -> bytes:
 @many
 @given(
     shape=st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple),
-    dtype=st.sampled_from(["<f8", ">i4", "u1", "<U3", "M8[ns]", [("a", "<i4"), ("é", "<f4", (2,))]]),
+    dtype=st.sampled_from(["<f8", ">i4", "u1", "<U3", "M8[ns]", "V2", [("a", "<i4"), ("é", "<f4", (2,))]]),
     fortran=st.booleans(),
     split=sizes,
 )
@@ -238,6 +238,11 @@ def test_npy_is_the_same_rows_at_any_split_size(
     assert all(part.dtype == array.dtype for part in parts)
     assert whole.shape == array.shape
     assert whole.astype(array.dtype).tobytes() == array.tobytes()
+
+
+def test_npy_of_items_without_bytes_has_its_rows(place: str) -> None:
+    (rows,) = _read(place, _npy(np.zeros((3, 2), "V0")), ReadOptions("npy"))
+    assert (rows.dtype, rows.shape) == (np.dtype("V0"), (3, 2))
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,7 @@ def test_a_record_that_does_not_fit_is_named_by_position(format: Format, records
         ("npy", "table", pa.table({"a": [1]})),
         ("npy", "array", np.array([object()])),
         ("npy", "array", np.array(1)),
+        ("npy", "array", np.zeros(1, [("a", "i4"), ("b", "i2")])[["b", "a"]]),
         ("fixed", "table", pa.table({"a": [1]})),
         ("fixed", "array", np.array([[1]])),
         ("parquet", "array", np.zeros((1, 1, 1))),
@@ -253,6 +254,16 @@ def test_npy_reads_back_as_written_whatever_its_order_in_memory(
     assert back.dtype == array.dtype
     assert back.shape == array.shape
     assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_npy_shows_nothing_of_what_memory_holds_between_fields(start: int) -> None:
+    fields = np.dtype([("a", "i1"), ("b", "i8")], align=True)
+    memory = np.full(fields.itemsize * 6, 255, "u1")
+    memory.view(fields)["a"] = memory.view(fields)["b"] = 7
+    sound = np.zeros(6, fields)
+    sound["a"] = sound["b"] = 7
+    assert _encode("array", memory.view(fields)[start:], "npy") == _encode("array", sound[start:], "npy")
 
 
 @pytest.mark.parametrize("format", ["text", "jsonl", "csv", "parquet", "fixed"])

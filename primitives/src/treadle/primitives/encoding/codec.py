@@ -246,7 +246,7 @@ def _concat_arrays(values: Sequence[Any]) -> Any:
                 f"partitions differ: rows of {_row_type(first)} and of {_row_type(value)}",
                 "Return arrays of one dtype and row shape from every partition.",
             )
-    return _read_only(np.concatenate(values))
+    return _read_only(np.concatenate(values, dtype=first.dtype))  # by itself it takes the byte order of this machine
 
 
 def _row_type(array: Any) -> str:

@@ -89,8 +89,7 @@ def read_npy(split: FileSplit, size: int) -> Iterator[NDArray[Any]]:
     layout = plan_npy(info_of(split)) if content is None else parse_npy(content, len(content), split.uri)
     if layout.fortran or layout.row_bytes == 0 or content is not None:
         data = whole_content(split) if content is None else content
-        flat = np.frombuffer(data, layout.dtype, math.prod(layout.shape), layout.offset)
-        yield flat.reshape(layout.shape, order="F" if layout.fortran else "C")
+        yield np.ndarray(layout.shape, layout.dtype, data, layout.offset, order="F" if layout.fortran else "C")
         return
     for data in _rows(split, layout.row_bytes, size):
         yield np.frombuffer(data, layout.dtype).reshape(-1, *layout.shape[1:])
@@ -122,11 +121,11 @@ def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]
     """
     import numpy as np
 
-    if kind != "array" or value.ndim == 0 or value.dtype.hasobject:
+    if kind != "array" or value.ndim == 0 or value.dtype.hasobject or _is_turned(value.dtype):
         what = kind if kind != "array" else f"an array of dtype {value.dtype} and shape {value.shape}"
         raise DataError(f"npy cannot hold {what}", "Return a NumPy array with rows and a plain dtype.")
     head = BytesIO()
-    array = np.ascontiguousarray(value)
+    array = _without_gaps(value) if value.dtype.names else np.ascontiguousarray(value)
     fields = np.lib.format.header_data_from_array_1_0(array) | {"fortran_order": False}
     if rows is not None:
         fields["shape"] = (rows, *array.shape[1:])
@@ -135,6 +134,26 @@ def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]
     else:
         np.lib.format.write_array_header_2_0(head, fields)
     return [head.getvalue(), _raw(array)]
+
+
+def _is_turned(dtype: np.dtype[Any]) -> bool:
+    """Whether fields overlap, or do not follow each other: there is no text for such a dtype."""
+    import numpy as np
+
+    try:
+        np.lib.format.dtype_to_descr(dtype)
+    except ValueError:
+        return True
+    return False
+
+
+def _without_gaps(array: NDArray[Any]) -> NDArray[Any]:
+    """With zeros between fields, where arrays have what happened to be in memory."""
+    import numpy as np
+
+    settled = np.zeros(array.shape, array.dtype)
+    settled[...] = array
+    return settled
 
 
 def _raw(array: NDArray[Any]) -> Content:
