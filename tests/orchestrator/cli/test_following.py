@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from io import StringIO
 from typing import Any
 
+import pytest
+
+from treadle.executors.attempt_log import attempt_logger
 from treadle.orchestrator.cli.view.following import group_lines, grouped, lines_of
 from treadle.orchestrator.dispatcher.record.attempts import AttemptRecord
 
@@ -49,3 +54,16 @@ def test_a_traceback_of_the_users_own_stays_whole() -> None:
     raised = f'Traceback (most recent call last):\n  File "{MODULES}/a.py", line 1, in f\nValueError: no\n'
     (group,) = grouped([timed_out("", raised)])
     assert list(group_lines(group))[-1] == "  ValueError: no"
+
+
+def test_what_a_function_logged_has_its_own_time_and_place_and_those_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", written := StringIO())
+    monkeypatch.setattr("time.time", lambda: 7.5)
+    attempt_logger("lloyd[3].read[0]").info("two\nlines of %d", 1)
+    record = AttemptRecord("lloyd-3/read", 0, 2, 60.0, log=f"printed\n{written.getvalue()}")
+    begun, over = (time.strftime("%H:%M:%S", time.localtime(seconds)) for seconds in (7, 60))
+    assert list(lines_of(record)) == [
+        f"{over} lloyd-3/read[0]#2 printed",
+        f"{begun} lloyd[3].read[0]#2 INFO two",
+        f"{begun} lloyd-3/read[0]#2 lines of 1",
+    ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from treadle.executors.attempt_log import logged
 from treadle.executors.program import error_text
 
 from ...dispatcher.record.attempts import AttemptRecord
@@ -110,15 +111,21 @@ def group_lines(group: ErrorGroup) -> Iterator[str]:
 
 
 def lines_of(record: AttemptRecord) -> Iterator[str]:
-    """What an attempt printed, then its error, each line with where it comes from. Where its threads stood when it was
-    killed is told with its error (`group_lines`)."""
-    when = time.strftime("%H:%M:%S", time.localtime(record.time))
-    where = f"{when} {record.segment}[{record.partition}]#{record.attempt}"
+    """What an attempt printed, then its error, each line with when it was and where it comes from: the attempt's end
+    and node, unless the line has its own. Where its threads stood when it was killed is told with its error
+    (`group_lines`)."""
+    when, node = record.time, f"{record.segment}[{record.partition}]"
     for line in record.log.removesuffix(record.traceback).splitlines():
-        yield f"{where} {line}"
+        when, where, text = logged(line) or (when, node, line)
+        yield f"{_clock(when)} {where}#{record.attempt} {text}"
     if record.failure:
         end = "failed finally" if record.final else "failed, will be tried again"
-        yield f"{where} {end}: {record.failure}: {error_text(record.error, record.message)}"
+        why = f"{record.failure}: {error_text(record.error, record.message)}"
+        yield f"{_clock(record.time)} {node}#{record.attempt} {end}: {why}"
+
+
+def _clock(when: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(when))
 
 
 def chosen(
