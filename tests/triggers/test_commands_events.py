@@ -133,11 +133,25 @@ def test_sample_that_inputs_do_not_take_would_be_a_range(terminal: Terminal) -> 
 
 def test_time_of_a_schedule_is_read_in_its_timezone(terminal: Terminal) -> None:
     file = write(terminal, "orders", nightly=NIGHTLY)
-    code, trial = tried(terminal, file, "orders.nightly", "--time", "2026-07-01T00:30")
-    assert (code, trial["run"]) == (0, "orders.nightly.20260630T223000Z")
-    assert trial["inputs"]["day"] == "2026-07-01"
-    code, trial = tried(terminal, file, "orders.nightly", "--time", "2026-07-01T00:30Z")
-    assert trial["run"] == "orders.nightly.20260701T003000Z"
+    for text in ("2026-07-01T02:00", "2026-07-01T00:00Z"):
+        code, trial = tried(terminal, file, "orders.nightly", "--time", text)
+        assert (code, trial["run"]) == (0, "orders.nightly.20260701T000000Z")
+        assert trial["inputs"]["day"] == "2026-07-01"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2026-07-01T02:00Z", "orders.nightly has no tick at 2026-07-01T04:00:00+02:00"),
+        ("2026-07-01", "orders.nightly has no tick at 2026-07-01T00:00:00+02:00"),
+        ("2026-03-29T02:00", "orders.nightly has no tick at 2026-03-29T03:00:00+02:00"),  # clocks left it out
+        ("0001-01-01T00:00+14:00", "is no time"),
+    ],
+)
+def test_a_time_that_the_schedule_does_not_say_is_refused(terminal: Terminal, text: str, said: str) -> None:
+    file = write(terminal, "orders", nightly=NIGHTLY)
+    done = terminal.run("trigger", "test", "orders.nightly", "--file", file, "--time", text)
+    assert (done.code, done.out, said in done.err) == (2, "", True)
 
 
 def test_request_and_notification_are_samples_too(terminal: Terminal) -> None:
@@ -177,12 +191,12 @@ def test_what_is_not_deployed_is_told_with_the_next_step(
     [
         ((), "give a sample or a time"),
         (("--event", "absent.json"), "absent.json"),
-        (("--time", "2026-01-01"), "has no schedule 'live'"),
+        (("--time", "2026-01-01"), "has no schedule 'live'\n  Only schedules have times; it has: nightly."),
         (("--event", "functions.py", "--header", "x"), "gives no value"),
     ],
 )
 def test_sample_that_is_none_is_refused(terminal: Terminal, options: tuple[str, ...], said: str) -> None:
-    file = write(terminal, "orders", live=KAFKA)
+    file = write(terminal, "orders", live=KAFKA, nightly=NIGHTLY)
     done = terminal.run("trigger", "test", "orders.live", "--file", file, *options)
     assert done.code == 2
     assert said in done.err
@@ -296,6 +310,10 @@ def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Ter
     assert (fired.code, fired.out.split()[0]) == (0, "nights.nightly.20261120T010000Z")
     again = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00")
     assert (again.code, "was there already" in again.err) == (0, True)
+    filled = terminal.run("trigger", "backfill", "nights.nightly", "--from", "2026-11-20", "--to", "2026-11-20")
+    assert (filled.code, "to 2026-11-20T23:59:59+01:00" in filled.err) == (0, True), "a day is all of it"
+    nothing = terminal.run("trigger", "backfill", "nights.nightly", "--from", "2026-11-20T03", "--to", "2026-11-20T04")
+    assert (nothing.code, "has no time in that range" in nothing.err) == (2, True)
 
     by_hand = terminal.run("run", "nights@1", "-i", 'orders={"items": [5]}', "--id", "by-hand")
     assert by_hand.code == 0, by_hand

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-ALIASES = ("@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually")
+_ALIASES = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0"}
+_ALIASES |= {"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *"}
 _MONTHS = {"JAN": 1, "FEB": 2, "MAR": 3, "APR": 4, "MAY": 5, "JUN": 6}
 _MONTHS |= {"JUL": 7, "AUG": 8, "SEP": 9, "OCT": 10, "NOV": 11, "DEC": 12}
 _DAYS = {"SUN": 0, "MON": 1, "TUE": 2, "WED": 3, "THU": 4, "FRI": 5, "SAT": 6}
@@ -44,12 +45,11 @@ class CronError(ValueError):
 
 
 def parse_cron(text: str) -> tuple[frozenset[int], ...]:
-    """The allowed values of the five fields (day of the week: 0 and 7 are Sunday); empty for an alias.
+    """The allowed values of the five fields (day of the week: 0 and 7 are Sunday).
 
     Raises CronError, also for what can never come (30 February) and for days that are restricted twice.
     """
-    if text.strip() in ALIASES:
-        return ()
+    text = _ALIASES.get(text.strip(), text)
     fields = list(re.finditer(r"\S+", text))
     if text.lstrip().startswith(("@", "CRON_TZ=", "TZ=")):
         hint = "the zone is its own key, `timezone`; for every so often there is `interval`"

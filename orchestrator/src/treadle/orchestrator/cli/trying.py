@@ -6,7 +6,7 @@ import json
 import secrets
 import sys
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from time import time as now
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -133,7 +133,7 @@ async def _start(env: Environment, client: Client, orders: list[StartOrder], wat
 def backfill(
     target: TargetArgument,
     begin: Annotated[str, typer.Option("--from", metavar="WHEN", help="First time, in the schedule's timezone.")],
-    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Last time, included.")],
+    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Last time, or day, included.")],
     overlap: Annotated[
         Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"],
         typer.Option("--overlap", help="bufferAll: one after the other; allowAll: all at once."),
@@ -145,8 +145,8 @@ def backfill(
 
     env = Environment(profile)
     deployment, name = found(env, target)
-    first, last = nominal(deployment, name, begin), nominal(deployment, name, end)
-    if last < first:
+    first, last = nominal(deployment, name, begin), nominal(deployment, name, end, last=True)
+    if last.timestamp() < first.timestamp():
         raise UsageError("--to is before --from", "Turn them around.")
     env.ensure_driver()
 
@@ -208,8 +208,11 @@ def _drafted(env: Environment, file: Path, target: str) -> tuple[Deployment, str
     return env.registry.draft(candidate(env, file)), name
 
 
-def nominal(deployment: Deployment, name: str, text: str) -> datetime:
-    """A time of a schedule, in its timezone unless the text says another. Raises UsageError."""
+def nominal(deployment: Deployment, name: str, text: str, *, last: bool = False) -> datetime:
+    """A time of a schedule, in its timezone unless the text says another; a day is its first second, or its `last`.
+
+    Raises UsageError.
+    """
     from zoneinfo import ZoneInfo
 
     from ..triggers.schedules.ticks import schedule_of
@@ -217,9 +220,20 @@ def nominal(deployment: Deployment, name: str, text: str) -> datetime:
     zone = ZoneInfo(schedule_of(deployment, name).timezone)
     try:
         when = datetime.fromisoformat(text)
-    except ValueError:
+        if last and _is_day(text):
+            when = when.replace(hour=23, minute=59, second=59, fold=1)
+        when = when.replace(tzinfo=zone) if when.tzinfo is None else when
+        return when.astimezone(UTC).astimezone(zone)  # some times are none there: clocks that go forward leave them out
+    except (ValueError, OverflowError):
         raise UsageError(f"{text!r} is no time", "Write 2026-01-31T02:00, or with an offset: ...+01:00.") from None
-    return when.replace(tzinfo=zone) if when.tzinfo is None else when
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _sample(file: Path, asked: Asked) -> Sample:

@@ -21,8 +21,9 @@ from .kafka.batch import Batch, Match
 from .kafka.judge import Lineage, lineage
 from .kafka.payloads.payloads import is_plain, range_of
 from .mapping import event_env
+from .registry.changes import listens_to
 from .registry.deployment import Deployment
-from .schedules.ticks import order_for
+from .schedules.ticks import is_tick, order_for, schedule_of
 from .starting import StartOrder
 from .webhook.requests import Hook, Problem, read
 from .webhook.signatures import body_id
@@ -84,10 +85,12 @@ def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence
 
 
 def try_tick(deployment: Deployment, name: str, nominal: datetime, allow: Sequence[str] | None) -> Trial:
-    """What the schedule starts for a nominal time. Raises UsageError for what is no schedule."""
+    """What the schedule starts for a nominal time. Raises UsageError for what is no schedule, or no time of it."""
     about = (label(deployment.workflow, name), deployment.version)
-    if not isinstance(trigger_of(deployment, name), ScheduleTrigger):
-        raise UsageError(f"{about[0]} takes events, not times", "Give a sample: --event FILE")
+    settings = schedule_of(deployment, name)
+    if not is_tick(settings, nominal):
+        times = listens_to(deployment.workflow, name, settings)
+        raise UsageError(f"{about[0]} has no tick at {nominal.isoformat()}", f"Give a time of its own: {times}.")
     try:
         order = order_for(deployment, name, nominal)
     except UsageError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from msgspec import Struct
+from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from temporalio.client import (
     Client,
     ScheduleActionExecutionStartWorkflow,
@@ -89,13 +90,17 @@ class Schedules:
         """Ask for a tick for every nominal time from `start` to `end`, both included; what has a run gets no second.
 
         The server makes the ticks, as slowly as `overlap` says. With `jitter` it leaves a time out that this would lead
-        beyond `end`. Raises Unreachable, UsageError.
+        beyond `end`. Raises Unreachable, and UsageError also where the range has no time.
         """
-        handle = self._client.get_schedule_handle(label(workflow, trigger))
+        id_ = label(workflow, trigger)
         # The API says that the start of the range is left out, and that this may change; ticks are at whole seconds.
-        request = ScheduleBackfill(start - timedelta(milliseconds=1), end, overlap=OVERLAPS[overlap])
-        with _translated(label(workflow, trigger)):
-            await handle.backfill(request)
+        # In UTC: elsewhere the time before may be one that clocks leave out, or have twice.
+        start, end = start.astimezone(UTC) - timedelta(milliseconds=1), end.astimezone(UTC)
+        with _translated(id_):
+            if not await self._has_time(id_, start, end):
+                raise UsageError(f"{id_} has no time in that range", "Choose another. See: treadle trigger show " + id_)
+            handle = self._client.get_schedule_handle(id_)
+            await handle.backfill(ScheduleBackfill(start, end, overlap=OVERLAPS[overlap]))
 
     async def view(self, workflow: str, trigger: str) -> ScheduleView:
         """Raises UsageError when there is none, Unreachable."""
@@ -117,6 +122,12 @@ class Schedules:
         )
 
     # -- parts
+
+    async def _has_time(self, id_: str, start: datetime, end: datetime) -> bool:
+        request = ListScheduleMatchingTimesRequest(namespace=self._client.namespace, schedule_id=id_)
+        request.start_time.FromDatetime(start)
+        request.end_time.FromDatetime(end)
+        return bool((await self._client.workflow_service.list_schedule_matching_times(request)).start_time)
 
     async def _make_so(self, wanted: Mapping[str, Wanted], ids: Iterable[str]) -> list[Change]:
         found = [one for id_ in sorted(ids) if (one := await self._found(id_, id_ in wanted))]

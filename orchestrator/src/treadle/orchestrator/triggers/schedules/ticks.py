@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from treadle.dsl.triggers import ScheduleTrigger
+from treadle.dsl.validation.cron import parse_cron
 from treadle.primitives.errors import UsageError
 
 from ..identity import run_prefix
@@ -23,9 +25,27 @@ def schedule_of(deployment: Deployment, name: str) -> ScheduleTrigger:
     """Raises UsageError when this version has no such schedule."""
     trigger = deployment.spec.triggers.get(name)
     if not isinstance(trigger, ScheduleTrigger):
-        hint = f"See: treadle trigger show {deployment.workflow}"
+        known = sorted(key for key, one in deployment.spec.triggers.items() if isinstance(one, ScheduleTrigger))
+        hint = f"Only schedules have times; it has: {', '.join(known) or 'none'}."
         raise UsageError(f"{deployment.name} has no schedule {name!r}", hint)
     return trigger
+
+
+def is_tick(settings: ScheduleTrigger, nominal: datetime) -> bool:
+    """Whether the schedule says this time. Of an hour that comes twice, as clocks go back, the server leaves some times
+    out: those are ticks all the same, as the schedule is written."""
+    if settings.interval is not None:
+        return (nominal.timestamp() - int(settings.offset or 0)) % settings.interval == 0
+    at = nominal.astimezone(ZoneInfo(settings.timezone))
+    crons = [settings.cron] if isinstance(settings.cron, str) else settings.cron or []
+    whole = at.second == at.microsecond == 0
+    return whole and any(_fits(parse_cron(cron), at) for cron in crons)
+
+
+def _fits(allowed: Sequence[frozenset[int]], at: datetime) -> bool:
+    minutes, hours, days, months, weekdays = allowed
+    on_day = at.day in days and at.month in months and not weekdays.isdisjoint((at.isoweekday(), at.isoweekday() % 7))
+    return on_day and at.hour in hours and at.minute in minutes
 
 
 def order_for(deployment: Deployment, name: str, nominal: datetime) -> StartOrder:
