@@ -36,7 +36,7 @@ def test_nothing_is_overwritten_and_an_invalid_document_is_told_as_always(termin
     assert (refused.code, "cannot be written" in refused.err) == (2, True)
     (terminal.folder / "bad.yaml").write_text("apiVersion: treadle/v1\nname: bad\nstages: {a: {type: maap}}\n")
     assert terminal.run("convert", "bad.yaml").code == 3
-    assert terminal.run("convert", "absent.py").code == 2
+    assert terminal.run("convert", "absent.py").code == 3
 
 
 def test_functions_without_a_name_cannot_be_written_as_yaml(terminal: Terminal) -> None:

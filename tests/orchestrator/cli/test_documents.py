@@ -156,19 +156,30 @@ MAPPED = "a = wf.map('a', items(['x']), uses=upper"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f"{BUILT}wf.map('a')\n", "built.py:5 fails when it is run: TypeError: "),
-        (f"{BUILT}def f():\n    return 1 / 0\n\nf()\n", "built.py:6 fails when it is run: ZeroDivisionError: "),
-        (f"{BUILT}{MAPPED}, timeout=30)\n", "built.py:5: stage 'a': timeout: a duration needs a unit, such as 30s"),
-        (f"{BUILT}{MAPPED}, trys=3)\n", "built.py:5: stage 'a': trys is not an option here\n"),
-        (f"{BUILT}{MAPPED})\n\n{MAPPED})\n", "built.py:7: there is already a stage 'a'\n"),
-        ("x = (\n", "built.py fails when it is run: SyntaxError: '(' was never closed (built.py, line 1)"),
+        (f"{BUILT}wf.map('a')\n", "built.py:5:1: error[T019] it fails when it is run: TypeError: "),
+        (f"{BUILT}def f():\n    return 1 / 0\n\nf()\n", "built.py:6:5: error[T019] it fails when it is run: ZeroDiv"),
+        (f"{BUILT}{MAPPED}, timeout=30)\n", "built.py:5:1: error[T019] stage 'a': timeout: a duration needs a unit, "),
+        (f"{BUILT}{MAPPED}, trys=3)\n", "built.py:5:1: error[T019] stage 'a': trys is not an option here\n  5 | a = "),
+        (f"{BUILT}{MAPPED})\n\n{MAPPED})\n", "built.py:7:1: error[T019] there is already a stage 'a'\n"),
+        ("x = (\n", "built.py:1:1: error[T019] it fails when it is run: SyntaxError: '(' was never closed (built.py, "),
+        ("x = 1\n", "built.py: error[T019] it defines no workflow\n  = define one at module level"),
+        (f"{BUILT}other = Workflow('b')\n", "built.py: error[T019] it defines several workflows: wf, other\n"),
     ],
 )
 def test_mistake_in_a_python_file_has_its_line(terminal: Terminal, text: str, said: str) -> None:
     (terminal.folder / "built.py").write_text(text)
-    done = terminal.run("validate", "built.py")
-    assert (done.code, done.out) == (2, "")
-    assert said in done.err
+    validated, ran = terminal.run("validate", "built.py"), terminal.run("run", "built.py")
+    assert (validated.code, ran.code, ran.out) == (3, 3, "")
+    assert said in validated.out
+    assert said in ran.err
+
+
+def test_mistakes_in_python_files_are_findings_among_others(terminal: Terminal) -> None:
+    (terminal.folder / "built.py").write_text("1 / 0\n")
+    done = terminal.run("validate", "built.py", "absent.py", "cycle.yaml", "--format", "json")
+    found = [(one["file"], one["code"], one["line"]) for one in json.loads(done.out)]
+    assert found == [("built.py", "T019", 1), ("absent.py", "T009", 0), ("cycle.yaml", "T103", 4)]
+    assert done.code == 3
 
 
 def test_name_without_its_ending_is_told(terminal: Terminal) -> None:

@@ -34,6 +34,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T016": ("error", "A text that is not written as this key needs it."),
     "T017": ("error", "A duration or size without its unit."),
     "T018": ("error", "A word of the language that this version does not have."),
+    "T019": ("error", "A Python file that fails, or does not define one workflow."),
     "T101": ("error", "A reference to something that does not exist."),
     "T102": ("error", "A reference to something that exists but is not visible from here."),
     "T103": ("error", "Stages wait for each other in a circle."),

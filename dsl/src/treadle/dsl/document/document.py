@@ -81,11 +81,15 @@ def load_file(path: FilePath, file: str) -> Document:
             return Document(file, problems=(problem,))
         return load_text(path.read_bytes().decode("utf-8"), file)
     except OSError as error:
-        hint = "check the name and its permissions"
-        problem = Diagnostic("T009", f"cannot read the file: {error.strerror}", hint, file)
+        problem = unreadable(error, file)
     except UnicodeDecodeError as error:
         problem = Diagnostic("T009", f"byte {error.start} is not UTF-8", "save the file as UTF-8", file)
     return Document(file, problems=(problem,))
+
+
+def unreadable(error: OSError, file: str) -> Diagnostic:
+    hint = "check the name and its permissions"
+    return Diagnostic("T009", f"cannot read the file: {error.strerror}", hint, file)
 
 
 def load_text(text: str, file: str) -> Document:

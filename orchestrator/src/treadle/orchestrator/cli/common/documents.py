@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treadle.dsl.document.children import linked
-from treadle.dsl.document.document import Document, InvalidDocument
+from treadle.dsl.document.document import Document, InvalidDocument, unreadable
 from treadle.dsl.document.reading import from_spec, load
 from treadle.dsl.model import Spec
 from treadle.primitives.errors import UsageError
@@ -35,10 +35,14 @@ class Loaded:
 
 
 def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
-    """The document of a file, and the functions captured with it. Raises UsageError for a Python file without one."""
-    if path.suffix == ".py":
-        return _from_python(path)
-    return load(path), {}
+    """The document of a file, and the functions captured with it. Never raises for its contents."""
+    if path.suffix != ".py":
+        return load(path), {}
+    try:
+        workflow = read_workflow(path)
+    except InvalidDocument as error:
+        return Document(str(path), _text(path), problems=error.diagnostics), {}
+    return from_spec(workflow.spec(), str(path), path), workflow.captured
 
 
 def findings(document: Document, base: Path, *, functions: bool = True) -> list[Diagnostic]:
@@ -90,23 +94,17 @@ def _inputs_file(file: Path) -> dict[str, Any]:
     return dict(loaded.data)
 
 
-def _from_python(path: Path) -> tuple[Document, Mapping[str, bytes]]:
-    workflow = read_workflow(path)
-    return from_spec(workflow.spec(), str(path), path), workflow.captured
-
-
 def read_workflow(path: Path) -> Workflow:
-    """The one Workflow that a Python file defines. Raises UsageError."""
+    """The one Workflow that a Python file defines. Raises InvalidDocument."""
     from treadle.dsl import Workflow
 
-    if not path.exists():
-        raise UsageError(f"there is no file {path}", "Check the name.")
     sys.path.insert(0, str(path.absolute().parent))
     module = _run(path)
     found = {name: value for name, value in module.items() if isinstance(value, Workflow) and not value.is_inside}
-    if len(found) != 1:
-        names = f"several: {', '.join(found)}" if found else "none"
-        raise UsageError(f"{path} must define exactly one Workflow, and has {names}", "Keep one at module level.")
+    if len(found) > 1:
+        raise _wrong(path, f"it defines several workflows: {', '.join(found)}", "keep one at module level")
+    if not found:
+        raise _wrong(path, "it defines no workflow", 'define one at module level: `wf = Workflow("name")`')
     return next(iter(found.values()))
 
 
@@ -116,18 +114,41 @@ def _run(path: Path) -> dict[str, Any]:
     from treadle.primitives.errors import TreadleError
 
     try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InvalidDocument([unreadable(error, str(path))], {}) from error
+    try:
         with redirect_stdout(sys.stderr):
             return runpy.run_path(str(path), run_name=path.stem)
     except TreadleError as error:
-        raise UsageError(f"{_place(path, error)}: {error.message}", error.hint) from error
+        raise _wrong(path, error.message, error.hint, _line(path, error)) from error
     except (Exception, SystemExit) as error:
-        text = f"{_place(path, error)} fails when it is run: {type(error).__name__}: {error}"
-        raise UsageError(text, f"`python {path}` shows the traceback.") from error
+        text = f"it fails when it is run: {type(error).__name__}: {error}"
+        raise _wrong(path, text, f"`python {path}` shows the traceback", _line(path, error)) from error
 
 
-def _place(path: Path, error: BaseException) -> str:
-    """The line of the file that the error came from, as editors and terminals make links of."""
+def _line(path: Path, error: BaseException) -> int:
+    """Of the file, from which the error came; 0: unknown."""
     from traceback import walk_tb
 
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno or 0
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
-    return f"{path}:{lines[-1]}" if lines else str(path)
+    return lines[-1] if lines else 0
+
+
+def _wrong(path: Path, message: str, hint: str, line: int = 0) -> InvalidDocument:
+    """What to raise for a Python file."""
+    from treadle.dsl.diagnostics.diagnostics import NOWHERE, Diagnostic, Span
+
+    source = _text(path)
+    text = source.splitlines()[line - 1].rstrip() if line else ""
+    span = Span(line, len(text) - len(text.lstrip()) + 1, line, len(text) + 1) if line else NOWHERE
+    return InvalidDocument([Diagnostic("T019", message, hint, str(path), span)], {str(path): source})
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
