@@ -75,7 +75,7 @@ NONE = "${{ inputs.none }}"
     ],
 )
 def test_a_computed_number_keeps_to_the_bounds_of_a_written_one(stage: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"at least [01] is needed here"):
+    with pytest.raises(UsageError, match=r"at least [012] is needed here"):
         plan({"a": stage}, inputs={"none": {"type": "integer"}}, given={"none": 0})
 
 

@@ -215,11 +215,19 @@ def test_files_of_what_may_be_skipped_are_no_matter_before_the_run(cache: bool, 
 
 EXTRA: dict[str, Any] = {"inputs": {"extra": {"type": "uri"}, "few": {"type": "list"}}}
 NOTHING = {"extra": None, "few": None}
+NUMBER = "${{ size(inputs.few) }}"
 OPTIONAL: dict[str, dict[str, Any]] = {
     "no place": mapped({"uri": "${{ inputs.extra }}", "format": "text"}),
     "no file": mapped({"uri": "nothing-*.txt", "format": "text"}),
     "no list": mapped("inputs.few"),
     "no number": mapped({"range": "${{ size(inputs.few) }}"}),
+    "no partitions": mapped({"range": 3, "partitions": "${{ size(inputs.few) }}"}),
+    "no groups": {"type": "shuffle", "input": "first", "by": "key", "partitions": NUMBER},
+    "no tree": {**TOTAL, "input": "first", "fanIn": NUMBER},
+    "no chunks": mapped(SOURCE, batch={"maxItems": NUMBER}),
+    "no tasks": mapped("first", maxConcurrency=NUMBER),
+    "no iterations": {**LOOP, "state": {"x": "first"}, "maxIterations": NUMBER},
+    "a gang of files": mapped({"uri": "nothing-*.txt", "format": "text"}, gang=2),
     "kept": mapped("inputs.few", cache=True),
     "loop": {**LOOP, "state": {"x": "inputs.few"}},
     "in a loop": {**LOOP, "state": {"x": "first"}, "stages": {"in": mapped("inputs.few")}, "next": {"x": "in"}},
@@ -244,6 +252,38 @@ def test_a_stage_that_is_skipped_with_these_inputs_needs_none_of_what_it_would_r
     assert "is skipped with these inputs" in str([node.reasons for node in found.graph.walk()])
     with pytest.raises(UsageError):
         plan(stages, given={**NOTHING, "extra": "missing.txt"}, **EXTRA)
+
+
+def test_a_stage_that_is_skipped_with_these_inputs_needs_no_place_to_write_to() -> None:
+    """Without the condition it is refused, see `test_a_place_that_nobody_gave_is_no_folder_of_that_name`."""
+    place = {"uri": "${{ inputs.extra }}"}
+    a = mapped(SOURCE, output={**place, "format": "jsonl"}, toleratedFailures=1, failedItems=place)
+    found = plan({"first": mapped(SOURCE), "a": {**a, "when": "has(inputs.extra)"}}, given=NOTHING, **EXTRA)
+    assert run_to_end(found) == (True, {"first"})
+
+
+def test_what_reads_a_stage_that_is_skipped_with_these_inputs_needs_nothing_either() -> None:
+    """By its input, by a value, by boundaries, and inside of a loop."""
+    groups = {**OPTIONAL["no groups"], "partitioner": {"type": "range", "boundaries": "ship"}}
+    told = mapped("state.x", **{"with": {"value": "${{ stages.ship }}"}})
+    stages = {
+        "first": mapped(SOURCE),
+        "ship": {"type": "broadcast", "input": "inputs.few", "when": "has(inputs.extra)"},
+        "b": mapped("ship", batch={"maxItems": NUMBER}),
+        "c": {**groups, "output": {"uri": "${{ inputs.extra }}", "format": "jsonl"}},
+        "d": {**LOOP, "state": {"x": "first"}, "stages": {"in": told}, "next": {"x": "in"}, "maxIterations": NUMBER},
+        "e": mapped("d.state.x", maxConcurrency=NUMBER),
+    }
+    assert run_to_end(plan(stages, given=NOTHING, **EXTRA)) == (True, {"first"})
+    for name in "bcde":
+        with pytest.raises(UsageError):
+            plan({"first": stages["first"], "ship": mapped(SOURCE), name: stages[name]}, given=NOTHING, **EXTRA)
+
+
+def test_an_excuse_ends_with_the_stage_that_has_it() -> None:
+    stages = {"a": {**OPTIONAL["in a loop"], "when": "has(inputs.extra)"}, "first": mapped(SOURCE)}
+    with pytest.raises(UsageError, match="no file matches"):
+        plan({**stages, "b": mapped(OPTIONAL["no file"]["input"], needs=["a"])}, given=NOTHING, **EXTRA)
 
 
 def test_what_the_plan_cannot_know_is_no_excuse() -> None:

@@ -204,9 +204,7 @@ def _root(level: Level, name: str, stage: ReduceStage, flow: Flow) -> Flow:
 
 def _tree(level: Level, name: str, stage: ReduceStage) -> Flow:
     """Leaves fold inside the producer's tasks; levels of groups follow until one task can fold the rest."""
-    fan_in = level.planner.sources.count(stage.fan_in) if stage.fan_in is not None else DEFAULT_FAN_IN
-    if fan_in < 2:
-        raise UsageError(f"{name}: fanIn {fan_in} makes no tree", "Give at least 2.")
+    fan_in = level.planner.sources.count(stage.fan_in, 2) if stage.fan_in is not None else DEFAULT_FAN_IN
     fold = Reduce(stage=name, per="partition", combine=stage.combine or "")
     leaves = level.join(stage.input, name, stage)
     leaves.ops.append(fold)

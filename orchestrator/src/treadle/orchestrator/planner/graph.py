@@ -30,7 +30,9 @@ from .subworkflows import child_node
 def plan_level(level: Level) -> None:
     """Make nodes, or flows still open, of all its stages. Raises UsageError."""
     for name in topological(level.stages):
-        _visit(level, name, level.stages[name])
+        excuse = [f"{name} is skipped with these inputs"] if name in level.skipped else []
+        with level.planner.sources.excusing(*excuse):
+            _visit(level, name, level.stages[name])
 
 
 def _visit(level: Level, name: str, stage: Stage) -> None:

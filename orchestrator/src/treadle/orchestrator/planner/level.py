@@ -48,14 +48,13 @@ from ..plan import (
     Node,
     NodeData,
     Policy,
-    RangeFeed,
     Shipped,
     StateData,
     Tolerance,
 )
 from .flow import Dataset, Flow, by_of, nested_paths, why_not_fused
 from .planner import Planner
-from .references import beside_one_input, conditional, kept_references, reads
+from .references import beside_one_input, kept_references, reads, skipped_where
 from .writing import output_of, writer_of
 
 Reference = str | Source | Items | Range | EventRange
@@ -87,7 +86,9 @@ class Level:
             name for stage in stages.values() for reference in reads(stage) if (name := stage_name(reference))
         )
         self.consumers.update(name for name in map(stage_name, kept) if name)
-        self.conditional = conditional(stages)
+        self.conditional = skipped_where(stages, bool)
+        self.skipped = skipped_where(stages, planner.sources.is_false)
+        """Those that are with these inputs, beside all stages of a loop that is."""
         self._quorum = {
             stage.input: percent
             for stage in stages.values()
@@ -133,6 +134,8 @@ class Level:
                 "Carry the data in `state` and write it after the loop.",
             )
         written = output_of(stage.output, self.planner)
+        if written is None:
+            return None
         self.outputs[name] = written.part.uri
         if flow.policy is None or flow.policy.cache is None:
             flow.output = written
@@ -173,7 +176,7 @@ class Level:
         A shuffle that was gathered once is read as that, unless the inputs must stay `apart`.
         """
         if not isinstance(reference, str) or reference.startswith("inputs."):
-            return self._from_outside(reference, user)
+            return Flow(*self.planner.sources.feed(reference))
         shuffled = self._shuffled(reference) if apart or reference not in self._datasets else None
         dataset = shuffled or self.reference(reference, user)
         flow = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
@@ -181,23 +184,6 @@ class Level:
         if shuffled is not None and stage is not None and stage[1].sort:
             flow.ops.append(Sort(stage[0], by_of(stage[1])))
         return flow
-
-    def _from_outside(self, reference: Reference, user: str) -> Flow:
-        """A flow that reads a source, which must be there, unless the stage is sure to be skipped."""
-        sources = self.planner.sources
-        try:
-            given = sources.dataset_input(reference.split(".")[1]) if isinstance(reference, str) else reference
-            return Flow(*sources.feed(given))
-        except UsageError as error:
-            if not self._is_out(user):
-                raise
-            return Flow(RangeFeed(0, 1), 1, 0, reasons=[f"{user} is skipped with these inputs: {error.message}"])
-
-    def _is_out(self, name: str) -> bool:
-        """Whether it is known now that a stage is skipped, or a loop around it."""
-        if self.planner.sources.is_false(self.stages[name].when or "true"):
-            return True
-        return self.parent is not None and self.parent._is_out(self.path[-1])
 
     def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Flow:
         """The flow this stage continues: its input's own, if it may join that, or a new one."""
@@ -233,6 +219,7 @@ class Level:
     def require(self, flow: Flow, name: str, stage: WorkStage) -> None:
         """What the stage itself needs: settings, order, conditions, values, broadcasts."""
         flow.stages.append(name)
+        flow.reasons += self.planner.sources.excuse
         self._flows.setdefault(name, []).append(flow)
         flow.policy = self.planner.policy(stage)
         flow.when = flow.when or stage.when or ""

@@ -39,7 +39,7 @@ def loop_node(level: Level, name: str, stage: LoopStage, plan: Callable[[Level],
         after=tuple(sorted((order_stages(stage) | order) - set(stage.stages))),
         when=stage.when or "",
         paths=tuple(sorted(_paths(stage, body))),
-        reasons=("its iterations run inside one activity, with a ledger of their own",),
+        reasons=(*level.planner.sources.excuse, "its iterations run inside one activity, with a ledger of their own"),
     )
 
 

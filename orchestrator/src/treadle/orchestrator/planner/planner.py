@@ -56,8 +56,8 @@ class Planner:
         return isinstance(given, str) and is_single(self.document, given, self.document.nodes[user].loops)
 
     def location(self, uri: str) -> str:
-        """The absolute URI of a place to write to."""
-        return absolute_uri(self.sources.text(uri), self.base)
+        """The absolute URI of a place to write to; empty where it is missing and may be."""
+        return self.sources.if_there(lambda: absolute_uri(self.sources.text(uri), self.base), "")
 
     def flat(self, stage: MapStage) -> bool:
         known = self.functions.get(stage.uses, {}).get("flat")

@@ -4,6 +4,8 @@ what a stage reads beside one input.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from treadle.dsl.graph.graph import inputs_of, next_references, references_of
 from treadle.dsl.graph.needs import StageMap, broadcast_paths, data_stages, inner_stages, topological
 from treadle.dsl.model import LoopStage, Stage
@@ -31,13 +33,13 @@ def beside_one_input(stage: Stage) -> list[str]:
     return [*named, *beside_input(stage)]
 
 
-def conditional(stages: StageMap) -> set[str]:
-    """Stages that may be skipped: they have a condition, or read the data of one that may be."""
+def skipped_where(stages: StageMap, judge: Callable[[str], bool]) -> set[str]:
+    """Stages whose condition is one of those, and stages that read their data."""
     found: set[str] = set()
     for name in topological(stages):
         stage = stages[name]
         inner = inner_stages(stage)[0] if isinstance(stage, LoopStage) else set[str]()
-        if stage.when or not found.isdisjoint(data_stages(stage) | inner):
+        if (stage.when and judge(stage.when)) or not found.isdisjoint(data_stages(stage) | inner):
             found.add(name)
     return found
 

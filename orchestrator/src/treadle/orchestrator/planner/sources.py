@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle.dsl.expressions import ExpressionError, evaluate, parse, paths
 from treadle.dsl.model import Batch, EventRange, Items, Offsets, Range, Source
@@ -27,17 +28,43 @@ EVENT_BYTES_EACH = 8 * 2**20
 MOST_PARTITIONS = 1_000_000
 """That a stage may be cut into: the driver holds each in memory, and records it."""
 
+T = TypeVar("T")
+
 
 class Sources:
     """Resolves sources once: globs to a listing, templates to values."""
+
+    excuse: tuple[str, ...] = ()
+    """Why nothing need be there for what is planned now; empty: it must."""
 
     def __init__(self, env: Mapping[str, Any], base: Path, assumed_bytes: int = 0) -> None:
         """`assumed_bytes`: what each source of files is taken to have, without a look; 0: files are listed."""
         self._env, self._base, self._assumed_bytes = env, base, assumed_bytes
         self._listings: dict[str, list[FileInfo]] = {}
 
+    @contextmanager
+    def excusing(self, *reasons: str) -> Iterator[None]:
+        """Meanwhile numbers, lists and files may be missing, if there is a reason, or was one before."""
+        before, self.excuse = self.excuse, self.excuse or reasons
+        try:
+            yield
+        finally:
+            self.excuse = before
+
+    def if_there(self, find: Callable[[], T], instead: T) -> T:
+        """What it finds, or `instead` of what is missing and may be. Raises UsageError."""
+        try:
+            return find()
+        except UsageError:
+            if not self.excuse:
+                raise
+            return instead
+
     def count(self, value: int | str, least: int = 1) -> int:
         """A number, or the number that a template gives. Raises UsageError for one below `least`."""
+        return self.if_there(lambda: self._count(value, least), least)
+
+    def _count(self, value: int | str, least: int) -> int:
         found = self._worth(value)
         if isinstance(found, bool) or not isinstance(found, int):
             raise UsageError(f"{value} gives {found!r}, and a whole number is needed here", "Give a number.")
@@ -47,7 +74,7 @@ class Sources:
 
     def partitions(self, value: int | str) -> int:
         """As `count`, of partitions. Raises UsageError for more than can be driven."""
-        return few_enough(self.count(value))
+        return self.if_there(lambda: few_enough(self._count(value, 1)), 1)
 
     def text(self, value: str) -> str:
         """A text with its templates filled in. Raises UsageError when it comes to nothing, or to null."""
@@ -87,8 +114,13 @@ class Sources:
             raise UsageError(f"the input {name!r} has no value, and a stage reads it", f"Give it: -i {name}=...")
         return source_of(value)
 
-    def feed(self, source: Source | Items | Range | EventRange) -> tuple[Feed, int, int]:
-        """(feed, partitions, estimated bytes)."""
+    def feed(self, given: str | Source | Items | Range | EventRange) -> tuple[Feed, int, int]:
+        """(feed, partitions, estimated bytes) of a source, or of `inputs.x`. Raises UsageError."""
+        nothing: tuple[Feed, int, int] = RangeFeed(0, 1), 1, 0
+        return self.if_there(lambda: self._feed(given), nothing)
+
+    def _feed(self, given: str | Source | Items | Range | EventRange) -> tuple[Feed, int, int]:
+        source = self.dataset_input(given.removeprefix("inputs.")) if isinstance(given, str) else given
         if isinstance(source, Source):
             return self._files(source)
         if isinstance(source, EventRange):

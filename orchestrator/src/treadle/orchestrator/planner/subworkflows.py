@@ -81,7 +81,7 @@ def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None,
 
 def _why_not_early(level: Level, stage: WorkflowStage) -> str:
     """Empty: its inputs are known, and it may run."""
-    if level.planner.sources.is_false(stage.when or "true"):
+    if level.planner.sources.excuse:
         return "which is skipped with these inputs"
     if any(path[0] == "stages" for path in template_paths(stage.with_)):
         return "planned when it starts: its inputs come from other stages"

@@ -13,10 +13,11 @@ from .flow import Dataset, Flow
 from .planner import Planner
 
 
-def output_of(output: Output, planner: Planner) -> OutputSpec:
-    """Where its files go, and how they are written."""
+def output_of(output: Output, planner: Planner) -> OutputSpec | None:
+    """Where its files go, and how they are written; None where there is no place and none is needed."""
+    uri = planner.location(output.uri)
     options = WriteOptions(output.format, tuple((output.columns or {}).items()), output.header, output.delimiter)
-    return OutputSpec(PartOutput(planner.location(output.uri), options), output.if_exists)
+    return OutputSpec(PartOutput(uri, options), output.if_exists) if uri else None
 
 
 def writer_of(name: str, flow: Flow, dataset: Dataset, written: OutputSpec) -> Flow:
