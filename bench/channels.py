@@ -144,7 +144,7 @@ def measure(address: str, what: str, members: int, size: int, repeats: int) -> d
         pipes, processes = [], []
         for rank in range(members):
             ours, theirs = _context.Pipe()
-            gang = Gang(address, RUN, name, rank, members, DEADLINE, one_host=True)
+            gang = Gang(address, RUN, name, rank, members, DEADLINE, one_host=what != "ping")
             process = _context.Process(target=_member, args=(theirs, gang, f"file://{s}", host, what, size, repeats))
             process.start()
             theirs.close()

@@ -29,7 +29,12 @@ _TABLES = (
         "8 MB in all, to the member they are congruent to; splitting included.",
     ),
     ("barrier", 0, "Barrier", "From the last arrival to the last release."),
-    ("round trip", MESSAGE, "Round trip of 1 KiB", "Between two members, one at a time; then the 99th percentile."),
+    (
+        "round trip",
+        MESSAGE,
+        "Round trip of 1 KiB",
+        "Between two members, one at a time; then the 99th percentile. `direct`: over TCP.",
+    ),
 )
 
 

@@ -1,6 +1,7 @@
 """treadle's channels: members of one gang on one host, their coordinator in the process that measures.
 
-Arrays above 8 KiB are blocks in the host's shared memory, smaller ones travel in messages over TCP on loopback.
+Arrays above 8 KiB are blocks in the host's shared memory, smaller ones travel in messages over Unix sockets. A round
+trip is one over TCP on loopback, as between members that may be on several hosts.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from harness.gang import DEADLINE
 from harness.settings import SHARED_MEMORY
@@ -49,11 +53,21 @@ class Member:
 
     def __init__(self, setup: Setup, seat: int, members: int) -> None:
         prepare_process()  # as a worker is, in which a gang's members run
-        self._seat = seat
-        gang = Gang(setup.address, RUN, "gang", seat, members, DEADLINE, one_host=True)
-        blocks = Blocks(Store.open(setup.store), RUN, HostFolder(setup.host))
-        self._member = GangMember(gang, setup.key, blocks)
+        self._setup = setup
+        self._gang = Gang(setup.address, RUN, "gang", seat, members, DEADLINE, one_host=True)
+        self._member = self._join(self._gang)
         self._channels: dict[type[Any], Any] = {}
+
+    def _join(self, gang: Gang) -> GangMember:
+        blocks = Blocks(Store.open(self._setup.store), RUN, HostFolder(self._setup.host))
+        return GangMember(gang, self._setup.key, blocks)
+
+    @contextmanager
+    def _over_tcp(self, key: str) -> Iterator[BroadcastChannel]:
+        member = self._join(msgspec.structs.replace(self._gang, name=f"ping-{key}", one_host=False))
+        with BroadcastChannel("ping", parties=2, member=member) as channel:
+            yield channel
+        member.close()
 
     def broadcast(self, key: str, value: Array | None) -> Array:  # noqa: ARG002
         channel = self._channel(BroadcastChannel)
@@ -75,7 +89,7 @@ class Member:
 
     def ping(self, key: str, payload: bytes, count: int) -> list[float]:
         seconds = []
-        with BroadcastChannel(f"ping-{key}", parties=2, member=self._member) as channel:
+        with self._over_tcp(key) as channel:
             for _ in range(count):
                 began = time.perf_counter()
                 channel.send(payload)
@@ -84,7 +98,7 @@ class Member:
         return seconds
 
     def pong(self, key: str, count: int) -> None:
-        with BroadcastChannel(f"ping-{key}", parties=2, member=self._member) as channel:
+        with self._over_tcp(key) as channel:
             for _ in range(count):
                 channel.send(channel.receive())
 

@@ -12,19 +12,21 @@ from pathlib import Path
 import pytest
 from primitives.channels import coordinators, functions
 from primitives.channels.gangs import KEY, RUN, Place, place
+from primitives.wire.sides import soon
 
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang, Member
+from treadle.primitives.channels.messages import Caller, Letter
 from treadle.primitives.stores.store import Store
 
 SIZE = 4
 
 
-@pytest.fixture(scope="module")
-def here() -> Iterator[Place]:
+@pytest.fixture(scope="module", params=["tcp", "unix"])
+def here(request: pytest.FixtureRequest) -> Iterator[Place]:
     with place() as one:
-        yield one
+        yield one._replace(one_host=request.param == "unix")
 
 
 @pytest.mark.parametrize("operation", ["broadcast", "reduce", "shuffle", "barrier"])
@@ -100,5 +102,22 @@ def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
         with socket.create_connection(wire.parse(member.address)[1:]):
             member._loop.wait(lambda: len(calls) > 2 or None, time.monotonic() + 60)
         assert calls[2] - calls[0] > 0.1
+    finally:
+        member.close()
+
+
+def test_who_calls_somebody_that_was_at_this_address_before_is_sent_away(here: Place, tmp_path: Path) -> None:
+    gang = Gang(here.address, RUN, "alone", 0, 1, one_host=here.one_host)
+    member = Member(gang, KEY, Blocks(Store.open(f"file://{tmp_path}"), RUN))
+    try:
+        for called in (member.name, "alone/0.0123456789ab"):
+            with wire.connect(member.address, RUN, KEY, deadline=soon()) as connection:
+                connection.send(Caller("alone/1.0123456789ab", called), deadline=soon())
+                if called == member.name:
+                    connection.send(Letter(1, 0, last=True), deadline=soon())
+                    assert connection.receive_head(Letter, soon())[0] == Letter(0, 1)
+                else:
+                    with pytest.raises(wire.Closed):
+                        connection.receive_head(Letter, soon())
     finally:
         member.close()

@@ -16,10 +16,10 @@ from treadle.primitives.channels.pieces import distribute, fold
 from treadle.primitives.errors import DataError, UsageError
 
 
-@pytest.fixture(scope="module")
-def here() -> Iterator[Place]:
+@pytest.fixture(scope="module", params=["tcp", "unix"])
+def here(request: pytest.FixtureRequest) -> Iterator[Place]:
     with place() as one:
-        yield one
+        yield one._replace(one_host=request.param == "unix")
 
 
 def values(ended: list[Ended]) -> list[Any]:

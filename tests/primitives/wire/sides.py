@@ -41,9 +41,9 @@ def at_once() -> float:
 
 
 @contextlib.contextmanager
-def serving(behave: Callable[[wire.Connection], None], tls: wire.Identity | None = None) -> Iterator[str]:
+def serving(behave: Callable[[wire.Connection], None], tls: wire.Identity | None = None, at: str = "") -> Iterator[str]:
     """The address of a server that does `behave` with each connection, one after the other, and then closes it."""
-    listener = wire.listen(f"{'tls' if tls else 'tcp'}://127.0.0.1:0")
+    listener = wire.listen(at or f"{'tls' if tls else 'tcp'}://127.0.0.1:0")
     closing = threading.Event()
 
     def work() -> None:

@@ -287,7 +287,7 @@ def test_off_loopback_only_tls_is_spoken(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "tcp://", "tcp://127.0.0.1", "udp://127.0.0.1:1", "127.0.0.1:80", "tls://a:99999"]
+    "address", ["", "tcp://", "tcp://127.0.0.1", "udp://127.0.0.1:1", "127.0.0.1:80", "tls://a:99999", "unix://a"]
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="is not an address"):

@@ -66,3 +66,21 @@ def test_an_address_of_a_kind_that_is_not_known_here_is_passed_over(identity: wi
         families = [socket.AF_IPX, socket.AF_INET]
         resolver(lambda: [(family, socket.SOCK_STREAM, 6, "", place) for family in families])
         trip("tls://somewhere:1", soon())
+
+
+def test_processes_of_one_host_meet_under_names_that_nobody_chose() -> None:
+    with serving(echo, at="unix:") as one, serving(echo, at="unix:") as other:
+        assert one.startswith("unix:")
+        assert one != other
+        for address in (one, other, one):
+            trip(address, soon(), times=2, size=1 << 20)
+
+
+def test_a_name_that_is_taken_is_an_error_until_its_listener_is_gone() -> None:
+    with serving(echo, at="unix:") as address, pytest.raises(wire.WireError, match=f"cannot listen at {address}"):
+        wire.listen(address)
+    with pytest.raises(wire.WireError, match=f"no connection with {address}"):
+        wire.connect(address, RUN, KEY, deadline=soon())
+    with serving(echo, at=address) as again:
+        assert again == address
+        trip(again, soon())

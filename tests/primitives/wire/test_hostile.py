@@ -55,7 +55,7 @@ SAID = [
         m.Bye(),
     ),
     *(m.View("c", 2, 0, (m.Change(0, m.Seat("h", "")),), 2), m.Dial("h", "tcp://127.0.0.1:1", b"t"), m.Alive()),
-    *(m.Relayed("h", encode_head(LETTER)), m.Task("t", 1, b"body"), c.Caller("g/1.00"), LETTER),
+    *(m.Relayed("h", encode_head(LETTER)), m.Task("t", 1, b"body"), c.Caller("g/1.00", "g/2.00"), LETTER),
 ]
 FRAMES = [b"".join(wire.encode(encode_head(one), tail)) for one in SAID for tail in (b"", b"abc")]
 DEEP = [b"".join(wire.encode(start + b"\x91" * 3_000)) for start in (b"", b"\x82\xa4type\xa4pull\xa1x", b"\x94\x01")]

@@ -1,4 +1,4 @@
-"""`tcp://host:port` on loopback, `tls://host:port` anywhere."""
+"""`tcp://host:port` on loopback, `tls://host:port` anywhere, `unix:name` between processes of one host."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from .errors import UsageError
 
 class Address(NamedTuple):
     scheme: str
-    """`tcp` or `tls`."""
+    """`tcp`, `tls` or `unix`."""
     host: str
+    """Of `unix`: the abstract name (unix(7)), which no file has and which goes with its listener."""
     port: int
 
     def __str__(self) -> str:
+        if self.scheme == "unix":
+            return f"unix:{self.host}"
         return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
@@ -27,6 +30,8 @@ def parse(address: str, *, plain: bool = False) -> Address:
     """
     try:
         parts = urlsplit(address)
+        if parts.scheme == "unix" and not parts.netloc:
+            return Address("unix", parts.path, 0)
         found = Address(parts.scheme, parts.hostname or "", -1 if parts.port is None else parts.port)
     except ValueError:
         found = Address("", "", -1)

@@ -19,7 +19,8 @@ class Gang(Struct, frozen=True, array_like=True):
     deadline: float = 60.0
     """Seconds an operation of a channel may take that is not given a deadline of its own."""
     one_host: bool = False
-    """All members share this host's memory, and none will come from elsewhere: large values have no checksum then."""
+    """All members share this host's memory, and none will come from elsewhere: they speak over Unix sockets then, if
+    their coordinator is on loopback, and large values have no checksum."""
 
 
 def folder_of(gang: str) -> str:

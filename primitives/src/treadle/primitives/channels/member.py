@@ -114,7 +114,8 @@ class Member:
                     self._identity.context()
             except UsageError:
                 return
-        self._listener = listen(str(Address("tcp" if plain else "tls", local, 0)))
+        here = "unix:" if plain and self.gang.one_host else str(Address("tcp" if plain else "tls", local, 0))
+        self._listener = listen(here)
         self._listener.setblocking(False)
         self.address = address_of(self._listener, tls=not plain)
         self._loop.do(self._accept_from_now)

@@ -162,3 +162,5 @@ class Caller(Struct, frozen=True, array_like=True):
     """The first message on a connection: who dialled."""
 
     member: str
+    called: str
+    """Whom: an address may have become another's since."""

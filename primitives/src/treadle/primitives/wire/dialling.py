@@ -55,17 +55,38 @@ def dialled(
 
 
 def listen(address: str) -> socket.socket:
-    """A listening socket; port 0 takes a free one (see `address_of`). Raises UsageError and WireError."""
+    """A listening socket; port 0, or `unix:`, takes a free one (see `address_of`). Raises UsageError and WireError."""
     target = parse(address)
     family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
     try:
+        if target.scheme == "unix":
+            return _listen_here(target.host)
         return socket.create_server(target[1:], family=family, backlog=_BACKLOG)
     except OSError as error:
         raise WireError(f"cannot listen at {address}: {error}", "Use another port, or 0 for any.") from error
 
 
+def _listen_here(name: str) -> socket.socket:
+    """Under a free name when none is given (autobind, unix(7))."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(_place(name) if name else "")
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _place(name: str) -> str:
+    """Of an abstract name."""
+    return f"\0{name}"
+
+
 def address_of(sock: socket.socket, *, tls: bool = False) -> str:
     """The address of a listening socket."""
+    if sock.family == socket.AF_UNIX:
+        return str(Address("unix", sock.getsockname()[1:].decode(), 0))
     host, port = sock.getsockname()[:2]
     return str(Address("tls" if tls else "tcp", host, port))
 
@@ -93,7 +114,9 @@ def welcome(connection: Connection, key_of: KeyOf, *, deadline: float, tls: Iden
 
 
 def prepare(sock: socket.socket) -> None:
-    """Small messages leave at once; a host that vanished is noticed."""
+    """Small messages leave at once; a host that vanished is noticed. Nothing of it is a matter between processes."""
+    if sock.family == socket.AF_UNIX:
+        return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE)
@@ -131,6 +154,8 @@ def _connected(sock: socket.socket, place: Any, seconds: float, source: tuple[st
 
 def _resolved(target: Address, deadline: float) -> list[Any]:
     """What getaddrinfo says of the host. It knows no deadline: a thread of its own asks for a name."""
+    if target.scheme == "unix":
+        return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", _place(target.host))]
     ask = functools.partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
     with contextlib.suppress(OSError, UnicodeError):
         return ask(flags=socket.AI_NUMERICHOST)

@@ -190,7 +190,7 @@ class Roads:
     def _connect(self, road: Road, address: str) -> None:
         try:
             link = Link(connect(address, self._run, self._key, deadline=time.monotonic() + _DIALLING))
-            link.send(encode_head(Caller(self._me)))
+            link.send(encode_head(Caller(self._me, road.member)))
         except TreadleError:
             self._loop.do(lambda: self._unreachable(road))
             return
@@ -226,20 +226,31 @@ class Roads:
                 self._loop.change(link.fileno(), link.events)
             for head in link.receive():
                 if known[0] is None:
-                    known[0] = road = self._road(_caller(head, link.name).member)
-                    if road.link is None:
-                        self._use(road, link)
+                    known[0] = self._called(_caller(head, link.name), link)
                 else:
                     self._arrived(known[0], _letter(head, link.name))
         except WireError:
             self._broken(known[0], link)
 
+    def _called(self, caller: Caller, link: Link) -> Road:
+        """Raises WireError when it was another that was called."""
+        if caller.called != self._me:
+            raise WireError(f"{link.name} called {caller.called}, which was here before")
+        road = self._road(caller.member)
+        if road.link is None:
+            self._use(road, link)
+        return road
+
     def _broken(self, road: Road | None, link: Link) -> None:
         self._drop(link)
         if road is None or road.link is not link:
             return
-        road.link = None
-        if not road.path.quiet and not self._closed:
+        road.link, road.dialling = None, True
+        self._loop.later(_TICK, partial(self._dial_again, road))  # not at once: it may end as this one did
+
+    def _dial_again(self, road: Road) -> None:
+        road.dialling = False
+        if road.link is None and not road.path.quiet and not self._closed:
             self._dial(road)
 
     def _drop(self, link: Link) -> None:
