@@ -11,16 +11,24 @@ import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from primitives.channels import coordinators, functions
 from primitives.channels.gangs import KEY, RUN, Place, place
+from primitives.wire import sides
+from primitives.wire.sides import serving, soon
 
-from treadle.primitives.channels.io.boards import Bell, Boards
+from treadle.primitives import wire
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.channels import Barrier, BroadcastChannel, Gang, Member
+from treadle.primitives.channels.io.boards import Bell, Board, Boards
+from treadle.primitives.coordinator.messages import Bye, Count, Counted, FromMember, Leave
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.store import Store
 
 SIZE = 4
 
@@ -250,3 +258,39 @@ def test_a_loss_is_told_by_the_coordinators_successor() -> None:
         members[2].go()
         assert [members[number].end().value for number in (0, 2)] == ["lost 1"] * 2
         members[1].end()
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_who_has_left_a_channel_arrives_once_the_coordinator_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: bool
+) -> None:
+    """Else others could pass, and join the channel again before this member has left it."""
+    seen: list[str] = []
+    arrive = Board.arrive
+
+    def arrives(board: Board, generation: int) -> None:
+        seen.append("arrives")
+        arrive(board, generation)
+
+    monkeypatch.setattr(Board, "arrive", arrives)
+
+    def coordinate(connection: wire.Connection) -> None:
+        with contextlib.suppress(wire.WireError):
+            while not isinstance(said := connection.receive_head(FromMember, soon())[0], Bye):
+                if isinstance(said, Leave | Count):
+                    seen.append(type(said).__name__)
+                if isinstance(said, Count):
+                    if breaks and seen.count("Count") == 1:
+                        return
+                    connection.send(Counted(said.subject, 0, 0), deadline=soon())
+
+    with serving(coordinate) as address, gang() as (boards, *_):
+        blocks = Blocks(Store.open(f"file://{tmp_path}"), sides.RUN, boards._host)
+        member = Member(Gang(address, sides.RUN, "alone", 0, 1, one_host=True), sides.KEY, blocks)
+        BroadcastChannel("b", member=member).join()
+        Barrier("before", member=member).wait()
+        member.leave("alone/broadcast/b")
+        for _ in range(2):
+            Barrier("after", member=member).wait()
+        member.close()
+    assert seen == ["arrives", "Leave", *["Count"] * (1 + breaks), "arrives", "arrives"]

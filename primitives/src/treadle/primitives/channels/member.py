@@ -77,6 +77,8 @@ class Member:
         self._host = blocks.host.host_id if blocks.host is not None else host_id(SHARED_MEMORY)
         self._channels: dict[str, Joined] = {}
         self._counted: dict[str, Counted] = {}
+        self._left = ""
+        """A channel that the coordinator may not know yet to be left."""
         self._loop = Loop()
         self._uplink = Uplink(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
         self._barriers = Barriers(self._loop, gang, blocks, self._uplink.send)
@@ -185,6 +187,7 @@ class Member:
     def _leave(self, channel: str) -> None:
         if self._channels.pop(channel, None) is not None:
             self._uplink.send(Leave(channel))
+            self._left = channel
 
     def act(self, channel: str, poll: Callable[[], T | None], deadline: float, what: str) -> T:
         """What `poll` says once it is not None and this member has the channel's first view.
@@ -216,10 +219,18 @@ class Member:
 
     def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
         """Arrive at a barrier and wait for the others. Raises MemberLost, DeadlinePassed, UsageError, StoreError."""
+        if self.gang.one_host:
+            self._settle(deadline)
         try:
             self._barriers.wait(barrier, parties, deadline)
         except Late:
             raise self._late(f"barrier {barrier}", barrier, "wait", forming=True) from None
+
+    def _settle(self, deadline: float) -> None:
+        """A board passes the coordinator by, which must know first what was left: others may join it anew then."""
+        while (left := self._left) and time.monotonic() < deadline:
+            if self._count(left) is not None and self._left == left:
+                self._left = ""
 
     def _late(self, name: str, subject: str, what: str, *, forming: bool) -> DeadlinePassed:
         if not self._uplink.connected:
