@@ -36,3 +36,11 @@ def yields(record: int):  # type: ignore[no-untyped-def]
 
 def text(record: int) -> str:
     return str(record)
+
+
+async def awaited(record):
+    return record
+
+
+async def streamed(record):
+    yield record

@@ -139,7 +139,7 @@ def _missing(path: Path, data: Any) -> Problem:
     example = "uses: ./load.yaml" if here.get("type") == "workflow" else EXAMPLES.get(str(name))
     hint = f"such as `{example}`" if example else ""
     if choices and all(isinstance(one, str) for one in choices):
-        hint = f"write `{name}: {choices[0]}`"
+        hint = f"write `{name}: {choices[0]}`" if len(choices) == 1 else f"write `{name}:` with {one_of(choices)}"
     typos = [key for key in here if key not in known and did_you_mean(str(key), [str(name)])]
     if typos:
         hint = f"'{typos[0]}' is perhaps meant to be '{name}'"
@@ -219,7 +219,9 @@ def _written(path: Path, value: Any) -> str:
     match name, value:
         case "retry", int() if type(value) is int:
             return f"write {{maximumAttempts: {value}}}"
-        case "stages", list():
+        case "output", str():
+            return f'write `{{uri: "{value}", format: ...}}`; the uri is a folder'
+        case "stages", list() | None:
             return "write each one under its name: `stages: {load: {type: map, ...}}`"
         case "input", [*_]:
             return "write `{items: [...]}`; data of several stages is brought together by a shuffle"

@@ -44,7 +44,7 @@ def explain(error: yaml.YAMLError, text: str) -> Problem:
     message, hint = _words(words, text[mark.index : mark.index + 1])
     opening = error.context_mark
     if opening is not None and re.search(r"flow|quoted scalar.*end of stream|a tag", words):
-        if mark.index < len(text.rstrip()) and "flow" in words:
+        if opening.index < mark.index < len(text.rstrip()) and "flow" in words:
             message += f"; it is opened at line {opening.line + 1}, column {opening.column + 1}"
         else:
             span = Span(opening.line + 1, opening.column + 1, opening.line + 1, opening.column + 2)
@@ -95,7 +95,16 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         "add `]` or `,`",
     ),
     (r"quoted scalar.*unexpected end", "a quote is opened and never closed", "close the quote"),
-    (r"document start", "the document has ended above this line", "put every workflow in a file of its own"),
+    (
+        r"document start",
+        "the document has ended above this line",
+        "indent what belongs to it, or keep it in a file of its own",
+    ),
+    (
+        r"node content",
+        "a value is missing here, or a `[` or `{` above is not closed",
+        "write the value, or quote a bracket or comma that is text",
+    ),
     (
         r"unknown escape",
         "a backslash in double quotes begins an escape that YAML does not have",

@@ -78,6 +78,10 @@ def _check(report: Report, use: _Use) -> None:
     function = _load(report, use)
     if function is None:
         return
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        hint = "write `def`, and call `asyncio.run(...)` inside where something has to be awaited"
+        report.add("T404", use.path, f"{use.function} is asynchronous, and nobody awaits what it gives", hint)
+        return
     _check_call(report, use, function)
     if use.is_map:
         _check_flat(report, use, function, describe(function))
@@ -104,7 +108,7 @@ def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str,
         return "T401", use.path, f"there is no module '{cause.name}'", hint
     if cause is not None or module not in sys.modules:
         message = f"importing '{module}' fails: {type(cause).__name__}: {cause}"
-        return "T402", use.path, message, f"`python -c 'import {module}'` shows the traceback"
+        return "T402", use.path, message, f"in the workflow's folder `python -c 'import {module}'` shows the traceback"
     found: object = sys.modules[module]
     for part in name.split("."):
         if not hasattr(found, part):
