@@ -40,10 +40,10 @@ chaos: .venv/ready
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -s -m chaos
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q tests/properties
 
-## bench: the figures of bench/RESULTS.md, below ten minutes; FULL=1: all sizes, an hour (bench/README.md)
+## bench: the figures of bench/RESULTS.md, a quarter of an hour; FULL=1: all sizes, an hour (bench/README.md)
 bench: .venv/ready
 	$(BIN)/python bench/environments.py
-	$(BIN)/python bench/run.py $(if $(FULL),,--quick --minutes 9)
+	$(BIN)/python bench/run.py $(if $(FULL),,--quick --minutes 12)
 	$(BIN)/python bench/report.py
 
 ## workloads: eight workloads beside Ray, Dask, Spark and others, below twenty minutes: writes bench/WORKLOADS.md
