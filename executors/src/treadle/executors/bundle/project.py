@@ -13,7 +13,7 @@ from typing import NamedTuple
 from treadle.primitives.functions import CAPTURED
 
 from .build import CAPTURED_FOLDER, MODULES
-from .definitions import Module, parse_module
+from .definitions import Imported, Module, parse_module
 from .effects import effects_of
 from .reads import Reads, reads_of
 
@@ -95,10 +95,10 @@ class Project:
             self._effects[module.name] = effects_of(module, self.owns, registers=self.registers)
         return self._effects[module.name]
 
-    def unit(self, key: str, statements: Sequence[ast.stmt]) -> Unit:
-        """What the statements of that key are, once for all functions that reach them."""
+    def unit(self, key: str, statements: Sequence[ast.stmt], imports: Sequence[Imported]) -> Unit:
+        """What the statements and imports of that key are, once for all functions that reach them."""
         if key not in self._units:
-            text = "\n".join(map(ast.dump, statements))
+            text = "\n".join([*map(ast.dump, statements), *map(repr, imports)])
             self._units[key] = Unit(digest(text.encode()), reads_of(*statements))
         return self._units[key]
 

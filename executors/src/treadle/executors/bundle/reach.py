@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Sequence
 
 from .definitions import Imported, Module
 from .imports import ENGINE
@@ -127,15 +128,20 @@ class Reach:
         return self._found[key]
 
     def _look_up(self, module: Module, name: str) -> bool:
-        statements = module.bindings.get(name)
-        if statements:
-            self._unit(module, name, statements)
-        for one in module.imports.get(name, ()):
-            self._imported_name(one, ())
-        if statements or name in module.imports:
+        if self._bound(module, name, ()):
             return True
         found = [self._star(star, name) for star in module.stars]  # all of them: the last one that has it counts
         return any(found)
+
+    def _bound(self, module: Module, name: str, rest: Chain) -> bool:
+        """Reach what binds a name in the module, and `rest` of it; False when nothing does."""
+        statements, imports = module.bindings.get(name, ()), module.imports.get(name, ())
+        outside = [one for one in imports if not self._project.owns(one.module)]  # by no definition of the project
+        if statements or outside:
+            self._unit(module, name, statements, outside)
+        for one in imports:
+            self._imported_name(one, rest)
+        return bool(statements or imports)
 
     def _star(self, star: str, name: str) -> bool:
         """Look for a name in what the module takes everything of."""
@@ -152,10 +158,12 @@ class Reach:
         self.whole(f"{module}.{name}")
         return True
 
-    def _unit(self, module: Module, name: str, statements: list[ast.stmt]) -> None:
+    def _unit(
+        self, module: Module, name: str, statements: Sequence[ast.stmt], imports: Sequence[Imported] = ()
+    ) -> None:
         key = f"{module.path}:{name}"
         if key not in self.units:
-            self.units[key], reads = self._project.unit(key, statements)
+            self.units[key], reads = self._project.unit(key, statements, imports)
             self._pending.append((module, reads))
 
     def _file_of(self, module: str) -> None:
@@ -178,13 +186,8 @@ class Reach:
             self._everything()
 
     def _chain(self, module: Module, chain: Chain) -> None:
-        root = chain[0]
-        if root in module.bindings:
-            self._unit(module, root, module.bindings[root])
-        for one in module.imports.get(root, ()):
-            self._imported_name(one, chain[1:])
-        if root not in module.bindings and root not in module.imports:
-            self._neither(module, root)
+        if not self._bound(module, chain[0], chain[1:]):
+            self._neither(module, chain[0])
         if _OPENERS & {*chain}:
             self.whole(module.name)
 
