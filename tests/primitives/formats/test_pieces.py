@@ -102,6 +102,16 @@ def test_rows_with_line_ends_in_them(place: str, rows: list[list[str]], size: in
     assert [row for piece in pieces(one, size) for row in piece] == [{"x": x, "y": y} for x, y in rows]
 
 
+def test_who_gets_records_may_change_them_before_asking_for_more(place: str) -> None:
+    [one] = splits(place, b"x,y\n" + b"1,2\n" * 9, ReadOptions("csv"))
+    found = 0
+    for piece in read_pieces(one, 100)[1]:
+        for record in piece:
+            record |= {"x": 1, "more": None}
+            found += 1
+    assert found == 9
+
+
 @many
 @given(
     values=st.lists(st.integers() | st.text(max_size=9) | st.lists(st.integers(), max_size=3), max_size=8),

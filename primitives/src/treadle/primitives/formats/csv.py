@@ -38,12 +38,12 @@ def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
 
 
 def _batched(records: Iterator[Any]) -> Iterator[list[Any]]:
-    """The records as lists, short ones while records are long."""
+    """The records as lists, short ones while records are long; who gets them may change them."""
     size = 1
     while batch := list(islice(records, size)):
-        yield batch
         fields = batch[-1].values() if isinstance(batch[-1], dict) else batch[-1]
         size = max(1, min(2 * size, _BATCH_RECORDS, _BATCH_CHARACTERS // (1 + sum(map(len, fields)))))
+        yield batch
 
 
 def _parsed(pieces: Iterable[tuple[int, Content]], split: FileSplit) -> Iterator[list[str]]:
