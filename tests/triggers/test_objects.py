@@ -173,6 +173,10 @@ def test_what_is_no_new_object_starts_nothing(document: Any) -> None:
         changed(key=""),
         changed(key=7),
         changed(size="7"),
+        changed(size=True),
+        changed(eventTime="yesterday"),
+        changed(eventTime=7),
+        changed(versionId=["v7"]),
         {**EVENTBRIDGE, "detail": {}},
         {**SEAWEED, "message": {"new_entry": 7}},
     ],
@@ -315,11 +319,13 @@ def test_a_hundred_thousand_objects_are_small_and_one_more_is_found() -> None:
     assert seen.fresh([*listing, info("one more")]) == [info("one more")]
 
 
-def test_an_event_of_a_look_has_the_object_s_own_uri(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["in", "in box", "100%25"])
+def test_an_event_of_a_look_has_the_object_s_own_uri(folder: str, tmp_path: Path) -> None:
     store = Store.open(tmp_path.as_uri())
-    store.put("in/a.txt", b"x")
-    (found,) = Store.open((tmp_path / "in").as_uri()).list()
-    event = event_of((tmp_path / "in").as_uri(), found)
-    assert list_files(event.data["uri"])[0].uri == str(tmp_path / "in" / "a.txt")
+    store.put(f"{folder}/a.txt", b"x")
+    (found,) = Store.open((tmp_path / folder).as_uri()).list()
+    event = event_of((tmp_path / folder).as_uri(), found)
+    assert list_files(event.data["uri"])[0].uri == event.data["key"] == str(tmp_path / folder / "a.txt")
+    assert event_of("file:///", found).data["key"] == "/a.txt"
     assert event_of("s3://lake/in/", found).data["uri"] == "s3://lake/in/a.txt"
     assert event_of("s3://lake", found).data["uri"] == "s3://lake/a.txt"

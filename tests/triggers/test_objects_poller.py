@@ -291,6 +291,18 @@ async def test_an_object_that_can_start_no_run_is_on_record_and_stops_no_other(p
     await service.stop()
 
 
+async def test_a_file_that_no_uri_names_is_on_record_and_stops_no_other(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    for name in (b"a", b"b\xff", b"c"):
+        (place.folder / os.fsdecode(name)).write_text("x")
+    service = await place.service()
+    await place.until(lambda: service.status().state in ("running", "failed"))
+    await service.stop()
+    assert sorted(place.starts.names) == ["a", "c"]
+    (refused,) = place.records.refused()
+    assert (refused.event.data["key"], refused.reason) == (f"{place.folder}/b\\udcff", "its name is not UTF-8")
+
+
 async def test_a_paused_trigger_looks_at_nothing_and_catches_up(place: Place) -> None:
     place.deploy(startFrom="earliest")
     place.put("a")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import rfc3339
 from treadle.primitives.stores.store import ObjectInfo
@@ -81,15 +82,24 @@ def first_look(listing: Iterable[ObjectInfo], deployed: float | None) -> Seen:
     return seen
 
 
+def check_name(found: ObjectInfo) -> None:
+    """Raises UsageError for a file that no URI names."""
+    try:
+        found.name.encode()
+    except UnicodeEncodeError:
+        raise UsageError("its name is not UTF-8", "Rename the file.") from None
+
+
 def event_of(uri: str, found: ObjectInfo) -> Event:
-    """Of an object below the prefix `uri`."""
+    """Of an object below the prefix `uri`; what is no UTF-8 in its name is escaped, for people."""
     parts = urlsplit(uri)
-    folder = parts.path.strip("/")
-    key = f"{folder}/{found.name}" if folder else found.name
+    local = parts.scheme == "file"
+    folder = unquote(parts.path) if local else parts.path
+    key = f"{folder.rstrip('/')}/{found.name.encode(errors='backslashreplace').decode()}"
     when = rfc3339(found.modified)
     about = {"size": found.size, "eTag": found.version.strip('"'), "versionId": None}
-    if parts.scheme == "file":
-        key = f"/{key}"
+    if not local:
+        key = key.lstrip("/")
     return object_event(
         TYPE, uri, parts.netloc, key, sequencer=repr(found.modified), time=when, scheme=parts.scheme, **about
     )

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from treadle.dsl.triggers import ObjectTrigger, Poll
 from treadle.primitives.errors import TreadleError, UsageError
-from treadle.primitives.events import Event
 from treadle.primitives.events.decode import event_time
 from treadle.primitives.stores.store import ObjectInfo, Store
 
@@ -23,7 +22,7 @@ from ..mapping import Rules
 from ..rounds import Rounds
 from ..running import State, TriggerSite, TriggerStatus
 from ..starting import StartOrder
-from .looking import Seen, event_of, first_look
+from .looking import Seen, check_name, event_of, first_look
 from .records import ObjectRecords, Refused, born
 
 _log = logging.getLogger("treadle.triggers")
@@ -108,7 +107,7 @@ class Poller(Rounds):
             if self._changed.is_set():
                 return  # another version or a pause decides about the rest, which is new at the next look, too
             some = fresh[begin : begin + at_once]
-            work = (self._handle(rules, event_of(uri, found)) for found in some)
+            work = (self._handle(rules, uri, found) for found in some)
             done = await asyncio.gather(*work, return_exceptions=True)
             for found, outcome in zip(some, done, strict=True):
                 if outcome is None:
@@ -119,10 +118,12 @@ class Poller(Rounds):
             if begin // SAVE_EVERY != (begin + at_once) // SAVE_EVERY:
                 await self._save()
 
-    async def _handle(self, rules: Rules, event: Event) -> None:
+    async def _handle(self, rules: Rules, uri: str, found: ObjectInfo) -> None:
         """Raises Unreachable and Full; returns once the object has a run, is passed over, or is refused on record."""
+        event = event_of(uri, found)
         run = event_run(self._workflow, self._name, event)
         try:
+            check_name(found)
             when = event_time(event)
             if rules.matches(event, when):
                 await self._start(rules.order(run, event, when))
