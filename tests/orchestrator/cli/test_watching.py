@@ -126,6 +126,8 @@ def test_run_is_named_by_prefix_last_temporal_run_id_or_url(terminal: Terminal) 
     ambiguous = terminal.run("show", "go")
     assert ambiguous.code == 2
     assert "2 runs begin with go: gone, good" in ambiguous.err
+    nothing = terminal.run("show", "")
+    assert (nothing.code, nothing.err.splitlines()[0]) == (2, "treadle: no run is named")
 
 
 def test_list_filters_by_status_and_time(terminal: Terminal) -> None:
@@ -209,6 +211,22 @@ def test_equal_errors_are_told_once(terminal: Terminal) -> None:
     assert "2 attempts, 2 final; partitions 2, 3" in out
     records = [json.loads(line) for line in ok(terminal.run("logs", "bad", "-p", "3", "-o", "json")).out.splitlines()]
     assert [record["partition"] for record in records] == [3]
+    assert terminal.run("logs", "bad", "-p", "9").err == "no attempt of those asked for failed or printed anything\n"
+
+
+def test_result_of_a_run_that_failed_says_where_to_look(terminal: Terminal) -> None:
+    done = terminal.run("result", "bad")
+    assert (done.out, done.err.splitlines()[-1]) == ("", "  See: treadle show bad")
+
+
+def test_function_that_ends_its_process_is_told_to_be_looked_for(terminal: Terminal) -> None:
+    (terminal.folder / "ends.yaml").write_text(f"{HEAD}  a: {{type: map, input: {{items: [3]}}, uses: 'os:_exit'}}\n")
+    done = terminal.run("run", "ends.yaml", "--id", "ends")
+    assert (done.code, "run ends failed" in done.err) == (1, True)
+    assert "poison: a: 1 partition failed" in done.err
+    assert (
+        "\n  Each attempt ended its process: by a crash in native code, os._exit, or for want of memory.\n" in done.err
+    )
 
 
 def test_timeout_ends_watching_with_124_and_the_run_goes_on(

@@ -11,7 +11,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
-from .common.exits import Exit, complain, say
+from .common.exits import Exit, advise, complain, say
 from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
 from .view.watcher import code_of_state, print_outputs, reason
 
@@ -47,7 +47,8 @@ def logs(
         if follow:
             await _follow(runs, name, read, output)
         else:
-            _print_logs(read(), output)
+            some = stage is not None or partition is not None or attempt is not None
+            _print_logs(read(), output, " of those asked for" if some else "")
 
     env.with_runs(work)
 
@@ -68,7 +69,8 @@ def _reader(
     return lambda: chosen(follower.new(), segments, stage or "", partition, attempt)
 
 
-def _print_logs(records: list[AttemptRecord], output: str) -> None:
+def _print_logs(records: list[AttemptRecord], output: str, among: str) -> None:
+    """`among`: which records they are, in words, if not all."""
     from .view.following import group_lines, grouped, lines_of
 
     if output == "json":
@@ -82,7 +84,7 @@ def _print_logs(records: list[AttemptRecord], output: str) -> None:
     for line in printed:
         say(line)
     if not groups and not printed:
-        complain("no attempt failed or printed anything")
+        complain(f"no attempt{among} failed or printed anything")
 
 
 async def _follow(runs: Runs, run: str, read: Callable[[], list[AttemptRecord]], output: str) -> None:
@@ -143,6 +145,7 @@ async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
             complain("the workflow declares no outputs; --stage S shows the data of a stage")
     else:
         complain(f"run {run} {end.state}{reason(end)}")
+        advise(f"  See: treadle show {run}")
     return code_of_state(end.state)
 
 

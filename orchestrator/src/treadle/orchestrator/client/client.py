@@ -231,6 +231,8 @@ class Runs:
             async for view in self.list_runs(1):
                 return view.run
             raise NoSuchRun("there is no run yet", "Start one: treadle run FILE")
+        if not text:
+            raise UsageError("no run is named", "Name one, or @last; see: treadle list")
         if match := _UI.match(text):
             text = unquote(match[1])
         if await self._exists(text):

@@ -35,9 +35,10 @@ SILENCE = 3.0
 """Seconds without a driver after which the watcher says so."""
 _REMEDIES: dict[str, str] = {
     FailureClass.OUT_OF_MEMORY: "Give the stage more `memory`, or its input more partitions: that takes a new run.",
+    FailureClass.POISON: "Each attempt ended its process: by a crash in native code, os._exit, or for want of memory.",
     FailureClass.TIMED_OUT: "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
 }
-"""What the workflow could say."""
+"""What to look for, or what the workflow could say."""
 
 
 @dataclass(frozen=True)
