@@ -278,6 +278,12 @@ def test_parquet_is_the_same_table_at_any_split_size(place: str, rows: int, grou
     assert rows == 0 or all(part.num_rows for part in parts)
 
 
+def test_parquet_without_row_groups_is_one_empty_table(place: str) -> None:
+    file, schema = io.BytesIO(), pa.schema([("a", pa.int64())])
+    pq.ParquetWriter(file, schema).close()
+    assert _read(place, file.getvalue(), ReadOptions("parquet")) == [schema.empty_table()]
+
+
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"no parquet at all", b"PAR1" + b"x" * 100 + b"PAR1"])
 def test_what_is_not_parquet_is_refused_by_name(place: str, data: bytes) -> None:
     with pytest.raises(DataError, match="input is not a sound Parquet file"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ..errors import UsageError
 from ..stores.files import FileInfo, read_range
 from .fixed import fixed_rows, row_ranges
@@ -60,7 +62,7 @@ def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
             starts.append(index)
             last = bucket
         before += size
-    return list(zip(starts, [*starts[1:], len(sizes)], strict=True)) or [(0, 0)]
+    return list(pairwise([*starts, len(sizes)])) or [(0, 0)]
 
 
 def has_quote(info: FileInfo) -> bool:
