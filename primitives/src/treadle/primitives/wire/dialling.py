@@ -114,7 +114,7 @@ def welcome(connection: Connection, key_of: KeyOf, *, deadline: float, tls: Iden
 
 
 def prepare(sock: socket.socket) -> None:
-    """Small messages leave at once; a host that vanished is noticed. Nothing of it is a matter between processes."""
+    """Small messages leave at once; a host that vanished is noticed. Within a host both come by themselves."""
     if sock.family == socket.AF_UNIX:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
