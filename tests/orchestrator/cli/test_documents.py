@@ -292,3 +292,11 @@ def test_skeleton_is_valid_and_nothing_is_overwritten(terminal: Terminal, templa
     assert terminal.run("plan", folder / f"{template}.yaml").code == 0
     assert terminal.run("init", folder, "--template", template).code == 2
     assert terminal.run("init", folder, "--template", template, "--force").code == 0
+
+
+def test_producer_of_the_skeleton_says_that_no_broker_answers(terminal: Terminal) -> None:
+    assert terminal.run("init", terminal.folder / "alone", "--template", "etl").code == 0
+    produce = [sys.executable, str(terminal.folder / "alone" / "produce.py")]
+    done = subprocess.run(produce, env=os.environ | {"KAFKA": "127.0.0.1:1"}, capture_output=True, text=True)
+    assert done.stderr == "no broker answers at 127.0.0.1:1. Start one there, or name another: KAFKA=HOST:PORT\n"
+    assert done.returncode == 1

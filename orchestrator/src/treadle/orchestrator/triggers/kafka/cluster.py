@@ -265,7 +265,8 @@ def _translated(error: KafkaError) -> BrokerUnreachable | Broken | UsageError:
         return Broken(f"Kafka's client gives up: {error.str()}", "It is made anew.")
     if error.code() in _REFUSED:
         return UsageError(f"Kafka refuses: {error.str()}", "Give the user of the connection the rights, or mend it.")
-    return BrokerUnreachable(f"Kafka does not do it: {error.str()}", "It is tried again. See: treadle doctor")
+    hint = "See that it runs where the profile says. `treadle triggers` tries again by itself."
+    return BrokerUnreachable(f"Kafka does not do it: {error.str()}", hint)
 
 
 def _marked(offsets: Mapping[Partition, int]) -> list[TopicPartition]:

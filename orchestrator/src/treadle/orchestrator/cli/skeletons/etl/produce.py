@@ -5,6 +5,7 @@ python produce.py '{"customer": "ada", "amount": 12.5}'
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -13,11 +14,17 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 TOPIC = "orders"
-SETTINGS: dict[str, str | int | float | bool] = {"bootstrap.servers": os.environ.get("KAFKA", "127.0.0.1:9092")}
+BROKER = os.environ.get("KAFKA", "127.0.0.1:9092")
+SETTINGS: dict[str, str | int | float | bool] = {"bootstrap.servers": BROKER}
 
 
 def make_topic() -> None:
-    admin = AdminClient(SETTINGS)
+    quiet = logging.Logger("kafka", logging.CRITICAL)  # the client says for each try that nobody answers
+    admin = AdminClient(SETTINGS, logger=quiet)
+    try:
+        admin.list_topics(timeout=5)
+    except KafkaException:
+        sys.exit(f"no broker answers at {BROKER}. Start one there, or name another: KAFKA=HOST:PORT")
     try:
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result(timeout=30)
     except KafkaException as error:
