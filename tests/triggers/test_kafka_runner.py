@@ -23,6 +23,7 @@ from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
 from treadle.orchestrator.triggers.kafka.runner import KafkaRunner
 from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable, Listener
 from treadle.orchestrator.triggers.running import TriggerSite
+from treadle.orchestrator.triggers.starting import Started, StartOrder
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.events import Record
 from treadle.primitives.stores.store import Store
@@ -162,6 +163,57 @@ async def test_a_trigger_that_moves_leaves_its_open_batch_and_judges_nothing_whe
         await runner.stop()
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
     assert runner.status().started == 0
+
+
+async def test_a_service_that_begins_starts_nothing_while_the_one_before_has_runs_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Source, "made", [])
+    monkeypatch.setattr(module, "ClusterSource", Source)
+    monkeypatch.setattr(module, "Graveyard", Graveyard)
+    monkeypatch.setattr(module, "COUNT_EVERY", 0.02)
+    starter = Starter()
+    limited = version(1, {}, maxActive=1)
+    profile = Profile(kafka={"prod": KafkaConnection.model_validate({"bootstrap.servers": "x:1"})})
+    registry: Any = SimpleNamespace(history=lambda _: [limited])
+    store, unused = Store.open(tmp_path.as_uri()), cast(Any, None)
+    site = TriggerSite(Home(tmp_path / "home"), profile, unused, store, b"k" * 32, registry, starter, "here-0")
+    runner = KafkaRunner(site, "orders", "live")
+    await runner.update(limited, False)
+    await runner.start()
+    try:
+        await until(lambda: len(Source.made) == 1)
+        Source.made[0].records = [record(0)]
+        await until(lambda: runner.status().lag == 1)
+        assert runner.status().state == "waiting"
+        assert "nobody counts" in runner.status().error
+        starter.open = 1
+        await until(lambda: runner.status().active == 1)
+        assert (runner.status().state, starter.started) == ("running", [])
+        starter.open = 0
+        await until(lambda: runner.status().started == 1)
+    finally:
+        await runner.stop()
+
+
+class Starter:
+    """Runs never end."""
+
+    def __init__(self) -> None:
+        self.open: int | None = None
+        self.started: list[str] = []
+
+    async def active(self, workflow: str, trigger: str) -> int:
+        if self.open is None:
+            raise BrokerUnreachable("nobody counts")
+        return self.open
+
+    async def start(self, order: StartOrder) -> Started:
+        self.started.append(order.run)
+        return Started(order.run, True)
+
+    async def wait(self, run: str) -> None:
+        await asyncio.Event().wait()
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -38,6 +38,8 @@ A, B = Partition("t", "u", 0), Partition("t", "u", 1)
 
 def machine(batch: EventBatch | None = None, max_active: int | None = None, window: int = 50) -> Machine:
     made = Machine(lambda _: batch, max_active, window=window)
+    if max_active is not None:
+        made.handle(Counted(0), 0.0)
     for partition in (A, B):
         made.handle(Assigned(partition, 0), 0.0)
     return made

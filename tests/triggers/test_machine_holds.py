@@ -25,7 +25,7 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     Start,
     Watch,
 )
-from treadle.orchestrator.triggers.kafka.machine import COMMIT_EVERY, HANDOVER, HELD_BYTES, HELD_RECORDS
+from treadle.orchestrator.triggers.kafka.machine import COMMIT_EVERY, HANDOVER, HELD_BYTES, HELD_RECORDS, Machine
 from treadle.primitives.events import Event, Record
 
 MIB = bytes(2**20)
@@ -94,6 +94,14 @@ def test_with_one_run_at_a_time_an_offset_is_done_when_its_run_is_over() -> None
     assert (mark(it, A), it.started, it.active) == (0, 1, 1)
     [start] = only(Start, it.handle(RunEnded("0.0"), 0.0))
     assert (mark(it, A), start.batch.run) == (1, "0.1")
+
+
+def test_nothing_starts_before_it_is_known_how_many_runs_the_owner_before_left_open() -> None:
+    it = Machine(lambda _: None, max_active=2)
+    it.handle(Assigned(A, 0), 0.0)
+    assert it.handle(Arrived(A, (match(A, 0), match(A, 1))), 0.0) == []
+    assert it.active == 0
+    assert runs(it.handle(Counted(1), 0.0)) == ["0.0"]
 
 
 def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:

@@ -201,7 +201,10 @@ class Triggers(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, PARTITIONS - 1), before=st.integers(0, 30))
     def expire(self, number: int, before: int) -> None:
-        """A batch that was started but not committed must not lose its beginning: see the decision record."""
+        """A batch that was started but not committed must not lose its beginning, and where order counts no record may
+        go whose run is open: see the decision record."""
+        if self.max_active == 1:
+            before = min([before, *self._open(number)])
         if self.batch is None:
             self.world.expire(number, before)
 
@@ -283,6 +286,11 @@ class Triggers(RuleBasedStateMachine):
             self.world.open.clear()
             if self.world.owners[0] is not last:
                 del self.world.owners[0]
+
+    def _open(self, number: int) -> list[int]:
+        """Offsets of a partition whose runs are open."""
+        firsts = [self.world.runs[name].first for name in self.world.open]
+        return [one.offset for one in firsts if (one.topic_id, one.partition) == (self.world.life.id, number)]
 
     def _owner(self, which: int) -> Owner | None:
         return self.world.owners[which % len(self.world.owners)] if self.world.owners else None

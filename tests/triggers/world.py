@@ -19,6 +19,7 @@ from treadle.dsl.normalise import normalise
 from treadle.orchestrator.triggers.kafka.batch import Batch
 from treadle.orchestrator.triggers.kafka.happenings import (
     Bury,
+    Counted,
     Done,
     Failed,
     Happening,
@@ -81,6 +82,7 @@ class Owner:
         machine = Machine(lambda number: self.known.batching(number), world.max_active, window=4)
         self.source = FakeSource(world, self)
         self.loop = TriggerLoop(machine, self._listening, self._look, self, world.marks, Inbox(self), world.clock)
+        self.loop.tell(Counted(0))  # counts lag: nothing but the limit stands on them
 
     def _listening(self, loop: TriggerLoop) -> FakeSource:
         self.source.listener = loop

@@ -27,7 +27,8 @@ who adopts that end never looks at them.
     too much held   reading stops until half of it is gone; the shell keeps polling
 
 Starts are given out in turn to the partitions, at most WINDOW at a time, and while fewer than maxActive runs are open:
-the runs started here that were not seen to end, or the count of Temporal's listing where that says more.
+the runs started here that were not seen to end, or the count of Temporal's listing where that says more. Until there
+is a count, nothing is started where maxActive limits it: the owner before may have left runs that are open.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Machine:
         self._unwritten: list[int] = []
         self._runs: dict[str, list[tuple[PartitionLog, Batch]]] = {}
         """Runs that are open as far as is known -> what waits for their end."""
-        self._counted = 0
+        self._counted: int | None = None
         self._resting, self._reading = False, True
         self._start_again, self._bury_again = Backoff(), Backoff()
         self._next_commit = 0.0
@@ -131,7 +132,7 @@ class Machine:
     @property
     def active(self) -> int:
         """Open runs: those known here, or the count of the listing where that says more."""
-        return max(len(self._runs), self._counted)
+        return max(len(self._runs), self._counted or 0)
 
     @property
     def under_way(self) -> int:
@@ -293,7 +294,9 @@ class Machine:
     def _room(self) -> bool:
         if len(self._starts) >= self._window:
             return False
-        return self._max_active is None or len(self._starts) + self.active < self._max_active
+        if self._max_active is None:
+            return True
+        return self._counted is not None and len(self._starts) + self.active < self._max_active
 
     def _start_answered(self, answer: Answer) -> None:
         log, batch = self._starts.pop(answer.ticket)

@@ -57,7 +57,9 @@ class KafkaRunner:
         """Of the newest version: where a trigger has left a topic, no record may ever tell that."""
         self._known: tuple[tuple[int, ...], Lineage] | None = None
         self._loop: TriggerLoop | None = None
-        self._error = ""
+        self._open: int | None = None
+        """Runs that are open, as of the last count."""
+        self._error = self._uncounted = ""
         self._failed = False
         self._counts = [0, 0]
 
@@ -94,7 +96,7 @@ class KafkaRunner:
             dead + (loop.machine.dead if loop else 0),
             loop.machine.active if loop else None,
             loop.known_lag if loop else None,
-            (loop.error or loop.machine.trouble if loop else "") or self._error,
+            self._trouble(loop) or self._error,
             time.time(),
         )
 
@@ -105,19 +107,30 @@ class KafkaRunner:
             return "failed" if self._failed else "waiting" if self._error else "starting"
         if self._paused:
             return "paused"
-        return "waiting" if loop.error or loop.machine.trouble else "running"
+        return "waiting" if self._trouble(loop) else "running"
+
+    def _trouble(self, loop: TriggerLoop | None) -> str:
+        return (loop.error or loop.machine.trouble if loop else "") or self._uncounted
 
     async def _count(self) -> None:
         while True:
-            loop, known = self._loop, self._known
-            if loop is not None and known is not None and known[1].newest.reading.max_active is not None:
-                try:
-                    loop.tell(Counted(await self._site.starter.active(self._workflow, self._trigger)))
-                except TreadleError as error:
-                    _log.info("%s", error)
-                except Exception:  # noqa: BLE001  # the next count may do better
-                    _log.exception("runs of %s", label(self._workflow, self._trigger))
+            if self._reading is not None and self._reading.max_active is not None:
+                await self._count_once()
+            else:
+                self._open, self._uncounted = None, ""
             await asyncio.sleep(COUNT_EVERY)
+
+    async def _count_once(self) -> None:
+        try:
+            self._open = await self._site.starter.active(self._workflow, self._trigger)
+            self._uncounted = ""
+            if self._loop is not None:
+                self._loop.tell(Counted(self._open))
+        except TreadleError as error:
+            self._uncounted = str(error)
+            _log.info("%s", error)
+        except Exception:  # noqa: BLE001  # the next count may do better
+            _log.exception("runs of %s", label(self._workflow, self._trigger))
 
     # -- the thread
 
@@ -165,6 +178,8 @@ class KafkaRunner:
         hands = ThreadHands(running, self._site.starter, payloads.value, lambda: known, inbox.put, graveyard)
         marks = StoredMarks(self._site.store, self._site.key, group)
         self._loop = loop = TriggerLoop(machine, source, look, hands, marks, inbox)
+        if self._open is not None:
+            loop.tell(Counted(self._open))
         try:
             while not self._ending.is_set() and not self._moved(at):
                 loop.step(self._paused)
