@@ -132,6 +132,24 @@ def test_a_store_lists_like_a_folder(tree: Path) -> None:
         list_files(f"{root}/none.txt")
 
 
+@pytest.mark.parametrize("folder", ["", "/", "/deep/"])
+def test_a_folder_of_a_store_is_refused_with_the_pattern_that_reads_it(folder: str) -> None:
+    root = f"memory://{uuid.uuid4().hex}"
+    with pytest.raises(UsageError, match="is a folder, not a file") as caught:
+        list_files(root + folder)
+    assert f"{root}{folder.rstrip('/')}/*" in caught.value.hint
+
+
+def test_what_consoles_write_to_show_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 lists `folder/` as an object of no bytes; its name, of which obstore drops the slash, has none."""
+    root = f"memory://{uuid.uuid4().hex}"
+    for name, data in {"folder": b"", "empty": b"", "a": b"1"}.items():
+        Store.open(root).put(name, data)
+    head = ObjectStore.head
+    monkeypatch.setattr(ObjectStore, "head", lambda one, name: None if name == "folder" else head(one, name))
+    assert [info.uri.removeprefix(f"{root}/") for info in list_files(f"{root}/*")] == ["a", "empty"]
+
+
 def test_a_store_reads_ranges_and_refuses_a_replaced_object() -> None:
     root = f"memory://{uuid.uuid4().hex}"
     store = Store.open(root)

@@ -135,6 +135,8 @@ def remote(uri: str) -> tuple[Store, str]:
 
 def _list_remote(uri: str) -> list[FileInfo]:
     store, name = remote(uri)
+    if not name or name.endswith("/"):
+        raise UsageError(f"{uri!r} is a folder, not a file", f"Write {uri.rstrip('/')}/* to read all files in it.")
     root = uri[: len(uri) - len(name)]
     magic = _MAGIC.search(name)
     if not magic:
@@ -142,7 +144,8 @@ def _list_remote(uri: str) -> list[FileInfo]:
         return [FileInfo(uri, head.size, head.version)] if head else []
     prefix = name[: magic.start()].rpartition("/")[0]
     found = (entry for entry in store.list(prefix) if glob_matches(name, entry.name))
-    entries = [entry for entry in found if not _is_own(entry.name)]
+    named = (entry for entry in found if not _is_own(entry.name))
+    entries = [entry for entry in named if entry.size or store.head(entry.name)]  # none: the sign of a folder
     return [FileInfo(root + entry.name, entry.size, entry.version) for entry in entries]
 
 
