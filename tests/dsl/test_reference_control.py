@@ -341,3 +341,34 @@ def test_stages_may_stand_in_any_order() -> None:
     }
     result = interpret(stages, {"count": lambda values: Result(None, {"n": len(list(values))})})
     assert values(result, "last") == [[7]]
+
+
+NONE = "${{ inputs.none }}"
+SAME: dict[str, Any] = {"type": "map", "input": items(1, 2), "uses": "m:same"}
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {**SAME, "input": {"range": "${{ inputs.none - 1 }}"}},
+        {**SAME, "input": {"range": 3, "partitions": NONE}},
+        {**SAME, "batch": {"maxItems": NONE}},
+        {"type": "shuffle", "input": items([1, 2]), "by": "key", "partitions": NONE},
+        {"type": "reduce", "input": items(1, 2, partitions=2), "per": "all", "combine": "m:add", "fanIn": NONE},
+        {
+            "type": "reduce",
+            "input": items(1, 2, partitions=2),
+            "per": "all",
+            "combine": "m:add",
+            "fanIn": "${{ inputs.none + 1 }}",
+        },
+        {"type": "loop", "state": {"n": 1}, "maxIterations": NONE, "stages": {"in": SAME}},
+    ],
+)
+def test_a_computed_number_keeps_to_the_bounds_of_a_written_one_unless_its_stage_is_skipped(
+    stage: dict[str, Any],
+) -> None:
+    known: dict[str, Any] = {"inputs": {"none": {"type": "integer"}}, "given": {"none": 0}}
+    with pytest.raises(ReferenceFailure, match=r"at least [012] is needed here"):
+        interpret({"a": stage}, **known)
+    assert interpret({"a": {**stage, "when": "inputs.none > 0"}}, **known).skipped == {"a"}

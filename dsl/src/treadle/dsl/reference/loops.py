@@ -19,7 +19,7 @@ from .stages import dataset_of
 def run_loop(run: Run, node: Node, loop: LoopStage, frame: Frame) -> Done:
     """The body, then `next`, then `until`, at most `maxIterations` times."""
     states, scalars = read_state(run, loop.state, frame, frame.prefix + node.id)
-    limit = run.fixed(loop.max_iterations)
+    limit = _limit(run, loop, frame.prefix + node.id)
     for iteration in range(1, limit + 1):
         inner = Frame((*node.loops, node.id), f"{frame.prefix}{node.id}[{iteration}].", frame, scalars, states)
         for name in loop.stages:
@@ -34,6 +34,13 @@ def run_loop(run: Run, node: Node, loop: LoopStage, frame: Frame) -> Done:
             error = UsageError(f"`until: {loop.until}` was not true after maxIterations: {limit}")
             raise ReferenceFailure(frame.prefix + node.id, None, error)
     return Done(metrics={"iterations": iteration}, scalars=scalars, states=states)
+
+
+def _limit(run: Run, loop: LoopStage, path: str) -> int:
+    try:
+        return run.number(loop.max_iterations)
+    except UsageError as error:
+        raise ReferenceFailure(path, None, error) from error
 
 
 def read_state(run: Run, given: dict[str, Any], frame: Frame, path: str) -> tuple[dict[str, Dataset], dict[str, Any]]:

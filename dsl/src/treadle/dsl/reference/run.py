@@ -62,6 +62,13 @@ class Run(ABC):
         """A value known when the run is planned: templates over `inputs` and `run`."""
         return render(value, self.fixed_env)
 
+    def number(self, value: int | str, least: int = 1) -> int:
+        """As `fixed`, of a whole number. Raises UsageError for anything else, or less."""
+        found = self.fixed(value)
+        if isinstance(found, bool) or not isinstance(found, int) or found < least:
+            raise UsageError(f"{value} gives {found!r}, and a whole number of at least {least} is needed here")
+        return found
+
     def env(self, frame: Frame) -> dict[str, Any]:
         names = [node.id for node in self.graph.nodes.values() if frame.loops[: len(node.loops)] == node.loops]
         stages = LazyStages(lambda name: self.stage(name, frame), names)

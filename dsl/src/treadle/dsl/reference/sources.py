@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from treadle.primitives.errors import UsageError
@@ -13,42 +11,41 @@ from treadle.primitives.stores.files import FileInfo, list_files
 
 from ..model import EventRange, Items, Range, Source
 from .data import Partition
+from .run import Run
 
 
-def read_source(
-    source: Source | Items | Range | EventRange, render: Callable[[Any], Any], base: Path | None
-) -> list[Partition]:
-    """The partitions of a source; `render` fills in templates. Raises UsageError for events: no broker is asked."""
+def read_source(source: Source | Items | Range | EventRange, run: Run) -> list[Partition]:
+    """The partitions of a source. Raises UsageError, also for events: no broker is asked."""
     if isinstance(source, EventRange):
         raise UsageError("the reference interpreter reads no events", "Give it the records as {items: [...]}.")
     if isinstance(source, Source):
-        return [_read(split) for split in _splits(source, render, base)]
+        return [_read(split) for split in _splits(source, run)]
     if isinstance(source, Items):
         values: list[Any] = source.items
     else:
-        values = list(range(render(source.range)))
+        values = list(range(run.number(source.range, 0)))
     default = max(1, min(len(values), DEFAULT_PARTITIONS))
-    parts = default if source.partitions is None else render(source.partitions)
+    parts = default if source.partitions is None else run.number(source.partitions)
     return [Partition("objects", values[start:stop]) for start, stop in split_evenly(len(values), parts)]
 
 
-def read_texts(source: Source, render: Callable[[Any], Any], base: Path | None) -> list[Partition]:
+def read_texts(source: Source, run: Run) -> list[Partition]:
     """For `whole: true`: each partition as a list of one str."""
     from treadle.primitives.formats import read_text
 
-    return [Partition("objects", [read_text(split)]) for split in _splits(source, render, base)]
+    return [Partition("objects", [read_text(split)]) for split in _splits(source, run)]
 
 
-def _splits(source: Source, render: Callable[[Any], Any], base: Path | None) -> list[FileSplit]:
+def _splits(source: Source, run: Run) -> list[FileSplit]:
     from treadle.primitives.formats import plan_splits
 
-    listing = list_files(render(source.uri), base)
-    return [split for info in listing for split in plan_splits(info, _options(source, info, render), source.split)]
+    listing = list_files(run.fixed(source.uri), run.base)
+    return [split for info in listing for split in plan_splits(info, _options(source, info, run), source.split)]
 
 
-def _options(source: Source, info: FileInfo, render: Callable[[Any], Any]) -> ReadOptions:
+def _options(source: Source, info: FileInfo, run: Run) -> ReadOptions:
     packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))
-    length = 0 if source.record_bytes is None else render(source.record_bytes)
+    length = 0 if source.record_bytes is None else run.number(source.record_bytes)
     return ReadOptions(source.format, length, source.header, source.delimiter, packed, source.table)
 
 

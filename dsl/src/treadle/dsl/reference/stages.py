@@ -51,7 +51,7 @@ def dataset_of(run: Run, reference: str, frame: Frame) -> Dataset:
                 raise UsageError(f"{reference} was skipped")
             return done.dataset
         case InputTarget(name):
-            return Dataset(read_source(source_input(run, name), run.fixed, run.base))
+            return Dataset(read_source(source_input(run, name), run))
         case StateTarget(loop, name, True):
             return frame.at((*loop.loops, loop.id)).states[name]
         case StateTarget(loop, name):
@@ -78,8 +78,15 @@ class Work:
         try:
             if isinstance(given, str):
                 return dataset_of(self.run, given, self.frame)
-            return Dataset(read_source(given, self.run.fixed, self.run.base))
+            return Dataset(read_source(given, self.run))
         except (UsageError, DataError) as error:
+            raise ReferenceFailure(self.path, None, error) from error
+
+    def number(self, given: int | str | None, default: int, least: int = 1) -> int:
+        """What is written, or the default."""
+        try:
+            return default if given is None else self.run.number(given, least)
+        except UsageError as error:
             raise ReferenceFailure(self.path, None, error) from error
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,15 +189,15 @@ class Work:
     def _mapped_input(self, stage: MapStage) -> list[Partition]:
         if stage.whole and isinstance(stage.input, Source):
             source = stage.input
-            return self.once(lambda: read_texts(source, self.run.fixed, self.run.base))
+            return self.once(lambda: read_texts(source, self.run))
         if stage.whole and isinstance(stage.input, str):
             found = source_input(self.run, stage.input.removeprefix("inputs."))
             assert isinstance(found, Source)
-            return self.once(lambda: read_texts(found, self.run.fixed, self.run.base))
+            return self.once(lambda: read_texts(found, self.run))
         partitions = self.dataset(stage.input).partitions
         if stage.batch is None:
             return partitions
-        most, size = self.run.fixed(stage.batch.max_items) or 0, stage.batch.max_bytes or 0
+        most, size = self.number(stage.batch.max_items, 0), stage.batch.max_bytes or 0
         return self.once(lambda: recut(partitions, most, size))
 
     def shuffle(self, stage: ShuffleStage) -> Done:
@@ -198,7 +205,7 @@ class Work:
         inputs = [self.dataset(one).partitions for one in given]
         keys_of = keys_by(stage.by, self.run.functions)
         total = sum(map(len, inputs))
-        partitions = min(total, DEFAULT_PARTITIONS) if stage.partitions is None else self.run.fixed(stage.partitions)
+        partitions = self.number(stage.partitions, min(total, DEFAULT_PARTITIONS))
         combine = self.function(stage.combine)
 
         def body() -> list[Partition]:
@@ -270,7 +277,7 @@ class Work:
                 for index, partition in enumerate(partitions)
                 if count(partition)
             ]
-        fan_in = DEFAULT_FAN_IN if stage.fan_in is None else self.run.fixed(stage.fan_in)
+        fan_in = self.number(stage.fan_in, DEFAULT_FAN_IN, least=2)
         return self.attempted(0, policy, metrics, lambda call: reducer.per_all(partitions, leaves, fan_in, call))
 
 
