@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from treadle.orchestrator.cli.common import words
 from treadle.orchestrator.triggers.kafka import deadletters
 from treadle.orchestrator.triggers.kafka.deadletters import (
     DeadLetter,
@@ -23,6 +24,7 @@ from treadle.orchestrator.triggers.kafka.deadletters import (
 )
 from treadle.orchestrator.triggers.kafka.happenings import Bury, Done, Failed, Partition
 from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable
+from treadle.orchestrator.triggers.replaying import of_topic
 from treadle.primitives.events import Record
 
 RECORD = Record("orders", "u", 2, 17, b"key", b"value", (("trace", b"t"), ("none", None)), 1.001)
@@ -89,6 +91,13 @@ def test_a_letter_holds_the_record_and_why_it_is_one() -> None:
 def test_any_timestamp_that_a_producer_may_stamp_can_be_buried(time: float) -> None:
     record = Record("orders", "u", 2, 17, b"key", b"value", (), time)
     assert letter(record).record.time == time
+
+
+@pytest.mark.parametrize(("time", "shown"), [(1.7e9, 1.7e9), (1.7e12, 0.0), (2.0**63 / 1000, 0.0), (-1e12, 0.0)])
+def test_a_letter_whose_record_no_calendar_has_can_be_listed(time: float, shown: float) -> None:
+    found = of_topic(letter(Record("orders", "u", 2, 17, b"key", b"value", (), time)))
+    assert found.time == shown
+    assert bool(words.moment(found.time)) == bool(words.stamp(found.time)) == bool(shown)
 
 
 def test_a_letter_that_is_buried_again_says_its_last_reason_only() -> None:

@@ -96,6 +96,18 @@ def test_with_one_run_at_a_time_an_offset_is_done_when_its_run_is_over() -> None
     assert (mark(it, A), start.batch.run) == (1, "0.1")
 
 
+def test_a_run_that_two_records_ask_for_is_watched_once_and_counted_once() -> None:
+    it = machine(max_active=3)
+    (first,) = match(A, 0).matches
+    same = Judged(match(B, 0).record, 1, (Match(match(B, 0).record, first.event, first.run),))
+    starts = [
+        *only(Start, it.handle(Arrived(A, (match(A, 0),)), 0.0)),
+        *only(Start, it.handle(Arrived(B, (same,)), 0.0)),
+    ]
+    assert [only(Watch, it.handle(Done(start.ticket), 0.0)) for start in starts] == [[Watch("0.0")], []]
+    assert it.active == 1
+
+
 def test_nothing_starts_before_it_is_known_how_many_runs_the_owner_before_left_open() -> None:
     it = Machine(lambda _: None, max_active=2)
     it.handle(Assigned(A, 0), 0.0)

@@ -12,6 +12,7 @@ import pytest
 from triggers.deployed import document, read
 
 from treadle.dsl.normalise import normalise
+from treadle.orchestrator.cli.trying import _position
 from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
@@ -253,3 +254,9 @@ def test_a_group_is_of_one_installation_one_trigger_and_one_life_for_ever() -> N
     assert group_of(bytes(32), "orders", "live", 3) == "treadle.f5a538bd.orders.live.3"
     found = {group_of(*about) for about in ((KEY, "o", "t", 1), (bytes(32), "o", "t", 1), (KEY, "o", "t", 2))}
     assert len(found | {group_of(KEY, "o", "u", 1)}) == 4
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "٣", "0001-01-01T00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_position_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is no position"):
+        _position(text)

@@ -98,6 +98,17 @@ def test_a_secret_that_is_none_is_refused_without_showing_it(secret: str) -> Non
     assert not secret.strip("\n").removeprefix("whsec_") or secret not in str(caught.value)
 
 
+@pytest.mark.parametrize("secret", ["", "\n", " \n\t\n"])
+def test_an_empty_secret_lets_nobody_in(secret: str) -> None:
+    empty = "sha256=" + hmac.new(b"", b"x", hashlib.sha256).hexdigest()
+    for whole in (secret, f"one{secret}\n\ntwo\n"):
+        refused = UsageError if whole == secret else Unsigned
+        with pytest.raises(refused):
+            verify_bearer(whole, {"authorization": "Bearer "})
+        with pytest.raises(refused):
+            verify_github(whole, {"x-hub-signature-256": empty}, b"x")
+
+
 def test_github_signs_the_body() -> None:
     body = b"Hello, World!"
     given = hmac.new(b"It's a Secret to Everybody", body, hashlib.sha256).hexdigest()

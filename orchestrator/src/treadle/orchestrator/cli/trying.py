@@ -194,7 +194,7 @@ def _position(text: str) -> int | datetime | Literal["earliest", "latest"]:
         return int(text)
     try:
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UsageError(f"--to {text!r} is no position", "Write earliest, latest, an offset or a time.") from None
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.primitives.errors import UsageError
-from treadle.primitives.events.decode import Undecodable, event_time
+from treadle.primitives.events.decode import Undecodable, event_time, point
 
 from .identity import event_run, label, replay_run
 from .kafka.batch import Batch, EventsOf
@@ -33,7 +33,7 @@ class Letter(Struct, frozen=True):
     """Of the deployment that refused it."""
     reason: str
     time: float
-    """Of the record, or of the refusal; in seconds since the epoch."""
+    """Of the record, or of the refusal; in seconds since the epoch. 0: none that a calendar has."""
     place: str
     """Where the event was."""
     kept: DeadLetter | Refused
@@ -42,7 +42,9 @@ class Letter(Struct, frozen=True):
 def of_topic(letter: DeadLetter) -> Letter:
     record = letter.record
     place = f"{record.topic}/{record.partition}/{record.offset}"
-    return Letter(letter.id, letter.trigger, letter.version, letter.reason, record.time, place, letter)
+    return Letter(
+        letter.id, letter.trigger, letter.version, letter.reason, point(record.time).timestamp(), place, letter
+    )
 
 
 def of_object(workflow: str, trigger: str, refused: Refused) -> Letter:

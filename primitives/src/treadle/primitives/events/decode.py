@@ -53,7 +53,7 @@ def event_time(event: Event, record: Record | None = None) -> datetime:
     """When it happened: the event's own time, else the record's; UTC where neither says more."""
     if event.time is not None:
         return _moment(event.time)
-    return _at(record.time if record else 0.0)
+    return point(record.time if record else 0.0)
 
 
 def structured(document: bytes) -> Event:
@@ -188,7 +188,7 @@ def _moment(text: str) -> datetime:
         raise Undecodable(f"the CloudEvent's time {text!r} is not RFC 3339") from None
 
 
-def _at(seconds: float) -> datetime:
+def point(seconds: float) -> datetime:
     """That moment; the epoch, which stands for none, where a producer gave a time that no calendar has."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
@@ -198,4 +198,4 @@ def _at(seconds: float) -> datetime:
 
 def rfc3339(seconds: float) -> str:
     """A time (seconds since the epoch) as events have it: UTC, in milliseconds."""
-    return _at(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return point(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
