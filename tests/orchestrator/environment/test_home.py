@@ -49,6 +49,12 @@ def test_home_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         Home(tmp_path / "file" / "home")
 
 
+def test_home_whose_name_is_not_utf_8_is_refused_before_a_server_starts_in_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"h\\udce9' is not UTF-8(.|\n)*TREADLE_HOME"):
+        Home(tmp_path / "h\udce9")
+    assert not list(tmp_path.iterdir())
+
+
 def test_key_file_with_wrong_mode_is_refused(tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert len(load_or_create_key(home.key)) == 32

@@ -105,7 +105,10 @@ def _expanded(path: Path) -> Path:
 
 def _private_folder(path: Path) -> None:
     try:
+        str(path).encode()  # servers, URLs and records take no other name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except UnicodeEncodeError:
+        raise UsageError(f"the name {str(path)!r} is not UTF-8", "Set TREADLE_HOME to another folder.") from None
     except OSError as error:
         raise UsageError(
             f"the folder {path} cannot be made: {error.strerror}", "Set TREADLE_HOME to another."
