@@ -52,6 +52,8 @@ HOOKS: dict[str, dict[str, Any]] = {
     "paused": {"dedupe": "body"},
     "places": {"dedupe": "body", "with": {"source": "${{ event.data.uri }}"}},
     "no_secret": {"secret": "missing"},
+    "bad_secret": {"secret": "hub"},
+    "empty_secret": {"secret": "empty", "scheme": "github"},
 }
 
 
@@ -86,7 +88,7 @@ class Hooks:
 
     def __init__(self, folder: Path) -> None:
         home = Home(folder / "home")
-        for name, text in (("hook", SECRET), ("hub", "geheim"), ("objects", "token")):
+        for name, text in (("hook", SECRET), ("hub", "geheim"), ("objects", "token"), ("empty", "\n")):
             (home.secrets / name).touch(0o600)
             (home.secrets / name).write_text(text)
         store = Store.open(home.store.as_uri())
@@ -276,8 +278,17 @@ async def test_each_problem_has_its_status(http: httpx.AsyncClient) -> None:
     check_problem(await post(http, "places", {"uri": "s3://private/x"}), 403, "s3://private/x")
     check_problem(await post(http, "places", {"uri": "/etc/passwd"}), 403, "/etc/passwd")
     check_problem(await post(http, "objects", {"hello": 1}, authorization="token"), 400, "no notification")
-    check_problem(await post(http, "no_secret", {}), 503, "not ready")
     assert (await http.get("/healthz")).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(("name", "trouble"), [("no", "no secret"), ("bad", "whsec_"), ("empty", "is empty")])
+async def test_a_secret_that_is_none_is_told_and_the_sender_comes_again(
+    hooks: Hooks, http: httpx.AsyncClient, name: str, trouble: str
+) -> None:
+    check_problem(await post(http, f"{name}_secret", {}), 503, "not ready")
+    check_problem(await signed(http, f"{name}_secret", {}, "a"), 503, "not ready")
+    status = hooks.runners[f"{name}_secret"].status()
+    assert (status.state, trouble in status.error) == ("failed", True)
 
 
 async def test_a_body_that_is_too_long_is_not_read_to_its_end(hooks: Hooks, http: httpx.AsyncClient) -> None:

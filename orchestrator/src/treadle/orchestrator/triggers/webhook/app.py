@@ -86,11 +86,12 @@ async def _call(served: Served, request: Request) -> Response:
         raise Problem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
     body = await _body(request, served.hook.max_body)
     try:
-        secret = served.secret()
+        orders = read(served.hook, dict(request.headers), body, served.secret(), time.time())
     except UsageError as error:
         _log.warning("hook %s/%s: %s", served.hook.workflow, served.hook.name, error.message)
-        raise Problem(503, "the hook is not ready: its secret is missing", retry_after=PAUSED_AGAIN) from None
-    orders = read(served.hook, dict(request.headers), body, secret, time.time())
+        raise Problem(
+            503, "the hook is not ready: its secret is missing or malformed", retry_after=PAUSED_AGAIN
+        ) from None
     outcomes = [await _start(served, order) for order in orders]
     if refused := [one for one in outcomes if isinstance(one, Problem)]:
         raise refused[0]

@@ -7,6 +7,7 @@ second run, nor its event type, which would let it pass another filter; nor Clou
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
@@ -56,8 +57,15 @@ class Hook(Rules):
         return self.trigger.max_body if isinstance(self.trigger, WebhookTrigger) else 2**20
 
 
+def check_secret(hook: Hook, secret: str | None) -> None:
+    """Raises UsageError for a text that nobody can sign with."""
+    with contextlib.suppress(Unsigned):
+        _verified(hook, {}, b"", secret, 0.0)
+
+
 def read(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> list[StartOrder]:
-    """The runs that a request asks for; none: its events are passed over. Raises Problem.
+    """The runs that a request asks for; none: its events are passed over. Raises Problem, and what
+    `check_secret` does.
 
     `headers`: names in lower case. `secret`: the text of the hook's secret.
     """

@@ -10,7 +10,7 @@ from ..gate import Gate
 from ..registry.deployment import Deployment
 from ..running import State, TriggerSite, TriggerStatus
 from ..starting import Started
-from .requests import Hook, Problem
+from .requests import Hook, Problem, check_secret
 
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 
@@ -45,7 +45,7 @@ class WebhookRunner:
             self._deployment, self.hook = deployment, Hook(deployment, self._name)
         self.gate.limit, self.paused = self.hook.trigger.max_active, paused
         try:
-            self.secret()
+            check_secret(self.hook, self.secret())
             self._error = ""
         except UsageError as error:
             self._error = str(error)

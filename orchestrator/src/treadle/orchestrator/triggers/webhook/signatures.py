@@ -42,6 +42,7 @@ class Signed(Struct, frozen=True):
 
 def verify_standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
     """Check `webhook-id`, `webhook-timestamp` and `webhook-signature`. Raises Unsigned; UsageError for the secret."""
+    keys = standard_keys(secret)
     names = ("webhook-id", "webhook-timestamp", "webhook-signature")
     id_, stamp, signatures = (headers.get(name, "") for name in names)
     if not (id_ and stamp and signatures):
@@ -51,14 +52,14 @@ def verify_standard(secret: str, headers: Mapping[str, str], body: bytes, now: f
     if not re.fullmatch(r"[0-9]{1,12}", stamp) or abs(int(stamp) - now) > TOLERANCE:
         raise Unsigned("webhook-timestamp is more than 5 minutes off", "Sign each try anew; set the clocks.")
     given = [entry.partition(",")[2] for entry in signatures.split(" ") if entry.startswith("v1,")]
-    wanted = [_standard(key, id_, stamp, body) for key in standard_keys(secret)]
+    wanted = [_standard(key, id_, stamp, body) for key in keys]
     if not _any_equal(given, wanted):
         raise Unsigned("no v1 signature fits", "Sign `id.timestamp.body` with the secret of this trigger.")
     return Signed(id_, float(stamp))
 
 
 def verify_github(secret: str, headers: Mapping[str, str], body: bytes) -> Signed:
-    """Check `X-Hub-Signature-256`. Raises Unsigned."""
+    """Check `X-Hub-Signature-256`. Raises Unsigned; UsageError for the secret."""
     given = headers.get("x-hub-signature-256", "")
     wanted = ["sha256=" + hmac.digest(line.encode(), body, "sha256").hex() for line in _lines(secret)]
     if not _any_equal([given], wanted):
@@ -67,7 +68,7 @@ def verify_github(secret: str, headers: Mapping[str, str], body: bytes) -> Signe
 
 
 def verify_bearer(secret: str, headers: Mapping[str, str]) -> Signed:
-    """Check `Authorization`: the secret itself, with or without `Bearer` before it. Raises Unsigned."""
+    """Check `Authorization`: the secret itself, with or without `Bearer` before it. Raises as `verify_github`."""
     given = headers.get("authorization", "")
     if not _any_equal([given.removeprefix("Bearer ")], _lines(secret)):
         raise Unsigned("the bearer token is missing or wrong", "Give the sender the secret of this trigger.")
