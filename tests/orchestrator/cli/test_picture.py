@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from treadle.orchestrator.cli.view import picture
 from treadle.orchestrator.cli.view.picture import Painter, _bare, _from_beat
 from treadle.orchestrator.cli.view.screens import Pace
 from treadle.orchestrator.cli.view.wide import Groups, sum_of
-from treadle.orchestrator.client.views import NodeView, State
+from treadle.orchestrator.client.views import NodeView, RunView, State
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.plan import ItemsFeed, Policy, Segment
 
@@ -53,6 +54,18 @@ def test_stage_that_follows_another_runs_once_it_has_committed(
     monkeypatch.setattr(picture, "_from_ledger", lambda *_: known)
     nothing: Any = None
     assert Painter(nothing, nothing)._unfinished(SEGMENT, {}, "", run).state == shown
+
+
+def test_nothing_runs_in_a_run_that_was_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "_from_ledger", lambda *_: replace(_bare(SEGMENT, "waiting"), committed=1))
+    monkeypatch.setattr(picture, "_closed", lambda *_: None)
+    files: Any = SimpleNamespace(
+        find=lambda *_: SimpleNamespace(graph=SimpleNamespace(nodes=(SEGMENT,))), closed_groups=lambda _: {}
+    )
+    beat = NodeView("a", 1, (Progress("a", 4, 1, 0, 1, 2, 77),), "", "")
+    view = RunView("r", "w", "terminated", datetime.now(UTC), None, 1, (beat,), 9)
+    (shown,) = Painter(files, lambda _: files).stages(view)
+    assert (shown.state, shown.running, shown.committed) == ("stopped", 0, 1)
 
 
 def test_attempts_made_again_are_counted_over_task_groups_whether_they_run_or_not() -> None:

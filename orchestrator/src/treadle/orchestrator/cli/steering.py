@@ -11,6 +11,7 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
+from .common import words
 from .common.environment import Environment
 from .common.exits import advise, complain
 from .common.options import ProfileOption, ReasonOption, RunArgument, YesOption
@@ -65,7 +66,13 @@ def limit(
     profile: ProfileOption = None,
 ) -> None:
     """Let a stage run so many tasks at once from now on."""
-    _update(run, profile, "setConcurrency", (stage, tasks), f"runs at most {tasks} tasks of {stage} at once")
+    _update(
+        run,
+        profile,
+        "setConcurrency",
+        (stage, tasks),
+        f"runs at most {words.counted(tasks, 'task')} of {stage} at once",
+    )
 
 
 def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:

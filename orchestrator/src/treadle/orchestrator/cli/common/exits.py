@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -72,7 +73,8 @@ def say_json(value: Any) -> None:
 
 def complain(text: str) -> None:
     """A line for people, on stderr."""
-    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
+    if sys.stderr is not None:  # it is closed, and print would take stdout
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def advise(text: str) -> None:
@@ -89,6 +91,7 @@ def writing(hint: str = "Name another file.") -> Iterator[None]:
         raise UsageError(f"{error.filename} cannot be written: {error.strerror}", hint) from error
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[1], BrokenPipeError)
 """What typer obeys or shows by itself; the third is its UsageError, which it does not export."""
 
@@ -114,14 +117,22 @@ def reported() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("TREADLE_DEBUG"):
             raise
-        kind = type(error).__name__
-        complain(f"treadle: {kind}: {error}\n  This is a defect of treadle. TREADLE_DEBUG=1 shows where it happened.")
-        raise typer.Exit(int(Exit.DEFECT)) from error
+        raise typer.Exit(int(_unexpected(error))) from error
+
+
+def _unexpected(error: Exception) -> Exit:
+    """Say what it is."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        complain(f"treadle: {error.strerror}: {error.filename or 'what is printed'} is cut off\n  Make room.")
+        return Exit.USAGE
+    kind = type(error).__name__
+    complain(f"treadle: {kind}: {error}\n  This is a defect of treadle. TREADLE_DEBUG=1 shows where it happened.")
+    return Exit.DEFECT
 
 
 def finish(code: int) -> NoReturn:
     """End the process at once, having written what was printed."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # its reader has gone, or it is closed
+        with suppress(OSError, ValueError, AttributeError):  # its reader has gone, or it is closed
             stream.flush()
     os._exit(code)

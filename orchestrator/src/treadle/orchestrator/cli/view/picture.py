@@ -91,7 +91,7 @@ class Painter:
         if self.plan is None:
             return []
         beats: dict[str, list[NodeView]] = defaultdict(list)
-        for beat in view.nodes:
+        for beat in view.nodes if view.open else ():  # Temporal lists what a terminated run was at for good
             beats[beat.node].append(beat)
         skipped = set(end.skipped) if end else set()
         failed = end.failure.node if end and end.failure else ""
