@@ -126,6 +126,13 @@ def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:
 # -- what is not its own any more ----------------------------------------------------------------------------------
 
 
+def test_a_commit_that_failed_is_nothing_to_who_has_lost_the_partition() -> None:
+    it = machine()
+    it.handle(Lost((A,)), 0.0)
+    assert it.handle(CommitFailed(A), 0.0) == []
+    assert it.partitions == (B,)
+
+
 def test_what_waits_in_a_partition_that_is_revoked_is_held_no_longer() -> None:
     it = machine(window=1)
     it.handle(Arrived(A, tuple(match(A, offset) for offset in range(3))), 0.0)
