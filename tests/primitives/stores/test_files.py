@@ -132,6 +132,16 @@ def test_a_store_lists_like_a_folder(tree: Path) -> None:
         list_files(f"{root}/none.txt")
 
 
+def test_a_pattern_in_one_folder_of_a_store_looks_into_no_other(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = f"memory://{uuid.uuid4().hex}"
+    for path in sorted(tree.rglob("*.*")):
+        Store.open(root).put(str(path.relative_to(tree)), path.read_bytes())
+    monkeypatch.setattr(ObjectStore, "list", None)
+    for pattern in ("*.txt", "deep/*", "deep/er/[c].txt"):
+        found = [info.uri.removeprefix(f"{root}/") for info in list_files(f"{root}/{pattern}")]
+        assert found == _names(tree, pattern)
+
+
 @pytest.mark.parametrize("folder", ["", "/", "/deep/"])
 def test_a_folder_of_a_store_is_refused_with_the_pattern_that_reads_it(folder: str) -> None:
     root = f"memory://{uuid.uuid4().hex}"

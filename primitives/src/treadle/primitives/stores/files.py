@@ -142,8 +142,10 @@ def _list_remote(uri: str) -> list[FileInfo]:
     if not magic:
         head = store.head(name)
         return [FileInfo(uri, head.size, head.version)] if head else []
-    prefix = name[: magic.start()].rpartition("/")[0]
-    found = (entry for entry in store.list(prefix) if glob_matches(name, entry.name))
+    folder, _, last = name.rpartition("/")
+    is_one = last != "**" and not _MAGIC.search(folder)
+    listed = store.list_folder(folder) if is_one else store.list(name[: magic.start()].rpartition("/")[0])
+    found = (entry for entry in listed if glob_matches(name, entry.name))
     named = (entry for entry in found if not _is_own(entry.name))
     entries = [entry for entry in named if entry.size or store.head(entry.name)]  # none: the sign of a folder
     return [FileInfo(root + entry.name, entry.size, entry.version) for entry in entries]

@@ -107,6 +107,11 @@ class Store(ABC):
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Every object below the folder `prefix` (all of them: ""), sorted by the UTF-8 bytes of the name."""
 
+    def list_folder(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """As `list`, without objects in folders of that folder."""
+        start = len(prefix.rstrip("/") + "/") if prefix else 0
+        return (info for info in self.list(prefix) if "/" not in info.name[start:])
+
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
         """Remove the objects; those that are not there are no error."""
@@ -252,6 +257,12 @@ class ObjectStore(Store):
         with border(self.url, prefix):
             metas = self._obstore.list(self._inner, f"{prefix}/" if prefix else None).collect()
         return iter(sorted(map(_object_info, metas), key=_by_name))
+
+    def list_folder(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        prefix = _folder_name(prefix)
+        with border(self.url, prefix):
+            found = self._obstore.list_with_delimiter(self._inner, f"{prefix}/" if prefix else None)
+        return iter(sorted(map(_object_info, found["objects"]), key=_by_name))
 
     def delete(self, names: Iterable[str]) -> None:
         rest = map(check_name, names)

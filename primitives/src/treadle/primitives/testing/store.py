@@ -114,6 +114,14 @@ class StoreTests:
             assert [(info.name, info.size) for info in store.list(prefix)] == [("a/1", 2), ("a/b/2", 2)]
         assert list(store.list("none")) == []
 
+    def test_a_listing_of_one_folder_holds_nothing_of_the_folders_in_it(self, store: Store) -> None:
+        for name in ("b", "a/é", "a/Z", "a/b/2", "ab"):
+            store.put(name, b"")
+        for prefix in ("a", "a/"):
+            assert [info.name for info in store.list_folder(prefix)] == ["a/Z", "a/é"]
+        assert [info.name for info in store.list_folder()] == ["ab", "b"]
+        assert list(store.list_folder("none")) == []
+
     def test_a_listing_agrees_with_head(self, store: Store) -> None:
         store.put("a/1", b"123")
         listed: list[ObjectInfo] = list(store.list("a"))
