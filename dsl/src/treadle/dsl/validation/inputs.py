@@ -137,7 +137,8 @@ def _dataset(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         ending = next((end for end in _ENDINGS if value.removesuffix(".gz").endswith(end)), None)
         if ending is None:
-            hint = f'write {{"uri": "{value}", "format": "text"}}'
+            known = one_of(dict.fromkeys(_ENDINGS.values()))
+            hint = f'write {{"uri": "{value}", "format": ...}} with {known}'
             raise InputError("the format of the files cannot be told from their name", hint)
         value = {"uri": value, "format": _ENDINGS[ending]}
     if not isinstance(value, dict):
