@@ -182,6 +182,29 @@ def test_run_takes_as_long_as_its_longest_way() -> None:
     assert elapsed(found, lines) == pytest.approx(4.0, abs=0.01), "8 over 4 slots, twice; a and b side by side"
 
 
+def test_a_run_waits_for_the_slower_of_what_a_stage_needs_for_loops_and_for_workflows() -> None:
+    eight = mapped({"range": 8, "partitions": 8})
+    loop = {"type": "loop", "state": {"x": "a"}, "maxIterations": 5, "stages": {"in": mapped("state.x")}}
+    inner = {"apiVersion": "treadle/v1", "name": "inner", "stages": {"b": eight, "c": mapped("b", timeout="1m")}}
+    stages = {
+        "a": mapped({"range": 4, "partitions": 4}),
+        "eight": eight,
+        "both": mapped("a", needs=["eight"], timeout="1m"),
+        "l": {**loop, "next": {"x": "in"}},
+        "sub": {"type": "workflow", "uses": inner, "needs": ["l"]},
+        "c": mapped({"range": 4, "partitions": 4}, needs=["sub"]),
+    }
+    for last, seconds in (("both", 2 + 1), ("l", 1 + 5), ("sub", 1 + 5 + 2 + 2), ("c", 11)):
+        found = plan({name: stages[name] for name in [*stages][: [*stages].index(last) + 1]})
+        assert elapsed(found, estimate(found, Assumed(start=1.0))) == pytest.approx(seconds, abs=0.01), last
+
+
+def test_a_run_and_each_workflow_in_it_are_three_actions() -> None:
+    inner = {"apiVersion": "treadle/v1", "name": "inner", "stages": {"b": mapped({"range": 1})}}
+    lines = lines_of(plan({"sub": {"type": "workflow", "uses": inner}}))
+    assert (lines["(run)"].usage, lines["sub"].usage) == (Usage(actions=3), Usage(actions=3))
+
+
 class Hidden(dict[str, Capabilities]):
     """With functions that stay, as places have them: found, and not listed."""
 

@@ -240,15 +240,17 @@ def test_of_several_failures_the_first_is_told() -> None:
 def test_what_is_known_of_a_stage_comes_from_all_its_nodes() -> None:
     nodes = [Segment(name, ("a",), ItemsFeed((), ()), (), Keep(), Policy()) for name in ("a.1", "a.2")]
     loop = Loop("l", ("l",), {}, {}, Graph(()), {}, {}, 3)
-    graph = Scheduler(Graph((*nodes, loop), {"a": "file:///a"}), {})
+    graph = Scheduler(Graph((*nodes, loop, Child("sub", ("sub",), "inner")), {"a": "file:///a"}), {})
     graph.start()
     assert graph.env["stages"] == {}
     for name, metric in (("a.1", "m"), ("a.2", "n")):
         graph.handle(NodeDone(name, Summary(metrics={"a": {metric: 1}}, state={"k": 2}, outputs={"o": 3})))
-    graph.handle(NodeDone("l", Summary(state={"k": 2}, outputs={"o": 3})))
+    for name in ("l", "sub"):
+        graph.handle(NodeDone(name, Summary(state={"k": 2}, outputs={"o": 3})))
     assert graph.env["stages"] == {
         "a": {"metrics": {"m": 1, "n": 1}, "output": {"uri": "file:///a"}, "state": {}},
         "l": {"metrics": {}, "output": None, "state": {"k": 2}},
+        "sub": {"metrics": {}, "output": None, "state": {}, "outputs": {"o": 3}},
     }
 
 
