@@ -75,7 +75,7 @@ def test_text_is_read_as_the_declared_type(kind: str, text: Any, value: Any) -> 
         ("string", 3, {}, "must be text, not the number 3"),
         ("string", "smal", {"enum": ["small", "large"]}, "did you mean 'small'?"),
         ("list", "a", {}, "must be a list"),
-        ("dataset", "books", {}, '"format": "text"'),
+        ("dataset", "books", {}, 'write {"uri": "books", "format": ...} with '),
         ("dataset", '{"uri": "x", "format": "jason"}', {}, "did you mean 'jsonl'?"),
         ("dataset", '{"uri": "x"}', {}, "needs the key 'format'"),
         ("dataset", '{"uri": "${{ run.id }}", "format": "text"}', {}, "expressions are not evaluated"),

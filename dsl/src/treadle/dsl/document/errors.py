@@ -29,7 +29,7 @@ OTHER_NAMES = {
     "parallelism": "maxConcurrency", "concurrency": "maxConcurrency", "while": "until", "chunk": "batch",
     "key": "by", "keyBy": "by", "groupBy": "by", "sideInput": "broadcast", "transport": "exchange",
     "bucket": "partitions", "numPartitions": "partitions", "scope": "per", "reducer": "combine", "combiner": "combine",
-    "path": "uri", "url": "uri", "file": "uri", "files": "uri", "source": "input", "from": "input",
+    "path": "uri", "url": "uri", "file": "uri", "files": "uri", "source": "input", "from": "input", "every": "interval",
 }  # fmt: skip
 """Words of other systems for keys of this one."""
 
