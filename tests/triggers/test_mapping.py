@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from triggers.test_judge import version
 
 from treadle.orchestrator.client.submission import RUN_ID
@@ -52,6 +53,14 @@ def test_schema_is_asked_of_matching_events_only() -> None:
     with pytest.raises(Unfit, match=r"schema: \$\.n: 5 is not of type 'string'"):
         rules(schema=schema).matches(EVENT, WHEN)
     assert not rules(schema=schema, filter="event.data.n > 5").matches(EVENT, WHEN)
+    assert rules(schema={"type": "object", "properties": {"n": {"type": "integer"}}}).matches(EVENT, WHEN)
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, "", [], {}])
+def test_what_tells_events_apart_is_a_text_or_a_whole_number(value: Any) -> None:
+    with pytest.raises(Unfit, match="neither text nor a whole number"):
+        rules().dedupe("event.data", replace(EVENT, data=value), WHEN)
+    assert [rules().dedupe("event.data", replace(EVENT, data=one), WHEN) for one in ("a", 0)] == ["a", 0]
 
 
 def test_schema_is_never_fetched() -> None:

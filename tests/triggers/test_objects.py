@@ -252,8 +252,9 @@ def test_what_appears_is_new_whatever_its_date(later: ObjectInfo) -> None:
 
 def test_what_is_gone_is_forgotten_and_new_when_it_comes_back() -> None:
     seen = first_look([info("a"), info("b")], deployed=10.0)
+    seen.changed = False
     assert seen.fresh([info("b")]) == []
-    assert len(seen) == 1
+    assert (len(seen), seen.changed) == (1, True), "what is forgotten is to be saved, too"
     assert seen.fresh([info("a"), info("b")]) == [info("a")]
 
 
@@ -262,6 +263,11 @@ def test_a_folder_that_is_empty_for_a_while_has_nothing_new_when_all_is_back() -
     seen = first_look([info("a"), info("b")], deployed=10.0)
     assert seen.fresh([]) == []
     assert seen.fresh([info("a"), info("b")]) == []
+
+
+def test_what_is_new_comes_oldest_first() -> None:
+    listing = [info("a", modified=3.0), info("b", modified=1.0), info("c", modified=2.0), info("d", modified=1.0)]
+    assert [one.name for one in Seen().fresh(listing)] == ["b", "d", "c", "a"]
 
 
 def test_start_from_says_what_the_first_look_finds() -> None:
@@ -329,3 +335,4 @@ def test_an_event_of_a_look_has_the_object_s_own_uri(folder: str, tmp_path: Path
     assert event_of("file:///", found).data["key"] == "/a.txt"
     assert event_of("s3://lake/in/", found).data["uri"] == "s3://lake/in/a.txt"
     assert event_of("s3://lake", found).data["uri"] == "s3://lake/a.txt"
+    assert event_of("s3://lake/100%25/", found).data["key"] == "100%25/a.txt", "keys of stores are as they are"

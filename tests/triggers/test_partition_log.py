@@ -93,6 +93,7 @@ def test_end_of_another_cut_keeps_what_came_before_and_the_batch_itself_until_it
     it.take(dead(A, 0), THREE, 0.0)
     for offset in range(1, 9):
         it.take(match(A, offset), THREE, 0.0)
+    it.take(dead(A, 9), THREE, 0.0)
     it.done(0, letter=0)
     batch = it.start(1)
     it.started()

@@ -46,10 +46,9 @@ class Rules:
     def matches(self, event: Event, when: datetime) -> bool:
         """False: passed over. Raises Unfit when the filter cannot be answered, or the schema does not hold."""
         env = {"event": event_env(event), "trigger": self._about(when)}
-        if self._filter is not None and not _guarded("filter", lambda: _true(self._filter, env)):
+        if not _guarded("filter", lambda: _true(self._filter, env)):
             return False
-        if self._check is not None:
-            _guarded("schema", lambda: self._check and self._check(env["event"]["data"]))
+        _guarded("schema", lambda: self._check and self._check(env["event"]["data"]))
         return True
 
     def inputs(self, event: Event | None, when: datetime, events: Any = None) -> dict[str, Any]:
