@@ -153,6 +153,17 @@ def test_what_a_stage_makes_can_be_told_and_scales_what_follows() -> None:
     assert small["b"].usage.seconds < full["b"].usage.seconds
 
 
+def test_what_is_told_of_a_stage_holds_for_the_tasks_it_runs_in_and_for_all_that_follows() -> None:
+    stages = {
+        "a": mapped({"uri": "s3://data/*", "format": "text"}, executor="fns"),
+        "b": mapped("a", executor="fns"),
+        "c": mapped("b", executor="fns", timeout="1m"),
+        "d": mapped("c", executor="fns", timeout="2m"),
+    }
+    found = lines_of(plan(stages, GIB), made={"a": MIB})
+    assert [found[name].usage.moved for name in "cd"] == [{"store": MIB}, {"store": MIB}]
+
+
 def test_task_beyond_the_time_of_a_function_is_marked() -> None:
     document = {"a": {"type": "reduce", "input": "b", "per": "all", "uses": "m:f", "executor": "fns"}}
     document["b"] = mapped({"uri": "s3://data/*", "format": "text"}, executor="fns")
@@ -197,6 +208,14 @@ def test_a_run_waits_for_the_slower_of_what_a_stage_needs_for_loops_and_for_work
     for last, seconds in (("both", 2 + 1), ("l", 1 + 5), ("sub", 1 + 5 + 2 + 2), ("c", 11)):
         found = plan({name: stages[name] for name in [*stages][: [*stages].index(last) + 1]})
         assert elapsed(found, estimate(found, Assumed(start=1.0))) == pytest.approx(seconds, abs=0.01), last
+
+
+def test_a_barrier_takes_nothing_and_assumed_slots_make_the_waves() -> None:
+    eight = mapped({"range": 8, "partitions": 8})
+    found = plan({"a": eight, "wait": {"type": "barrier", "input": "a"}, "b": mapped("wait")})
+    lines = estimate(found, Assumed(start=1.0, slots=2))
+    assert [(line.node, line.waves) for line in lines] == [("(run)", 0), ("a", 4), ("b", 4)]
+    assert elapsed(found, lines) == pytest.approx(8.0, abs=0.01)
 
 
 def test_a_run_and_each_workflow_in_it_are_three_actions() -> None:
