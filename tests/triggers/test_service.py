@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -100,6 +101,28 @@ async def test_deployed_triggers_run_change_rest_and_end(site: TriggerSite, tmp_
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert Runner.made["v.later"].log[-1] == "stop"
+    assert list(site.store.list("deployments/status/")) == []
+
+
+async def test_a_report_under_way_does_not_outlive_the_service(
+    site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def slowly(*about: Any) -> None:
+        begun.set()
+        go.wait(60)
+        write_statuses(*about)
+        done.set()
+
+    monkeypatch.setattr(module, "write_statuses", slowly)
+    deploy(site.registry, document({"a": HOOK}, "w"), tmp_path)
+    task = asyncio.create_task(TriggerService(site).run())
+    await asyncio.to_thread(begun.wait, 60)
+    task.cancel()
+    await heard("w.a", "stop")
+    go.set()
+    await asyncio.gather(task, asyncio.to_thread(done.wait, 60), return_exceptions=True)
     assert list(site.store.list("deployments/status/")) == []
 
 

@@ -12,6 +12,7 @@ import importlib
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +73,8 @@ class TriggerService:
         self._runners: dict[tuple[str, str, str], TriggerRunner] = {}
         self._broken: dict[tuple[str, str, str], TriggerStatus] = {}
         self._told = 0.0
+        self._telling, self._over = threading.Lock(), False
+        """A report under way when the service is ended must not come after it is taken back."""
 
     async def run(self) -> None:
         """Raises nothing but CancelledError: what fails is told by `status`, and tried again."""
@@ -89,7 +92,7 @@ class TriggerService:
             await self._stop(list(self._runners))
             self._broken.clear()
             with suppress(TreadleError):
-                await asyncio.to_thread(self._site.store.delete, [f"{_STATUS}/{self._site.instance}"])
+                await asyncio.to_thread(self._take_back)
 
     def statuses(self) -> list[TriggerStatus]:
         """Of every trigger that is deployed, by name."""
@@ -144,9 +147,17 @@ class TriggerService:
     async def _tell(self) -> None:
         if time.monotonic() >= self._told + TELL_EVERY:
             self._told = time.monotonic()
-            await asyncio.to_thread(
-                write_statuses, self._site.store, self._site.key, self._site.instance, self.statuses()
-            )
+            await asyncio.to_thread(self._report, self.statuses())
+
+    def _report(self, statuses: list[TriggerStatus]) -> None:
+        with self._telling:
+            if not self._over:
+                write_statuses(self._site.store, self._site.key, self._site.instance, statuses)
+
+    def _take_back(self) -> None:
+        with self._telling:
+            self._over = True
+            self._site.store.delete([f"{_STATUS}/{self._site.instance}"])
 
 
 def kind_of(trigger: Trigger) -> str:
