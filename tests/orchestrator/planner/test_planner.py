@@ -11,7 +11,7 @@ import pytest
 
 from treadle.dsl.model import MapStage, Spec
 from treadle.executors.interface import Capabilities
-from treadle.executors.program import Cut, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
+from treadle.executors.program import Cut, Keep, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
 from treadle.orchestrator.plan import (
     Barrier,
     GroupFeed,
@@ -124,6 +124,12 @@ def test_where_data_goes_that_nothing_reads(tmp_path: Path) -> None:
     found = segments(plan({"a": mapped(SOURCE, output=output), "b": mapped(SOURCE)}, base=tmp_path))
     assert found["a"].reasons[-1] == "no blocks: nothing in the workflow reads its data, which its output has"
     assert found["b"].reasons[-1].startswith("blocks go to store: nothing in the workflow reads them, people may")
+
+
+def test_data_that_only_a_loop_reads_is_kept_beside_its_output(tmp_path: Path) -> None:
+    loop = {"type": "loop", "state": {"n": 0}, "maxIterations": 2, "stages": {"in": mapped("a")}}
+    found = plan({"a": mapped(SOURCE, output={"uri": "out", "format": "jsonl"}), "l": loop}, base=tmp_path)
+    assert segments(found)["a"].tail == Keep()
 
 
 def test_barrier_forbids_fusion() -> None:
