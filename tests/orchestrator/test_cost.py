@@ -216,6 +216,8 @@ def test_a_barrier_takes_nothing_and_assumed_slots_make_the_waves() -> None:
     lines = estimate(found, Assumed(start=1.0, slots=2))
     assert [(line.node, line.waves) for line in lines] == [("(run)", 0), ("a", 4), ("b", 4)]
     assert elapsed(found, lines) == pytest.approx(8.0, abs=0.01)
+    waves = [lines_of(plan({"a": {**eight, "maxConcurrency": most}}))["a"].waves for most in (1, 3, 9)]
+    assert waves == [8, 3, 2], "never more at once than there are slots"
 
 
 def test_a_run_and_each_workflow_in_it_are_three_actions() -> None:
