@@ -144,6 +144,12 @@ def test_blocks_in_shared_memory_are_no_requests() -> None:
     assert (found["b"].usage.gets, list(found["b"].usage.moved)) == (0, ["host"])
 
 
+def test_a_stage_that_leaves_nothing_but_its_files_puts_a_part_for_each_partition() -> None:
+    written = mapped({"range": 8, "partitions": 8}, executor="fns", output={"uri": "s3://out", "format": "jsonl"})
+    calls, ledger = 2 * 8, 2 + 8
+    assert lines_of(plan({"a": written}))["a"].usage.puts == 8 + calls + ledger
+
+
 def test_what_a_stage_makes_can_be_told_and_scales_what_follows() -> None:
     given = {"uri": "s3://data/*", "format": "text"}
     document = {"a": mapped(given, executor="fns"), "b": mapped("a", executor="fns", timeout="1m")}
