@@ -212,7 +212,7 @@ def _descendants(root: int) -> list[int]:
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: a quarter of an hour on two cores")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds: a quarter of an hour")
     parser.add_argument("--only", default=",".join(RIVALS), help="rivals, comma-separated")
     parser.add_argument("--members", default="", help="numbers of members, comma-separated")
     parser.add_argument("--what", default="members,sort")
