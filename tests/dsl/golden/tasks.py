@@ -1,6 +1,6 @@
 """Functions the golden documents name."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 FACTOR = 2
@@ -38,9 +38,9 @@ def text(record: int) -> str:
     return str(record)
 
 
-async def awaited(record):
+async def awaited(record: int) -> int:
     return record
 
 
-async def streamed(record):
+async def streamed(record: int) -> AsyncIterator[int]:
     yield record
