@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from .imports import ENGINE
-from .reads import bound
+from .reads import bound, defaults
 
 _DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+Place = tuple[int, int]
+"""Line and column."""
 _GUARD = "__name__ == '__main__'"
 
 
@@ -84,6 +86,17 @@ def _drop_docstrings(module: Module, tree: ast.Module, owns: Callable[[str], boo
 
 def is_text(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def place_of(statement: ast.stmt) -> Place:
+    return statement.lineno, statement.col_offset
+
+
+def is_plain(statement: ast.stmt) -> bool:
+    """Whether it is a function that reads nothing before it is called, wherever it stands."""
+    if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return not statement.decorator_list and not defaults(statement.args)
 
 
 def _is_script(statement: ast.stmt) -> bool:

@@ -6,6 +6,7 @@ import ast
 import hashlib
 import io
 import zipfile
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from treadle.primitives.functions import CAPTURED
 
 from .build import CAPTURED_FOLDER, MODULES
-from .definitions import Imported, Module, parse_module
+from .definitions import Imported, Module, Place, is_plain, parse_module, place_of
 from .effects import effects_of
 from .reads import Reads, reads_of
 
@@ -42,7 +43,8 @@ class Project:
         self.captured = {CAPTURED + name: data for name, data in _below(CAPTURED_FOLDER, entries)}
         self._parsed: dict[str, Module | None] = {}
         self._effects: dict[str, list[ast.stmt]] = {}
-        self._units: dict[str, Unit] = {}
+        self._units: dict[tuple[str, str], Unit] = {}
+        self._turns: dict[str, list[Place]] = {}
 
     def path(self, module: str) -> str:
         """The file of a module; empty when it is not the project's."""
@@ -95,12 +97,23 @@ class Project:
             self._effects[module.name] = effects_of(module, self.owns, registers=self.registers)
         return self._effects[module.name]
 
-    def unit(self, key: str, statements: Sequence[ast.stmt], imports: Sequence[Imported]) -> Unit:
-        """What the statements and imports of that key are, once for all functions that reach them."""
+    def unit(self, module: Module, name: str, statements: Sequence[ast.stmt], imports: Sequence[Imported]) -> Unit:
+        """What the statements and imports of that name are, once for all functions that reach them."""
+        key = (module.name, name)
         if key not in self._units:
-            text = "\n".join([*map(ast.dump, statements), *map(repr, imports)])
+            turns = self._turns_of(module)
+            places = [bisect(turns, place_of(one)) for one in statements if not is_plain(one)]
+            text = "\n".join([*map(ast.dump, statements), *map(repr, imports), *map(str, filter(None, places))])
             self._units[key] = Unit(digest(text.encode()), reads_of(*statements))
         return self._units[key]
+
+    def _turns_of(self, module: Module) -> list[Place]:
+        """Where a name may come to mean something else: what is made before such a statement differs from what is made
+        after it, of the same text."""
+        if module.name not in self._turns:
+            again = [one for found in module.bindings.values() for one in found[1:]]
+            self._turns[module.name] = sorted({*map(place_of, [*again, *self.effects(module)])})
+        return self._turns[module.name]
 
     def data_files(self, module: Module) -> list[str]:
         """Files that a module which looks for a folder may read: its own, or that of any package."""

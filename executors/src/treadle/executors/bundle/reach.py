@@ -130,8 +130,10 @@ class Reach:
     def _look_up(self, module: Module, name: str) -> bool:
         if self._bound(module, name, ()):
             return True
-        found = [self._star(star, name) for star in module.stars]  # all of them: the last one that has it counts
-        return any(found)
+        found = [star for star in module.stars if self._star(star, name)]
+        if found[1:]:  # the last one counts
+            self.units[f"{module.path}:{name}"] = digest(" ".join(found).encode())
+        return bool(found)
 
     def _bound(self, module: Module, name: str, rest: Chain) -> bool:
         """Reach what binds a name in the module, and `rest` of it; False when nothing does."""
@@ -163,7 +165,7 @@ class Reach:
     ) -> None:
         key = f"{module.path}:{name}"
         if key not in self.units:
-            self.units[key], reads = self._project.unit(key, statements, imports)
+            self.units[key], reads = self._project.unit(module, name, statements, imports)
             self._pending.append((module, reads))
 
     def _file_of(self, module: str) -> None:
