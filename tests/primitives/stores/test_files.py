@@ -157,7 +157,7 @@ def test_what_consoles_write_to_show_a_folder_is_no_file(monkeypatch: pytest.Mon
         Store.open(root).put(name, data)
     head = ObjectStore.head
     monkeypatch.setattr(ObjectStore, "head", lambda one, name: None if name == "folder" else head(one, name))
-    assert [info.uri.removeprefix(f"{root}/") for info in list_files(f"{root}/*")] == ["a", "empty"]
+    assert [info.uri.removeprefix(f"{root}/") for info in list_files(f"{root}/**")] == ["a", "empty"]
 
 
 def test_a_store_reads_ranges_and_refuses_a_replaced_object() -> None:

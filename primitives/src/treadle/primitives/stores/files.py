@@ -147,7 +147,8 @@ def _list_remote(uri: str) -> list[FileInfo]:
     listed = store.list_folder(folder) if is_one else store.list(name[: magic.start()].rpartition("/")[0])
     found = (entry for entry in listed if glob_matches(name, entry.name))
     named = (entry for entry in found if not _is_own(entry.name))
-    entries = [entry for entry in named if entry.size or store.head(entry.name)]  # none: the sign of a folder
+    # A listing of all that is below has objects that are only signs of folders, whose names nobody knows.
+    entries = [entry for entry in named if is_one or entry.size or store.head(entry.name)]
     return [FileInfo(root + entry.name, entry.size, entry.version) for entry in entries]
 
 
