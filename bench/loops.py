@@ -182,9 +182,9 @@ class TimedEngine(Engine):
 
     seconds = 0.0
 
-    async def _execute(self, run: Run, node_id: str, orders: Orders, desk: Desk) -> Event:
+    async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
         begin = time.perf_counter()
-        event = await super()._execute(run, node_id, orders, desk)
+        event = await super()._execute(run, node_id, group, orders, desk)
         if isinstance(run.plan.graph.node(node_id), Loop):
             self.seconds = time.perf_counter() - begin
         return event
