@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,10 +64,9 @@ class Member:
 
     @contextmanager
     def _over_tcp(self, key: str) -> Iterator[BroadcastChannel]:
-        member = self._join(msgspec.structs.replace(self._gang, name=f"ping-{key}", one_host=False))
-        with BroadcastChannel("ping", parties=2, member=member) as channel:
+        gang = msgspec.structs.replace(self._gang, name=f"ping-{key}", one_host=False)
+        with closing(self._join(gang)) as member, BroadcastChannel("ping", parties=2, member=member) as channel:
             yield channel
-        member.close()
 
     def broadcast(self, key: str, value: Array | None) -> Array:  # noqa: ARG002
         channel = self._channel(BroadcastChannel)

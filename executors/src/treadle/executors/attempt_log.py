@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 
 _LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) (\w+(?: \d+)?) (\S+\[\d+\]) (.*)")
 
@@ -17,7 +17,9 @@ class _Lines(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, the name is logging's
-        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        from treadle.primitives.events.decode import rfc3339
+
+        return rfc3339(record.created)
 
 
 class _AttemptLog(logging.StreamHandler):  # type: ignore[type-arg]

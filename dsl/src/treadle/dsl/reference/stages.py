@@ -84,10 +84,7 @@ class Work:
 
     def number(self, given: int | str | None, default: int, least: int = 1) -> int:
         """What is written, or the default."""
-        try:
-            return default if given is None else self.run.number(given, least)
-        except UsageError as error:
-            raise ReferenceFailure(self.path, None, error) from error
+        return default if given is None else self.once(lambda: self.run.number(given, least))
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """`with`, rendered: a broadcast's value, a secret's, or JSON."""

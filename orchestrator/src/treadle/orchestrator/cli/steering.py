@@ -66,13 +66,8 @@ def limit(
     profile: ProfileOption = None,
 ) -> None:
     """Let a stage run so many tasks at once from now on."""
-    _update(
-        run,
-        profile,
-        "setConcurrency",
-        (stage, tasks),
-        f"runs at most {words.counted(tasks, 'task')} of {stage} at once",
-    )
+    said = f"runs at most {words.counted(tasks, 'task')} of {stage} at once"
+    _update(run, profile, "setConcurrency", (stage, tasks), said)
 
 
 def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:

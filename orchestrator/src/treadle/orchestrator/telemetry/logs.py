@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from datetime import UTC, datetime
 from typing import Literal
 
 FIELDS = ("run", "workflow", "stage", "partition", "attempt", "failure", "final", "seconds", "trigger")
@@ -33,8 +32,9 @@ class JsonLines(logging.Formatter):
     """One object for each record; the time is RFC 3339 in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line: dict[str, object] = {"time": time, "level": record.levelname.lower()}
+        from treadle.primitives.events.decode import rfc3339
+
+        line: dict[str, object] = {"time": rfc3339(record.created), "level": record.levelname.lower()}
         line |= {"logger": record.name, "message": record.getMessage()}
         line |= _fields(record)
         if record.exc_info:

@@ -143,8 +143,9 @@ def _list_remote(uri: str) -> list[FileInfo]:
         head = store.head(name)
         return [FileInfo(uri, head.size, head.version)] if head else []
     folder, _, last = name.rpartition("/")
-    is_one = last != "**" and not _MAGIC.search(folder)
-    listed = store.list_folder(folder) if is_one else store.list(name[: magic.start()].rpartition("/")[0])
+    above = name[: magic.start()].rpartition("/")[0]
+    is_one = folder == above and last != "**"
+    listed = store.list_folder(above) if is_one else store.list(above)
     found = (entry for entry in listed if glob_matches(name, entry.name))
     named = (entry for entry in found if not _is_own(entry.name))
     # A listing of all that is below has objects that are only signs of folders, whose names nobody knows.

@@ -82,7 +82,7 @@ def first_look(listing: Iterable[ObjectInfo], deployed: float | None) -> Seen:
     return seen
 
 
-def check_name(found: ObjectInfo) -> None:
+def check_utf8(found: ObjectInfo) -> None:
     """Raises UsageError for a file that no URI names."""
     try:
         found.name.encode()

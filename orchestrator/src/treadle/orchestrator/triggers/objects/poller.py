@@ -22,7 +22,7 @@ from ..mapping import Rules
 from ..rounds import Rounds
 from ..running import State, TriggerSite, TriggerStatus
 from ..starting import StartOrder
-from .looking import Seen, check_name, event_of, first_look
+from .looking import Seen, check_utf8, event_of, first_look
 from .records import ObjectRecords, Refused, born
 
 _log = logging.getLogger("treadle.triggers")
@@ -123,7 +123,7 @@ class Poller(Rounds):
         event = event_of(uri, found)
         run = event_run(self._workflow, self._name, event)
         try:
-            check_name(found)
+            check_utf8(found)
             when = event_time(event)
             if rules.matches(event, when):
                 await self._start(rules.order(run, event, when))
