@@ -86,6 +86,12 @@ def test_value_that_does_not_fit_is_refused(kind: str, text: Any, rules: dict[st
     assert words in refusal(kind, text, **rules)
 
 
+@pytest.mark.parametrize("items", [["${{ run.id }}"], [{"${{ x }}": ["a ${{ y }}"]}]])
+def test_records_of_a_dataset_are_data_also_when_they_look_like_expressions(items: list[Any]) -> None:
+    given: dict[str, Any] = {"d": {"items": items}}
+    assert resolve_inputs(spec(d={"type": "dataset", "required": True}), given) == given
+
+
 def test_defaults_fill_in_and_an_optional_input_is_null() -> None:
     declared = spec(a={"type": "integer", "default": 4}, b={"type": "string"}, c={"type": "number", "default": 2})
     assert resolve_inputs(declared, {"c": "0.5"}) == {"a": 4, "b": None, "c": 0.5}

@@ -118,7 +118,7 @@ def test_the_trigger_has_the_last_word(way: Literal["inline", "range", "capture"
     assert choose(way, 10**7, 10**7, None) == way
 
 
-@pytest.mark.parametrize("value", [b'{"wei": 18446744073709551616}', b'["${{ x }}"]', b'{"${{": 1}'])
+@pytest.mark.parametrize("value", [b'{"wei": 18446744073709551616}', b"[-9223372036854775809]"])
 def test_what_inputs_do_not_take_goes_another_way(value: bytes, tmp_path: Path) -> None:
     wanted, made = batch({4: b"1", 5: value}, trigger()), payloads(Store.open(tmp_path.as_uri()))
     assert made.value(wanted, trigger())["kafka"]["runs"] == [2]

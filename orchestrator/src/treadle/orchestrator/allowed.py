@@ -2,9 +2,13 @@
 
 Pure, but for following links. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for
 every bucket); without it, a triggered run may touch what is below the folder of its deployment and nothing else.
-Checked are the inputs of the run, and every `uri` of the workflow with those inputs filled in; what user code opens by
-itself is its own affair. The same goes for the workflows that its stages run, so what they touch must be known before
-the run too.
+
+Addresses are checked, data is not. The addresses are the values that treadle itself opens: inputs of type `uri`, the
+`uri` of inputs of type `dataset`, and the `uri` of each `input`, `output` and `failedItems` of a stage with the inputs
+filled in. Everything else that an event carries is data, also where it looks like a URL: records of a dataset, lists,
+texts, arguments of functions. User code decides what it opens itself. The same holds for the workflows that stages
+run, so their addresses must be known before the run too. A range of Kafka offsets is an address as well: only the
+trigger makes one.
 
 The run keeps the prefixes (`Submission.allow`). They are asked again when it is planned, for the files that were found,
 since a wildcard matches links too; and when a child begins, which a person may have had run again under another id.
@@ -34,7 +38,10 @@ from .plan import FilesFeed, Graph, Plan, Segment
 from .runfiles import Submission
 
 _MAGIC = re.compile(r"[*?[]")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_PLACES = ("input", "output", "failedItems")
+"""The keys of a stage that hold addresses."""
+EVENTS = "${{ trigger.events }}"
+"""The template of `with`, in its normal form, that gives an input the events of the trigger."""
 _ABOUT = {"startTime": "1970-01-01T00:00:00Z"}
 """The run has not started yet: a URI may mention the time, but its prefix must not depend on it."""
 
@@ -84,23 +91,70 @@ def _hint(prefixes: Sequence[str]) -> str:
 
 
 def touched(submission: Submission) -> Iterator[str]:
-    """Every URI that the run's inputs and its workflow name, templates filled in. Raises Forbidden where they cannot
-    be, since then only the run itself would know what it touches."""
-    declared = submission.spec.get("inputs", {})
-    for name, value in submission.inputs.items():
-        is_uri = declared.get(name, {}).get("type") == "uri"
-        yield from _in_value(value, is_uri)
+    """Every address in the run's inputs and its workflow, templates filled in.
+
+    Raises Forbidden for an address that only the run itself would know.
+    """
+    yield from _given(submission)
     env = {"inputs": submission.inputs, "run": {"id": submission.run, **_ABOUT}}
-    stages = submission.spec.get("stages", {})
-    children = {name: stage for name, stage in stages.items() if stage.get("type") == "workflow"}
-    for name, stage in children.items():
-        yield from touched(_child(submission, env, name, stage))
-    for template in _templates({name: stage for name, stage in stages.items() if name not in children}):
+    for name, stage in submission.spec.get("stages", {}).items():
+        if stage.get("type") == "workflow":
+            yield from touched(_child(submission, env, name, stage))
+    for template in _addresses(submission.spec.get("stages", {})):
         try:
             yield str(render(template, env))
         except ExpressionError as error:
             text = f"run {submission.run}: the URI {template!r} cannot be known before the run: {error}"
             raise Forbidden(text, "Write it with inputs and the run's id only.") from error
+
+
+def _given(submission: Submission) -> Iterator[str]:
+    """The addresses in the values of the inputs, whose types say which values are addresses."""
+    for name, declared in submission.spec.get("inputs", {}).items():
+        value = submission.inputs.get(name)
+        if declared["type"] == "uri" and value is not None:
+            yield value
+        elif declared["type"] == "dataset" and isinstance(value, Mapping) and "uri" in value:
+            yield value["uri"]
+
+
+def ranges(submission: Submission) -> dict[str, Any]:
+    """The inputs of type `dataset` whose value is a range of Kafka offsets, by name."""
+    datasets = [name for name, one in submission.spec.get("inputs", {}).items() if one["type"] == "dataset"]
+    values = {name: submission.inputs.get(name) for name in datasets}
+    return {name: value for name, value in values.items() if isinstance(value, Mapping) and "kafka" in value}
+
+
+def check_ranges(submission: Submission, mapped: Mapping[str, Any]) -> None:
+    """Raises Forbidden for a range of Kafka offsets that an event chose, in a run that a trigger starts.
+
+    `mapped` is `with` of the trigger as it is written: only `${{ trigger.events }}` gives a range.
+    """
+    for name in ranges(submission):
+        if mapped.get(name) != EVENTS:
+            text = f"the input {name} of run {submission.run} is a range of Kafka offsets that an event chose"
+            raise Forbidden(text, f"Only `{EVENTS}` gives a range.")
+
+
+def check_child(parent: Submission, child: Submission) -> None:
+    """Raises Forbidden for an address of a child that its parent may not touch. A parent without `allow` may touch all.
+
+    A child reads the ranges of Kafka offsets that its parent was given, and no others.
+    """
+    if isinstance(child.allow, UnsetType):
+        return
+    _check_handed(parent, child)
+    check_allowed(child.allow, child)
+
+
+def _check_handed(parent: Submission, child: Submission) -> None:
+    known = list(ranges(parent).values())
+    for name, value in ranges(child).items():
+        if value not in known:
+            text = (
+                f"the input {name} of run {child.run} is a range of Kafka offsets that run {parent.run} was not given"
+            )
+            raise Forbidden(text, "Hand on an input of type dataset as a whole: ${{ inputs.NAME }}.")
 
 
 def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Mapping[str, Any]) -> Submission:
@@ -120,7 +174,9 @@ def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Map
                 raise Forbidden(text, "Write it with inputs and the run's id only.") from error
             unknown.add(key)
     known = spec.model_copy(update={"inputs": {key: one for key, one in spec.inputs.items() if key not in unknown}})
-    return replace(submission, run=run, spec=stage["uses"], inputs=given_inputs(known, values))
+    child = replace(submission, run=run, spec=stage["uses"], inputs=given_inputs(known, values))
+    _check_handed(submission, child)
+    return child
 
 
 def is_below(uri: str, prefix: str, base: Path) -> bool:
@@ -158,27 +214,12 @@ def _path(uri: str, base: Path) -> Path:
     return Path(os.path.realpath(os.path.dirname(whole[: magic.start()] + "x") if magic else whole))
 
 
-def _in_value(value: Any, is_uri: bool) -> Iterator[str]:
-    """Values of inputs: a `uri`, what a dataset names, and any other text that looks like a URL."""
-    if isinstance(value, str):
-        if is_uri or _SCHEME.match(value):
-            yield value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _in_value(item, key == "uri")
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _in_value(item, is_uri)
-
-
-def _templates(node: Any) -> Iterator[str]:
-    """Every `uri` of the stages, however deep."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            if key == "uri" and isinstance(value, str):
-                yield value
-            else:
-                yield from _templates(value)
-    elif isinstance(node, list | tuple):
-        for item in node:
-            yield from _templates(item)
+def _addresses(stages: Mapping[str, Any]) -> Iterator[str]:
+    """Every `uri` that stages read or write, those inside of loops too. Templates are not filled in."""
+    for stage in stages.values():
+        for key in _PLACES:
+            places = stage.get(key)
+            for place in places if isinstance(places, list) else [places]:
+                if isinstance(place, Mapping) and "uri" in place:
+                    yield place["uri"]
+        yield from _addresses(stage.get("stages", {}))

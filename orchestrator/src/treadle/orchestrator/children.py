@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from msgspec import UnsetType
 from msgspec.structs import replace
 
 from treadle.dsl.normalise import read_normalised
@@ -21,7 +20,7 @@ from treadle.executors.program import SharedCode
 from treadle.primitives.errors import UsageError
 from treadle.primitives.run_names import child_run, stage_of
 
-from .allowed import check_allowed
+from .allowed import check_child
 from .copied_events import hand_over
 from .plan import Child, Plan
 from .runfiles import NO_CACHE, RunFiles, Submission, same_workflow
@@ -52,8 +51,7 @@ def child_submission(parent: Submission, started: str, run: str, bindings: Mappi
         parent.shared,
         parent.allow,
     )
-    if not isinstance(child.allow, UnsetType):
-        check_allowed(child.allow, child)
+    check_child(parent, child)
     return child
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from treadle.dsl.expressions import Expr, ExpressionError, evaluate, parse
 from treadle.dsl.moments import moment
@@ -15,6 +15,8 @@ from treadle.dsl.triggers import EventTrigger, Trigger
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Event
 
+from ..allowed import check_allowed, check_ranges
+from ..runfiles import Submission
 from .registry.deployment import Deployment
 from .starting import StartOrder
 
@@ -72,6 +74,18 @@ class Rules:
 
     def _about(self, when: datetime) -> dict[str, Any]:
         return {"name": self.name, "time": moment(when)}
+
+
+def accepted(
+    deployment: Deployment, trigger: str, run: str, inputs: Mapping[str, Any], allow: Sequence[str] | None
+) -> Submission:
+    """What a triggered run is made of, with the prefixes that it may touch; `inputs` are mapped by `with`.
+
+    Raises InvalidInputs for values that the workflow does not accept, Forbidden for addresses outside of `allow`.
+    """
+    submission = deployment.submission(run, inputs)
+    check_ranges(submission, deployment.spec.triggers[trigger].with_)
+    return replace(submission, allow=check_allowed(allow, submission))
 
 
 def event_env(event: Event) -> dict[str, Any]:

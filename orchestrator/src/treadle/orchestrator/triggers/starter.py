@@ -13,12 +13,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives.errors import StoreError, UsageError
 
-from ..allowed import check_allowed
 from ..client.client import NoSuchRun, Runs
 from ..environment.errors import Unreachable
 from ..protocol.messages import TRIGGER
 from ..runfiles import Submission
 from .identity import label
+from .mapping import accepted
 from .registry.registry import Registry
 from .starting import Started, StartOrder
 
@@ -70,10 +70,9 @@ class RunStarter:
 def prepared(registry: Registry, order: StartOrder, allow: Sequence[str] | None) -> Submission:
     """What the run is made of, checked. Raises NoSuchDeployment, StoreError, and UsageError for what will never do."""
     deployment = registry.deployment(order.workflow, order.version)
-    submission = deployment.submission(order.run, order.inputs)
-    below = check_allowed(allow, submission)
+    submission = accepted(deployment, order.trigger, order.run, order.inputs, allow)
     memo = {**order.memo, "trigger": label(order.workflow, order.trigger), "version": order.version}
-    return replace(submission, memo=memo, shared=registry.shared(deployment), allow=below)
+    return replace(submission, memo=memo, shared=registry.shared(deployment))
 
 
 async def ensure_search_attribute(client: Client) -> None:

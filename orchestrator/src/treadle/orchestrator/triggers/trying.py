@@ -14,13 +14,14 @@ from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger, Trigger, Webhook
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Record
 from treadle.primitives.events.decode import decode
+from treadle.primitives.events.records import as_item
 
-from ..allowed import check_allowed
 from .identity import label, run_prefix
 from .kafka.batch import Batch, Match
 from .kafka.judge import Lineage, lineage
-from .kafka.payloads.payloads import is_plain, range_of
-from .mapping import event_env
+from .kafka.payloads.choice import Topic, choose
+from .kafka.payloads.payloads import inline_size, range_of
+from .mapping import accepted, event_env
 from .registry.changes import listens_to
 from .registry.deployment import Deployment
 from .schedules.ticks import is_tick, order_for, schedule_of
@@ -111,8 +112,7 @@ def fired(deployment: Deployment, name: str, trial: Trial, now: float, nonce: st
 def _accepted(trial: Trial, deployment: Deployment, inputs: Mapping[str, Any], allow: Sequence[str] | None) -> Trial:
     """With the inputs as the run would keep them, if the workflow and the profile take them."""
     try:
-        submission = deployment.submission(trial.run, inputs)
-        check_allowed(allow, submission)
+        submission = accepted(deployment, trial.trigger.rpartition(".")[2], trial.run, inputs, allow)
     except UsageError as error:
         return replace(trial, verdict="dead letter", reason=error.message, run="")
     return replace(trial, inputs=submission.inputs)
@@ -143,11 +143,13 @@ def _mapped(trial: Trial, match: Match, deployment: Deployment, at: Lineage, all
 
 
 def _events(batch: Batch, trigger: KafkaTrigger) -> Any:
-    """As the run would read them, bytes as text; a range of offsets, which a sample has not, only where inputs take
-    nothing else."""
-    shown = [event_env(one.event) for one in batch.matched]
-    items = shown if trigger.envelope else [one["data"] for one in shown]
-    return items if trigger.events == "inline" or is_plain(items) else range_of(batch, trigger)
+    """As the run would read them. A sample's topic is taken to keep its records; otherwise a range would name a copy.
+
+    Raises UsageError for events that cannot be inline, where the trigger asks for that.
+    """
+    items = [as_item(one.event, trigger.envelope) for one in batch.matched]
+    way = choose(trigger.events, inline_size(items), 0.0, Topic(None))
+    return items if way == "inline" else range_of(batch, trigger)
 
 
 def _request_headers(trigger: Trigger, sample: Sample) -> dict[str, str]:

@@ -35,7 +35,7 @@ def choose(asked: Literal["auto"] | Way, size: int | None, age: float, topic: To
     inline.
     """
     if asked == "inline" and size is None:
-        text = "events with bytes, with whole numbers of more than 64 bits or with `${{` in a text cannot be inline"
+        text = "events with bytes or with whole numbers of more than 64 bits cannot be inline"
         raise UsageError(text, "Write `events: range` or `events: capture`.")
     if asked != "auto":
         return asked

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from treadle.dsl.templates import OPEN
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.executors.runtime.events import pack
 from treadle.primitives import trust
@@ -49,7 +48,7 @@ class Payloads:
         return range_of(batch, trigger, self._copy(batch) if way == "capture" else "")
 
     def _way(self, batch: Batch, trigger: KafkaTrigger, items: list[Any]) -> Way:
-        size = len(msgspec.json.encode(items)) if is_plain(items) else None
+        size = inline_size(items)
         age = self._now() - min(one.record.time for one in batch.matched)
         matters = trigger.events == "auto" and (size is None or size > INLINE_BYTES)
         return choose(trigger.events, size, age, self._topic(batch.first.topic) if matters else None)
@@ -83,13 +82,16 @@ def range_of(batch: Batch, trigger: KafkaTrigger, copied: str = "") -> dict[str,
     return {"kafka": {"connection": trigger.connection, **where, **held, **about}}
 
 
+def inline_size(items: list[Any]) -> int | None:
+    """Bytes of the items as JSON; None: inputs do not take them."""
+    return len(msgspec.json.encode(items)) if is_plain(items) else None
+
+
 def is_plain(value: Any) -> bool:
-    """Whether inputs take it: no bytes, no number of more than 64 bits, and nothing that looks like an expression."""
+    """Whether inputs take it: no bytes, and no number of more than 64 bits."""
     match value:
         case dict():
-            return all(map(is_plain, value)) and all(map(is_plain, value.values()))
+            return all(map(is_plain, value.values()))
         case list():
             return all(map(is_plain, value))
-        case str():
-            return OPEN not in value
     return not isinstance(value, bytes) and is_storable(value)
