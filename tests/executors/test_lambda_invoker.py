@@ -197,6 +197,20 @@ def test_without_a_region_the_first_call_says_what_to_set(tmp_path: Path, monkey
         asyncio.run(LambdaInvoker("f", [128]).invoke(b"{}", 0, 1))
 
 
+async def test_region_of_the_variable_that_boto3_does_not_read_is_used(
+    emulator: LambdaEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in emulator.credentials.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    one = LambdaInvoker("f", [512], endpoint=emulator.endpoint)
+    try:
+        assert (await one.invoke(b'{"say": 1}', 0, 5)).ended == "answered"
+    finally:
+        await one.close()
+
+
 async def test_an_endpoint_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", REGION)
     with pytest.raises(UsageError, match="nonsense"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,23 @@ def test_wrong_table_is_refused_with_the_reason(home: Home, nowhere: dict[str, s
     home.profiles.write_text(f"[bad]\n{table}\n")
     with pytest.raises(UsageError, match=reason):
         load_profile(home, "bad", nowhere)
+
+
+@pytest.mark.parametrize(
+    ("profile", "region"),
+    [
+        (Profile(region="eu-west-1", executors={"lambda": {"region": "eu-west-2"}}), "eu-west-1"),
+        (Profile(executors={"lambda": {"region": "eu-west-2"}, "local": {}}), "eu-west-2"),
+        (Profile(executors={"a": {"region": "eu-west-2"}, "b": {"region": "eu-west-3"}}), "of-the-shell"),
+        (Profile(), "of-the-shell"),
+    ],
+)
+def test_region_of_the_profile_wins_over_the_variable(
+    profile: Profile, region: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "of-the-shell")
+    profile.use_region()
+    assert os.environ["AWS_REGION"] == region
 
 
 def test_unknown_profile_lists_the_known_ones(home: Home, nowhere: dict[str, str]) -> None:

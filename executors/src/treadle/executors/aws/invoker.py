@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from treadle.primitives.errors import StoreError, UsageError
+from treadle.primitives.stores.aws_chain import aws_region
 
 from ..functions.invoker import Answer, Limits, NotRun, Throttled
 from .ending import BrokenPackage, answer_of
@@ -134,7 +135,7 @@ class LambdaInvoker:
             max_pool_connections=self._concurrency,
             tcp_keepalive=True,  # Invoke: "for functions with a long timeout" connections may be cut while idle
         )
-        options = {"region_name": self._region or None, "endpoint_url": self._endpoint or None}
+        options = {"region_name": self._region or aws_region() or None, "endpoint_url": self._endpoint or None}
         try:
             client = boto3.session.Session().client("lambda", config=config, **options)
         except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is no URL

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from treadle.executors.package.build import LAMBDA, Limits
 from treadle.primitives.errors import StoreError, UsageError
+from treadle.primitives.stores.aws_chain import aws_region
 from treadle.primitives.stores.store import Store
 
 from .aws_keys import KeyPlace, unless_missing
@@ -48,7 +49,7 @@ def open_clients(region: str, endpoint: str, where: str = "", key: str = "") -> 
     except ImportError as error:
         raise UsageError("boto3 is not installed", "Install treadle-executors[aws].") from error
     session = boto3.session.Session()
-    options: dict[str, Any] = {"region_name": region or None}
+    options: dict[str, Any] = {"region_name": region or aws_region() or None}
     try:
         keys = KeyPlace(session.client(where.partition(":")[0], **options), where, key) if where else None
         lambdas = session.client("lambda", endpoint_url=endpoint or None, **options)

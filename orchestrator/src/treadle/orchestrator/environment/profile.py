@@ -141,6 +141,9 @@ class Profile(Table):
     """None: the embedded default."""
     store: str | None = None
     """URL of the store; None: the `store` folder of the home."""
+    region: str = ""
+    """AWS region of the store, and of functions whose table has none; empty: that of the functions' tables if they have
+    one in common, else as the AWS tools find it."""
     queue: Annotated[str, Field(min_length=1)] = "treadle"
     """Temporal task queue."""
     slots: Slots | None = None
@@ -172,6 +175,14 @@ class Profile(Table):
     def store_url(self, home: Home) -> str:
         """Where ledgers and blocks are kept."""
         return self.store or home.store.as_uri()
+
+    def use_region(self) -> None:
+        """Have this process, and those it starts, sign for the region of the profile; where it has none, nothing."""
+        regions = (
+            {self.region} if self.region else {table.get("region", "") for table in self.executors.values()} - {""}
+        )
+        if len(regions) == 1:
+            os.environ["AWS_REGION"] = str(regions.pop())
 
 
 def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str] = os.environ) -> Profile:

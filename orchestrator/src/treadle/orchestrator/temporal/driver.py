@@ -165,6 +165,7 @@ async def serve_embedded(home: Home) -> None:
         return
     with lease:
         profile = load_profile(home)
+        profile.use_region()
         announcer = open_announcer(home, profile)
         client, site = await asyncio.gather(_succeed(home, profile), open_site(home, profile))
         async with Driver(client, site, profile, announcer=announcer, identity=IDENTITY) as driver:

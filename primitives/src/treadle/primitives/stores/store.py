@@ -23,12 +23,12 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import Struct
 
 from ..errors import UsageError
+from .aws_chain import ENDPOINT_VARIABLES, s3_settings
 from .store_errors import border
 from .streamed import create_in_parts
 from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
-_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
 """How an S3 store copies to a name that nothing has, as an option or a variable, for those with a way of their own."""
 _CHUNK = 8 << 20
@@ -60,9 +60,9 @@ class Store(ABC):
     def open(url: str, **options: Any) -> Store:
         """The store at `url`; nothing is contacted yet.
 
-        Options and the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, ...) are those of obstore. Plain HTTP is
-        allowed for endpoints on loopback and where `AWS_ALLOW_HTTP` is true. Raises UsageError for a URL or option
-        that cannot be.
+        Options and the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, ...) are those of obstore; for S3 the
+        profiles of the AWS tools come after them. Plain HTTP is allowed for endpoints on loopback and where
+        `AWS_ALLOW_HTTP` is true. Raises UsageError for a URL, an option or a profile that cannot be.
         """
         parts = urlsplit(url)
         if parts.query or parts.fragment:
@@ -297,6 +297,9 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
     from obstore.store import from_url
 
     http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
+    provider = None
+    if scheme == "s3":
+        options, provider = s3_settings(options)
     endpoint = _endpoint(options) if scheme == "s3" else ""
     if scheme == "s3" and not any(name in options or name in os.environ for name in _COPYING):
         options = {**options, _COPYING[0]: "multipart"}
@@ -311,7 +314,8 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
         http["allow_http"] = True
     retry = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
     try:
-        return from_url(url, config={**options}, client_options=http, retry_config=retry)  # type: ignore[call-overload]
+        known: dict[str, Any] = {"config": {**options}, "client_options": http, "retry_config": retry}
+        return from_url(url, **known, **({"credential_provider": provider} if provider else {}))
     except BaseError as error:
         raise UsageError(
             f"store {url} cannot be opened: {str(error).partition(chr(10))[0]}", "Correct the URL or the options."
@@ -320,7 +324,7 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
 def _endpoint(options: dict[str, Any]) -> str:
     """Of the options, or of the environment as the AWS tools read it; empty: AWS itself."""
-    candidates = [options.get("endpoint"), *map(os.environ.get, _ENDPOINT_VARIABLES)]
+    candidates = [options.get("endpoint"), *map(os.environ.get, ENDPOINT_VARIABLES)]
     return str(next(filter(None, candidates), ""))
 
 

@@ -21,7 +21,8 @@ class _Rule(NamedTuple):
 
 
 _CREDENTIALS = {
-    "s3": "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and (if temporary) AWS_SESSION_TOKEN, or run under a role",
+    "s3": "Set AWS_PROFILE (boto3 must be installed), or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and (if temporary) "
+    "AWS_SESSION_TOKEN, or run under a role",
     "gs": "Set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or run under a service account",
     "az": "Set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or run under a managed identity",
 }
@@ -34,7 +35,14 @@ _LIMITED = "It must offer conditional create and range reads."
 
 _NO_BUCKET = "NoSuchBucket|bucket does not exist|ContainerNotFound"
 
+_NO_CREDENTIALS = re.compile(r"credential provider: CredentialsError: ([^\n]*)")
+_WRONG_REGION = re.compile(r"the region '[^']*' is wrong; expecting '([a-z0-9-]+)'")
+"""Amazon S3 API reference, error responses: AuthorizationHeaderMalformed."""
+
 _BY_TEXT = (
+    _Rule(
+        "redirect without LOCATION", "is in another region", 'Write region = "..." into the profile, or set AWS_REGION.'
+    ),
     _Rule(_NO_BUCKET, "does not exist: there is no such bucket", "Create it, or correct the URL."),
     _Rule("169\\.254\\.169\\.254|169\\.254\\.170\\.2|MissingCredential", "needs credentials, and none were found"),
     _Rule(_WRONG_CREDENTIALS, "refused the credentials"),
@@ -99,6 +107,11 @@ def _of_object_store(error: Exception, url: str, name: str) -> TreadleError:
         text = text.replace(name, "")  # a stage may be called `timeout`, too
     if isinstance(error, FileNotFoundError) and not re.search(_NO_BUCKET, text):
         return missing(url, name)
+    if found := _NO_CREDENTIALS.search(text):
+        return StoreError(f"store {url} needs credentials: {found[1]}", "See `aws configure list` and `aws sso login`.")
+    if found := _WRONG_REGION.search(text):
+        hint = f'Write region = "{found[1]}" into the profile, or set AWS_REGION.'
+        return StoreError(f"store {url} is in the region {found[1]}, and the request was signed for another", hint)
     for rule in _BY_TEXT:
         if re.search(rule.pattern, text):
             hint = rule.hint or _CREDENTIALS.get(url.partition(":")[0], "Set credentials") + _RIGHTS

@@ -39,7 +39,9 @@ class Environment:
     def profile(self) -> Profile:
         from ...environment.profile import load_profile
 
-        return load_profile(self.home, self._profile)
+        profile = load_profile(self.home, self._profile)
+        profile.use_region()
+        return profile
 
     @cached_property
     def store(self) -> Store:
