@@ -226,6 +226,15 @@ def to_table(partition: Any, *, context: Any) -> Any:
     return pyarrow.table({"k": pyarrow.array(keys, pyarrow.int64()), "v": pyarrow.array(values, pyarrow.int64())})
 
 
+def to_frame(partition: Any, *, context: Any) -> Any:
+    """Columns `k` and `v`, of another library than Arrow."""
+    from frames import Frame
+
+    play(context)
+    values = [digest(record) for record in _records(partition)]
+    return Frame({"k": [value % 5 for value in values], "v": values})
+
+
 def to_float_table(partition: Any, *, context: Any) -> Any:
     """Columns `k` (with NaN and nulls) and `v`."""
     import pyarrow

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from treadle.primitives.encoding import tabular
 from treadle.primitives.encoding.frozen import read_only, sealed
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import UsageError
@@ -39,13 +40,9 @@ def kind_of(value: Any) -> Kind | None:
 
 
 def as_partition(value: Any) -> Partition | None:
-    """A table or array as the partition it is; None for any other value."""
-    kind = kind_of(value)
-    if kind == "table":
-        import pyarrow
-
-        value = pyarrow.Table.from_batches([value]) if isinstance(value, pyarrow.RecordBatch) else value
-    return None if kind is None else Partition(kind, value)
+    """An array, a table or a frame as the partition it is; None for any other value."""
+    found = tabular.as_partition(value)
+    return None if found is None else Partition(*found)
 
 
 def records(partition: Partition) -> list[Any]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from types import GeneratorType
 from typing import Any
 
+from treadle.primitives.encoding.tabular import items_of
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import describe
 from treadle.primitives.result import Result
@@ -81,7 +82,7 @@ class Mapper:
         value = result.value if isinstance(result, Result) else result
         if not self.flat and isinstance(value, GeneratorType):
             raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
-        made = list(value) if self.flat else [value]
+        made = list(items_of(value)) if self.flat else [value]
         call.metrics.take(result)
         return iter(made)
 

@@ -9,6 +9,7 @@ from typing import Any
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import DataError, UsageError
+from treadle.primitives.shuffling.columns import is_array
 from treadle.primitives.shuffling.folds import pair
 
 from ..program import By
@@ -108,6 +109,7 @@ def _by_function(reference: str, stage: str, kind: Kind, value: Any, attempt: At
     if kind != "objects" and vectorized:
         try:
             keys = function(value)
+            keys = keys if isinstance(keys, list) or is_array(keys) else list(keys)  # a Series has an index of its own
             count = len(keys)
         except BaseException as error:
             raise attempt.fail(stage, None, error) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from operator import length_hint
@@ -10,7 +9,7 @@ from types import GeneratorType
 from typing import Any
 
 from treadle.primitives.encoding.frozen import read_only
-from treadle.primitives.encoding.references import Kind
+from treadle.primitives.encoding.tabular import as_partition, is_frame_type, items_of
 from treadle.primitives.errors import UsageError
 from treadle.primitives.result import Result
 
@@ -92,11 +91,14 @@ def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt
 
 
 def _taken(op: MapRecords, function: Function, take: Metrics, rest: Iterator[Any]) -> Iterator[Any]:
-    """The value of each record's result."""
-    measured = bool(op.metrics)
+    """The items of each record's result. Types are looked at where they change."""
+    known, is_special = None, False
     for record in rest:
         result = function(record)
-        yield take(result) if measured or type(result) is Result else result
+        if type(result) is not known:
+            known = type(result)
+            is_special = bool(op.metrics) or known is Result or is_frame_type(known)
+        yield items_of(take(result)) if is_special else result
 
 
 def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
@@ -107,7 +109,7 @@ def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, att
         for position, record in enumerate(batch, start=entered):
             try:
                 result = function(record)
-                results += take(_listed(result)) if op.flat else (take(_refuse_generator(result)),)
+                results += items_of(take(_listed(result))) if op.flat else (take(_refuse_generator(result)),)
             except BaseException as error:  # noqa: BLE001  set_aside raises what is not to be tolerated
                 attempt.set_aside(op, position, record, error)
                 failed += 1
@@ -146,11 +148,10 @@ def _argument(op: MapPartition, flow: Flow) -> Any:
 
 
 def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
-    kind = table_or_array(result)
-    if kind == "array":
-        return Flow(kind, (read_only(result),))
-    if kind == "table":
-        return Flow(kind, (_as_table(result),))
+    found = as_partition(result)
+    if found is not None:
+        kind, value = found
+        return Flow(kind, (read_only(value) if kind == "array" else value,))
     if not op.flat:
         return objects([_refuse_generator(result)])
     if isinstance(result, list):
@@ -160,22 +161,7 @@ def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
 
 def _listed(result: Any) -> Any:
     """A flat result with its items taken out, so that it has failed by now if it does."""
-    if table_or_array(result):
-        return result
-    return Result(list(result.value), result.metrics) if isinstance(result, Result) else list(result)
-
-
-def table_or_array(value: Any) -> Kind | None:
-    """The kind of a value that is a partition by itself. Its library is loaded, or it is no such value."""
-    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
-    if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim:
-        return "array"
-    if arrow is not None and isinstance(value, arrow.Table | arrow.RecordBatch):
-        return "table"
-    return None
-
-
-def _as_table(value: Any) -> Any:
-    import pyarrow
-
-    return pyarrow.Table.from_batches([value]) if isinstance(value, pyarrow.RecordBatch) else value
+    if isinstance(result, Result):
+        return Result(_listed(result.value), result.metrics)
+    found = as_partition(result)
+    return list(result) if found is None else found[1]

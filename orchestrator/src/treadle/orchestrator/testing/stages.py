@@ -30,6 +30,7 @@ _PER_PARTITION = {
     "gone_through": Shape("objects", "int"),
     "to_table": Shape("table", "row"),
     "to_array": Shape("array", "any"),
+    "to_frame": Shape("table", "row"),
     "to_float_table": Shape("table", "row"),
     "to_float_array": Shape("array", "any"),
     "measured_partition": Shape("objects", "json"),

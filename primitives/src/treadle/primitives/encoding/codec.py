@@ -20,6 +20,7 @@ from ..late import pyarrow
 from ..stores.whole_files import Buffer
 from .frames import SMALL, frame, frame_head, small_frame, unframe
 from .references import Kind
+from .tabular import type_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,7 +142,7 @@ def _unpicklable(value: Any, error: Exception) -> DataError:
         try:
             pickle.dumps(record, protocol=5)
         except Exception as cause:  # noqa: BLE001 - any reducer may raise anything
-            what = f"record {position} is a {_type_name(record)} and cannot be pickled"
+            what = f"record {position} is a {type_name(record)} and cannot be pickled"
             return DataError(f"{what}: {type(cause).__name__}: {cause}", hint)
     return DataError(f"the records cannot be pickled: {type(error).__name__}: {error}", hint)
 
@@ -156,11 +157,6 @@ def _unpickle(meta: memoryview, buffers: list[memoryview]) -> Any:
             f"a record cannot be rebuilt from its bytes: {type(error).__name__}: {error}",
             "Its class must be importable where it is read, under the same name, and must support pickle.",
         ) from error
-
-
-def _type_name(record: Any) -> str:
-    cls = type(record)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 # -- arrays ----------------------------------------------------------------------------------------------------------
@@ -183,7 +179,7 @@ def _check_array(value: Any) -> None:
 
     if not isinstance(value, np.ndarray) or value.ndim == 0:
         raise DataError(
-            f"a partition of kind array is a NumPy array with rows, not {_type_name(value)}",
+            f"a partition of kind array is a NumPy array with rows, not {type_name(value)}",
             "Return one with ndim >= 1.",
         )
     if isinstance(value, np.ma.MaskedArray):
@@ -284,7 +280,7 @@ def _encode_table(value: Any) -> list[Buffer]:
         value = arrow.Table.from_batches([value])
     if not isinstance(value, arrow.Table):
         raise DataError(
-            f"a partition of kind table is an Arrow table, not {_type_name(value)}", "Return a pyarrow.Table."
+            f"a partition of kind table is an Arrow table, not {type_name(value)}", "Return a pyarrow.Table."
         )
     if not value.num_columns and value.num_rows:
         raise DataError("a table without columns has rows", "Keep at least one column, or return a list of records.")

@@ -121,6 +121,8 @@ def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]
     """
     import numpy as np
 
+    if isinstance(value, np.ma.MaskedArray):
+        raise DataError("npy cannot hold a masked array", "Fill it (`.filled(...)`), or return a table with nulls.")
     if kind != "array" or value.ndim == 0 or value.dtype.hasobject or _is_turned(value.dtype):
         what = kind if kind != "array" else f"an array of dtype {value.dtype} and shape {value.shape}"
         raise DataError(f"npy cannot hold {what}", "Return a NumPy array with rows and a plain dtype.")
@@ -165,7 +167,7 @@ def encode_fixed(kind: Kind, value: Any) -> list[Content]:
     if kind == "array":
         import numpy as np
 
-        if value.dtype != np.uint8 or value.ndim != 2:
+        if value.dtype != np.uint8 or value.ndim != 2 or isinstance(value, np.ma.MaskedArray):
             raise DataError(
                 f"format fixed takes uint8 of shape (rows, recordBytes), not {value.dtype} of shape {value.shape}",
                 "Return such an array, or use npy.",

@@ -7,9 +7,13 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from itertools import chain, islice
 from typing import Any
+from uuid import UUID
 
+from ..encoding.tabular import conversion, type_name
 from ..errors import DataError
 from .content import Content, decoded, first_line, line_pieces
 from .options import FileSplit, WriteOptions
@@ -140,7 +144,7 @@ def quoting(delimiter: str) -> Callable[[str], str]:
 
 
 def cell(value: Any, position: int) -> str:
-    """A value of the record at `position` as text. Raises DataError for what has no one text."""
+    """A value of the record at `position` as text. Raises DataError for a value of a type that has no text form."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -151,10 +155,8 @@ def cell(value: Any, position: int) -> str:
         return int.__repr__(value)  # of an enum, too, the number
     if isinstance(value, float):
         return float.__repr__(value)
-    if isinstance(value, bytes | bytearray | memoryview | list | tuple | dict | set | frozenset):
-        raise DataError(
-            f"record {position}: a {type(value).__name__} does not fit into a CSV field",
-            "Convert it to str first, or write jsonl or parquet.",
-        )
-    isoformat = getattr(value, "isoformat", None)
-    return str(isoformat() if isoformat else value)
+    if isinstance(value, Decimal | UUID | timedelta):
+        return str(value)
+    if isinstance(value, date | time):
+        return value.isoformat() if value == value else ""  # pandas' NaT is a datetime that equals nothing
+    raise DataError(f"record {position}: CSV has no text for a value of type {type_name(value)}", conversion(value))

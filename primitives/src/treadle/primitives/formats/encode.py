@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..encoding.references import Kind
+from ..encoding.tabular import conversion, type_name
 from ..errors import DataError
 from ..stores.whole_files import Buffer
 from .options import Format, WriteOptions
@@ -62,7 +63,7 @@ def _not_a_line(records: list[Any]) -> DataError:
         if not isinstance(record, str):
             return DataError(
                 f"record {position} is of type {type(record).__name__}; format text takes str",
-                "convert it, or write jsonl",
+                conversion(record),
             )
         if "\n" in record or record.endswith("\r"):
             return DataError(
@@ -91,15 +92,23 @@ def _encode_json_lines(records: list[Any]) -> Sequence[bytes]:
     try:
         lines.extend(map(encode, records))
     except (TypeError, ValueError, RecursionError) as error:
-        position = len(lines)
-        raise DataError(f"record {position} is not JSON: {error}", "Return JSON values; NaN has none.") from None
+        hint = error.hint if isinstance(error, _NoJson) else "Return JSON values; NaN has none."
+        raise DataError(f"record {len(lines)} is not JSON: {error}", hint) from None
     return [_utf8("\n".join(lines), "a record"), b"\n"] if lines else [b""]
+
+
+class _NoJson(TypeError):
+    """A value of a type that JSON does not have."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(f"JSON has no {type_name(value)}")
+        self.hint = conversion(value)
 
 
 def _scalar(value: Any) -> Any:
     converted = plain(value)
     if converted is value or isinstance(converted, list):
-        raise TypeError(f"a {type(value).__module__}.{type(value).__qualname__} is no JSON value")
+        raise _NoJson(value)
     return converted
 
 

@@ -19,11 +19,22 @@ class Rows(Struct, frozen=True):
 
 
 def plain(value: Any) -> Any:
-    """NumPy and Arrow scalars as the Python value they hold; anything else as it is."""
+    """NumPy and Arrow scalars as the Python value they hold, if there is one; anything else as it is."""
     module = type(value).__module__
     if module == "numpy" and hasattr(value, "item"):
-        return value.item()
+        return _from_numpy(value)
     return value.as_py() if module == "pyarrow.lib" and hasattr(value, "as_py") else value
+
+
+def _from_numpy(value: Any) -> Any:
+    """An array of one dimension or more stays what it is, as does a moment that Python cannot hold."""
+    if value.ndim:
+        return value
+    found = value.item()
+    if value.dtype.kind not in "mM" or not isinstance(found, int):
+        return found
+    rounded = value.astype(f"{value.dtype.kind}8[us]")
+    return rounded.item() if rounded == value and not isinstance(rounded.item(), int) else value
 
 
 def records_of(kind: Kind, value: Any) -> list[Any]:
@@ -37,10 +48,23 @@ def records_of(kind: Kind, value: Any) -> list[Any]:
 
 
 def _array_records(array: Any) -> list[Any]:
-    if array.dtype.kind == "M":
-        array = array.astype("M8[us]")  # finer units would come out as bare integers
+    if array.dtype.kind in "mM":
+        array = _in_microseconds(array)
     records: list[Any] = array.tolist()
     return records
+
+
+def _in_microseconds(array: Any) -> Any:
+    """Moments or durations in the finest unit that Python has; NumPy makes bare integers of finer ones."""
+    rounded = array.astype(f"{array.dtype.kind}8[us]")
+    differs = (rounded != array) & (array == array)
+    if differs.any():
+        position = int(differs.reshape(len(array), -1).any(axis=1).argmax())
+        raise DataError(
+            f"record {position}: {array[position]} is finer than microseconds",
+            f'Round it, as in `array.astype("{array.dtype.kind}8[us]")`.',
+        )
+    return rounded
 
 
 def _table_rows(table: Any) -> Iterable[Sequence[Any]]:
@@ -52,12 +76,16 @@ def _table_rows(table: Any) -> Iterable[Sequence[Any]]:
 def tabulate(kind: Kind, value: Any, columns: Sequence[str] = ()) -> Rows:
     """The partition as rows of `columns`, or of the columns its first record implies.
 
-    Dicts go by name and must have exactly the columns, tuples and lists by position (`_0`.. without names), anything
-    else is a single column. Raises DataError with the position of the first record that does not fit.
+    Dicts and NumPy records with named fields go by name and must have exactly the columns; tuples, lists and NumPy
+    arrays of one dimension go by position (`_0`.. without names); anything else is a single column.
+    Raises DataError with the position of the first record that does not fit.
     """
     if kind == "table":
         names = tuple(value.schema.names)
         return _projected(Rows(names, _table_rows(value)), columns)
+    if kind == "array" and value.ndim == 1 and value.dtype.names:
+        fields = [_array_records(value[name]) for name in value.dtype.names]
+        return _projected(Rows(tuple(value.dtype.names), list(zip(*fields, strict=True))), columns)
     if kind == "array":
         names = array_names(value, columns)
         return Rows(names, _array_records(value if value.ndim == 2 else value.reshape(-1, 1)))
@@ -103,7 +131,17 @@ def check_columns(present: Sequence[str], declared: Sequence[str]) -> None:
         )
 
 
+def _shaped(record: Any) -> Any:
+    """A row of a NumPy array as a list, one with named fields as a dict; any other record as it is."""
+    if type(record).__module__ != "numpy" or not (record.ndim == 1 or record.dtype.names):
+        return record
+    if record.ndim:
+        return _array_records(record)
+    return {name: record[name] for name in record.dtype.names}
+
+
 def _implied(record: Any) -> tuple[str, ...]:
+    record = _shaped(record)
     if isinstance(record, dict):
         if not record or not all(isinstance(name, str) for name in record):
             raise DataError("record 0: the keys of a dict must be column names, and at least one", "Use str keys.")
@@ -112,6 +150,7 @@ def _implied(record: Any) -> tuple[str, ...]:
 
 
 def _row(record: Any, names: tuple[str, ...], position: int) -> Sequence[Any]:
+    record = _shaped(record)
     if isinstance(record, dict):
         return _row_of_dict(record, names, position)
     row = record if isinstance(record, tuple | list) else (record,)

@@ -18,6 +18,7 @@ from uuid import UUID
 import xxhash
 from msgspec import Struct
 
+from ..encoding.tabular import type_name
 from ..errors import DataError
 
 Key: TypeAlias = "bool | int | float | str | bytes | date | datetime | UUID | tuple[Key, ...] | None"
@@ -25,6 +26,10 @@ Key: TypeAlias = "bool | int | float | str | bytes | date | datetime | UUID | tu
 _NoneType = type(None)
 _PLAIN = frozenset({_NoneType, bool, int, float, str, bytes, date, datetime, UUID})
 _ALLOWED = "None, bool, int, float, str, bytes, date, datetime, UUID and tuples of these"
+_OF_A_COLUMN = (
+    "It is a column of a frame that is one record: return the frame from a map with `per: partition`, whose rows are "
+    "then records. A vectorised key function returns one key for each row, such as `frame[name].to_list()`."
+)
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -49,11 +54,10 @@ def canonical(key: object) -> Key:
 def refuse(key: object, why: str = "") -> NoReturn:
     """Raise the DataError for something that cannot be a key."""
     kind = type(key)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise DataError(
-        f"a {name} cannot be a key{why and ': ' + why} ({_shown(key)})",
-        f"Let the key function return one of {_ALLOWED}.",
-    )
+    name = type_name(key)
+    is_column = hasattr(kind, "__arrow_c_stream__") or kind.__module__.partition(".")[0] in ("pandas", "polars")
+    hint = _OF_A_COLUMN if is_column else f"Let the key function return one of {_ALLOWED}."
+    raise DataError(f"a {name} cannot be a key{why and ': ' + why} ({_shown(key)})", hint)
 
 
 def _shown(value: object) -> str:
