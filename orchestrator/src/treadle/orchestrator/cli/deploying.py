@@ -191,7 +191,7 @@ def reconcile(env: Environment) -> list[Change]:
     from ..triggers.schedules.reconcile import Schedules
 
     async def work(client: Client) -> list[Change]:
-        return await Schedules(client, env.profile.queue, env.key).reconcile(env.registry)
+        return await Schedules(client, env.queue, env.key).reconcile(env.registry)
 
     try:
         return env.with_client(work)

@@ -113,7 +113,7 @@ def _settings(env: Environment) -> Iterator[Check]:
     profile = env.profile
     where = "the embedded Temporal server" if profile.embedded else "a Temporal cluster"
     name = f"profile {profile.name}" if profile.name else "no profile"
-    yield Check("settings", "ok", f"{name}: {where}, queue {profile.queue}, store {profile.store_url(env.home)}")
+    yield Check("settings", "ok", f"{name}: {where}, queue {env.queue}, store {profile.store_url(env.home)}")
 
 
 def _temporal(env: Environment) -> Iterator[Check]:
@@ -134,7 +134,7 @@ def _temporal(env: Environment) -> Iterator[Check]:
     if not env.profile.embedded:
         state: Literal["ok", "warning"] = "ok" if drivers else "warning"
         hint = "" if drivers else "Start one: treadle worker"
-        yield Check("drivers", state, f"{drivers} serve the queue {env.profile.queue}", hint)
+        yield Check("drivers", state, f"{drivers} serve the queue {env.queue}", hint)
 
 
 async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:

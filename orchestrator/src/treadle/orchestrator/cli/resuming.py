@@ -92,9 +92,9 @@ async def _resume(
         complain(f"run {run} has succeeded already; there is nothing to go on with")
         print_outputs((await runs.end(run)).outputs)
         return Exit.SUCCESS
-    alone = env.profile.embedded and not env.driver_lives()
-    await asyncio.to_thread(env.ensure_driver)
-    if await runs.resume(run, assume=assume, only=only):
+    alone = env.profile.embedded and not env.driver_lives(view.queue)
+    queue = await asyncio.to_thread(_have_driver, env, view)
+    if await runs.resume(run, assume=assume, only=only, queue=queue):
         complain(
             f"run {run} goes on (resumption {view.resumption + 1}) with the workflow and code it was submitted with"
         )
@@ -104,6 +104,27 @@ async def _resume(
         advise(_open_words(run, view, alone))
     await say_when_alone(env, runs)
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
+
+
+def _have_driver(env: Environment, view: RunView) -> str:
+    """Have a driver of the run's environment; the queue on which the run goes on. Raises EnvironmentGone."""
+    from ..embedded.environments import EnvironmentGone, other_environment
+
+    if not env.profile.embedded:
+        return ""
+    try:
+        other = other_environment(env.home, view.queue)
+    except EnvironmentGone as gone:
+        if view.open:
+            raise
+        advise(f"{gone.message}. It goes on in this one")
+        env.ensure_driver()
+        return env.queue
+    env.ensure_driver(view.queue)
+    if other is None:
+        return env.queue
+    advise(f"run {view.run} goes on in the environment that started it: {other}")
+    return view.queue
 
 
 async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None:

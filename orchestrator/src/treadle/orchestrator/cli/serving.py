@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +16,9 @@ from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from ..embedded import Status
+    from ..embedded import DriverState, PythonEnvironment, Status
+
+    Drivers = Sequence[tuple[PythonEnvironment, DriverState]]
 
 
 def worker(
@@ -47,7 +50,7 @@ def worker(
 
             embedded.attach(env.home)
         page = f"; metrics at {stack.enter_context(metrics_page(metrics))}" if metrics else ""
-        complain(f"serving the queue {queue or env.profile.queue}{page}; end with Ctrl-C")
+        complain(f"serving the queue {queue or env.queue}{page}; end with Ctrl-C")
         asyncio.run(serve(env.home, env.profile, queue, max_tasks))
 
 
@@ -81,7 +84,7 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
 
     starter = await env.starter(client)
     site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
-    schedules = Schedules(client, env.profile.queue, env.key)
+    schedules = Schedules(client, env.queue, env.key)
     works = TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env)
     serving = [asyncio.create_task(work) for work in works]
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -92,7 +95,7 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
 
 
 async def _keep_driver(env: Environment) -> None:
-    """On the embedded default runs need the one driver of the home: a new one when it is gone."""
+    """On the embedded default runs need the driver of this environment: a new one when it is gone."""
     from treadle.primitives.errors import TreadleError
 
     while True:
@@ -150,11 +153,13 @@ def status(output: TextOrJson = "text") -> None:
     """What lives; starts nothing."""
     from .. import embedded
 
-    found = embedded.status(Environment().home)
+    home = Environment().home
+    found, drivers = embedded.status(home), embedded.living_drivers(home)
     if output == "json":
-        say_json(_as_json(found))
+        say_json(_as_json(found, drivers))
     else:
         _print_status(found)
+        _print_others(found, drivers)
 
 
 def _need_embedded(env: Environment) -> None:
@@ -183,13 +188,23 @@ def _until_interrupted() -> None:
     signal.sigwait(signals)
 
 
-def _as_json(found: Status) -> dict[str, Any]:
+def _print_others(found: Status, drivers: Drivers) -> None:
+    for environment, driver in drivers:
+        if found.driver is None or driver.pid != found.driver.pid:
+            typer.echo(f"driver  process {driver.pid}, of the environment {environment}")
+
+
+def _as_json(found: Status, drivers: Drivers) -> dict[str, Any]:
     server, driver = found.server, found.driver
     return {
         "server": {"address": server.address, "namespace": server.namespace, "pid": server.pid, "ui": server.ui}
         if server
         else None,
         "driver": {"pid": driver.pid, "ready": driver.ready, "version": driver.version} if driver else None,
+        "drivers": [
+            {"pid": one.pid, "ready": one.ready, "version": one.version, "environment": environment.prefix}
+            for environment, one in drivers
+        ],
     }
 
 

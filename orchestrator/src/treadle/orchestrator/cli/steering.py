@@ -18,19 +18,20 @@ from .common.options import ProfileOption, ReasonOption, RunArgument, YesOption
 
 if TYPE_CHECKING:
     from ..client.client import Runs
+    from ..client.views import RunView
 
-Ask = Callable[["Runs", str], Awaitable[None]]
+Ask = Callable[["Runs", "RunView"], Awaitable[None]]
 
 
 def cancel(run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None) -> None:
     """Stop a run in good order: attempts end, what is committed stays. `treadle resume` goes on with it."""
     env = Environment(profile)
 
-    async def ask(runs: Runs, name: str) -> None:
-        _confirm(f"cancel run {name}?", yes)
-        await asyncio.to_thread(env.ensure_driver)
-        await runs.cancel(name, reason)
-        advise(f"run {name} is asked to stop; see: treadle watch {name}")
+    async def ask(runs: Runs, view: RunView) -> None:
+        _confirm(f"cancel run {view.run}?", yes)
+        await asyncio.to_thread(env.ensure_driver, view.queue)
+        await runs.cancel(view.run, reason)
+        advise(f"run {view.run} is asked to stop; see: treadle watch {view.run}")
 
     _steer(env, run, ask)
 
@@ -41,10 +42,10 @@ def terminate(
     """End a run at once, without asking it and without a driver. `treadle resume` goes on with it."""
     env = Environment(profile)
 
-    async def ask(runs: Runs, name: str) -> None:
-        _confirm(f"terminate run {name}?", yes)
-        await runs.terminate(name, reason)
-        complain(f"run {name} is terminated")
+    async def ask(runs: Runs, view: RunView) -> None:
+        _confirm(f"terminate run {view.run}?", yes)
+        await runs.terminate(view.run, reason)
+        complain(f"run {view.run} is terminated")
 
     _steer(env, run, ask)
 
@@ -73,10 +74,10 @@ def limit(
 def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:
     env = Environment(profile)
 
-    async def ask(runs: Runs, found: str) -> None:
-        await asyncio.to_thread(env.ensure_driver)
-        await runs.update(found, name, *arguments)
-        advise(f"run {found} {said.format(run=found)}")
+    async def ask(runs: Runs, view: RunView) -> None:
+        await asyncio.to_thread(env.ensure_driver, view.queue)
+        await runs.update(view.run, name, *arguments)
+        advise(f"run {view.run} {said.format(run=view.run)}")
 
     _steer(env, run, ask)
 
@@ -89,7 +90,7 @@ def _steer(env: Environment, run: str, ask: Ask) -> None:
         view = await runs.view(name)
         if not view.open:
             raise UsageError(f"run {name} is over: it {_ended(view.state)}", f"See: treadle show {name}")
-        await ask(runs, name)
+        await ask(runs, view)
 
     env.with_runs(work)
 

@@ -182,7 +182,7 @@ def _schedule(env: Environment, workflow: str, name: str) -> ScheduleView | None
     from ..triggers.schedules.reconcile import Schedules
 
     async def work(client: Client) -> ScheduleView:
-        return await Schedules(client, env.profile.queue, env.key).view(workflow, name)
+        return await Schedules(client, env.queue, env.key).view(workflow, name)
 
     try:
         return env.with_client(work)

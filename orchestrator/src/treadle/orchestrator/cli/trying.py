@@ -151,7 +151,7 @@ def backfill(
     env.ensure_driver()
 
     async def work(client: Client) -> None:
-        schedules = Schedules(client, env.profile.queue, env.key)
+        schedules = Schedules(client, env.queue, env.key)
         await schedules.reconcile(env.registry)
         await schedules.backfill(deployment.workflow, name, first, last, overlap)
 

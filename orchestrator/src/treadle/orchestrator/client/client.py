@@ -148,13 +148,14 @@ class Runs:
         submission: Submission,
         reuse: WorkflowIDReusePolicy,
         delay: timedelta | None = None,
+        queue: str = "",
     ) -> None:
         with _translated():
             await self._client.start_workflow(
                 messages.WORKFLOW,
                 start,
                 id=start.run,
-                task_queue=self._queue,
+                task_queue=queue or self._queue,
                 id_reuse_policy=reuse,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 start_delay=delay,
@@ -163,8 +164,10 @@ class Runs:
                 static_summary=submission.spec["name"],
             )
 
-    async def resume(self, run: str, *, assume: str = "", only: Sequence[str] = ()) -> bool:
+    async def resume(self, run: str, *, assume: str = "", only: Sequence[str] = (), queue: str = "") -> bool:
         """Go on with a run that failed, was cancelled or timed out: same id, next resumption; or with these nodes only.
+
+        `queue`: that of another environment, whose driver serves the run.
 
         False when it needs none: it is open (and only needs a driver), or it has succeeded. Raises UsageError for a run
         that another one started.
@@ -178,7 +181,7 @@ class Runs:
         submission = await self.submission(run)
         start = RunStart(run, digest(submission), view.resumption + 1, assume, only=list(only))
         try:
-            await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+            await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY, queue=queue)
         except WorkflowAlreadyStartedError:  # somebody else was quicker
             return False
         return True
@@ -253,10 +256,15 @@ class Runs:
             async for execution in self._client.list_workflows(query):
                 yield await listed(execution)
 
-    async def drivers(self, but: str = "") -> int:
-        """Processes that asked for work of this queue within the last minute, those of the identity `but` left out."""
+    async def drivers(self, but: str = "", queue: str = "") -> int:
+        """Processes that asked for work of this queue within the last minute, those of the identity `but` left out.
+
+        `queue`: another one than that of this environment.
+        """
         with _translated():
-            return await drivers(self._client, self._queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, _ANSWER, but)
+            return await drivers(
+                self._client, queue or self._queue, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, _ANSWER, but
+            )
 
     async def end(self, run: str) -> RunEnd:
         """How the run ended; waits for it."""

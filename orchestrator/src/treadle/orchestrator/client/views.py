@@ -56,6 +56,8 @@ class RunView(Struct, frozen=True):
     """When a delayed run will start; None: it has."""
     labels: dict[str, str] = {}
     """Of its workflow; a run that another one started has the labels of that."""
+    queue: str = ""
+    """The task queue: on the embedded default it says which environment the run belongs to."""
 
     @property
     def open(self) -> bool:
@@ -101,6 +103,7 @@ async def listed(execution: WorkflowExecution) -> RunView:
         execution.history_length,
         _due(execution),
         memo.get("labels", {}),
+        execution.task_queue,
     )
 
 

@@ -1,6 +1,7 @@
-"""The embedded default: one Temporal server and one driver for each home, started when needed, ended when idle.
+"""The embedded default: one Temporal server for each home, and one driver for each Python environment that uses it.
 
-General layout: `process` (locks, detached start, logs), `server` and `driver` (start, find, end), `lease` (inside the
+They start when needed and end when idle. General layout: `process` (locks, detached start, logs), `environments` (which
+environments use a home), `server` and `driver` (start, find, end), `lease` (inside the
 driver process). All of it is synchronous; from an event loop, call it by `asyncio.to_thread`.
 """
 
@@ -14,7 +15,18 @@ from msgspec import Struct
 
 from ..environment.home import Home
 from ..environment.profile import Profile
-from .driver import DRIVER_MODULE, DriverFailed, DriverState, OtherProfile, end_driver, ensure_driver, running_driver
+from .driver import (
+    DRIVER_MODULE,
+    DriverFailed,
+    DriverState,
+    OtherProfile,
+    end_driver,
+    end_drivers,
+    ensure_driver,
+    living_drivers,
+    running_driver,
+)
+from .environments import PythonEnvironment
 from .process import wait_lock
 from .server import ServerState, end_server, ensure_server, running_server
 
@@ -27,6 +39,7 @@ class Status(Struct, frozen=True):
 
     server: ServerState | None
     driver: DriverState | None
+    """Of this process's environment, or of the one that was asked for."""
 
 
 class Ended(Struct, frozen=True):
@@ -36,8 +49,17 @@ class Ended(Struct, frozen=True):
     driver: bool
 
 
-def up(home: Home, profile: Profile | None = None, *, ui: bool = False, module: str = DRIVER_MODULE) -> Status:
+def up(
+    home: Home,
+    profile: Profile | None = None,
+    *,
+    ui: bool = False,
+    module: str = DRIVER_MODULE,
+    environment: PythonEnvironment | None = None,
+) -> Status:
     """Server and driver, started when needed and kept from ending as idle while this process lives (or `release`s).
+
+    `environment`: whose driver; None: that of this process.
 
     Raises Unreachable, DriverFailed, and OtherProfile when the living driver serves another one.
     """
@@ -48,7 +70,7 @@ def up(home: Home, profile: Profile | None = None, *, ui: bool = False, module: 
     with ThreadPoolExecutor(1) as pool:
         server = pool.submit(ensure_server, home)
         try:
-            driver = ensure_driver(home, profile, module=module)
+            driver = ensure_driver(home, profile, module=module, environment=environment)
         except DriverFailed:
             server.result()  # its failure is the cause of the driver's
             raise
@@ -56,9 +78,9 @@ def up(home: Home, profile: Profile | None = None, *, ui: bool = False, module: 
 
 
 def down(home: Home) -> Ended:
-    """End the driver, then the server, each by its process id, and wait for them. Runs go on at the next `up`."""
+    """End every driver, then the server, each by its process id, and wait for them. Runs go on at the next `up`."""
     release(home)
-    driver = end_driver(home)
+    driver = end_drivers(home)
     return Ended(end_server(home), driver)
 
 
@@ -85,14 +107,17 @@ __all__ = [
     "DriverState",
     "Ended",
     "OtherProfile",
+    "PythonEnvironment",
     "ServerState",
     "Status",
     "attach",
     "down",
     "end_driver",
+    "end_drivers",
     "end_server",
     "ensure_driver",
     "ensure_server",
+    "living_drivers",
     "release",
     "running_driver",
     "running_server",

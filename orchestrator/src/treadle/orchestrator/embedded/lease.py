@@ -26,7 +26,8 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from ..environment.home import Home
 from ..environment.profile import load_profile
-from .driver import DriverFiles, code_fingerprint, own_state, profile_settings
+from .driver import DriverFiles, any_driver_alive, code_fingerprint, own_state, profile_settings
+from .environments import register
 from .process import bound_log, try_lock, wait_lock, write_state
 from .server import end_server, ensure_server, server_alive, server_log
 
@@ -49,12 +50,15 @@ def idle_limit(environ: Mapping[str, str] = os.environ) -> float:
 
 
 class DriverLease:
-    """The right to be this home's driver."""
+    """The right to be the driver of this process's environment in a home."""
 
-    def __init__(self, home: Home, lock: int) -> None:
+    name: str
+    """Of the environment."""
+
+    def __init__(self, home: Home, name: str, lock: int) -> None:
         """Use `take`."""
-        self._home = home
-        self._files = DriverFiles(home)
+        self._home, self.name = home, name
+        self._files = DriverFiles(home, name)
         self._lock: int | None = lock
         self._clients: int | None = None
         self._asked = asyncio.Event()
@@ -69,11 +73,12 @@ class DriverLease:
     @classmethod
     def take(cls, home: Home) -> Self | None:
         """The lease, or None when another process has it: then end quietly."""
+        name = register(home)
         try:
-            lock = wait_lock(DriverFiles(home).alive, _TAKE_TIMEOUT)
+            lock = wait_lock(DriverFiles(home, name).alive, _TAKE_TIMEOUT)
         except TreadleError:
             return None
-        return cls(home, lock)
+        return cls(home, name, lock)
 
     def ready(self) -> None:
         """Say that runs are being served. From here on a signal ends the driver in order; needs a running loop."""
@@ -101,9 +106,12 @@ class DriverLease:
         return "signal"
 
     def close(self) -> None:
-        """End the server too when the end is idleness, then let the lock go. Clients wait until it is done."""
+        """End the server too when the end is idleness and no other driver lives, then let the lock go.
+
+        Clients wait until it is done.
+        """
         try:
-            if self._clients is not None:
+            if self._clients is not None and not any_driver_alive(self._home, but=self.name):
                 end_server(self._home)
         finally:
             self._close()

@@ -21,6 +21,7 @@ from ..dispatcher.blocks.hosts import Hosts
 from ..dispatcher.blocks.strays import claim
 from ..dispatcher.site.pool import Pools
 from ..dispatcher.site.run import Site
+from ..embedded.environments import queue_of, register, task_queue
 from ..embedded.lease import DriverLease
 from ..environment.home import Home
 from ..environment.profile import Profile, load_profile
@@ -34,7 +35,7 @@ from ..triggers.schedules.desk import TickDesk
 from ..triggers.schedules.flow import TickWorkflow
 from . import seats
 from .activities import Activities
-from .succession import IDENTITY, bury
+from .succession import bury, identity
 from .sweeping import sweep
 from .workflow import RunWorkflow
 
@@ -159,7 +160,10 @@ class Driver:
 
 
 async def serve_embedded(home: Home) -> None:
-    """The one detached driver of a home; returns when idle or told to end, or at once when there is one already."""
+    """The detached driver of this environment in a home.
+
+    Returns when idle or told to end, or at once when there is one already.
+    """
     lease = await asyncio.to_thread(DriverLease.take, home)
     if lease is None:
         return
@@ -167,28 +171,31 @@ async def serve_embedded(home: Home) -> None:
         profile = load_profile(home)
         profile.use_region()
         announcer = open_announcer(home, profile)
-        client, site = await asyncio.gather(_succeed(home, profile), open_site(home, profile))
-        async with Driver(client, site, profile, announcer=announcer, identity=IDENTITY) as driver:
+        client, site = await asyncio.gather(_succeed(home, profile, lease.name), open_site(home, profile))
+        queue = queue_of(profile.queue, lease.name)
+        async with Driver(client, site, profile, queue, announcer, identity(lease.name)) as driver:
             lease.ready()
             await lease.until_end(driver.activities.idle_seconds)
 
 
-async def _succeed(home: Home, profile: Profile) -> Client:
-    """Connect; whatever other embedded drivers were at is over."""
+async def _succeed(home: Home, profile: Profile, name: str) -> Client:
+    """Connect, and end the attempts of earlier drivers of this environment."""
     client = await connect(profile, home)
     if profile.embedded:
-        await bury(client)
+        await bury(client, identity(name))
     return client
 
 
 async def serve(home: Home, profile: Profile, queue: str | None = None, slots: int | None = None) -> None:
     """A driver for `treadle worker`: serves until SIGTERM or SIGINT."""
+    if profile.embedded:
+        await asyncio.to_thread(register, home)
     announcer = open_announcer(home, profile)
     client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, slots))
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with Driver(client, site, profile, queue, announcer):
+    async with Driver(client, site, profile, queue or task_queue(home, profile), announcer):
         await ended.wait()
 
 

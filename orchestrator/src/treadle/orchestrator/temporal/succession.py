@@ -1,7 +1,8 @@
 """A new embedded driver tells the server that its predecessor is dead; by itself the server waits for heartbeats.
 
-A home has one driver at a time (`embedded.lease`), so what an earlier one was at when a new one begins is lost, beyond
-doubt. Drivers of a cluster know no such thing of each other: there a silent one is found by its heartbeat.
+An environment has one driver at a time in a home (`embedded.lease`). When a new one begins, the attempts of earlier
+ones are lost beyond doubt. Drivers of a cluster know no such thing of each other: a silent one is found by its
+heartbeat.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from treadle.primitives.errors import FailureClass
 
 IDENTITY = "embedded driver"
-"""By which the server knows every embedded driver of a home."""
+"""By which the server knows every driver of the first environment of a home."""
 _PATIENCE = 3.0
 """Seconds: what would take longer than the heartbeat timeout need not be done."""
 _AT_ONCE = timedelta(milliseconds=1)
@@ -31,30 +32,35 @@ _BEGUN = (
 _log = logging.getLogger(__name__)
 
 
-async def bury(client: Client) -> None:
-    """Before an embedded driver asks for work: end the activity attempts that earlier ones were at.
+def identity(name: str) -> str:
+    """By which the server knows every driver of an environment."""
+    return f"{IDENTITY} {name}" if name else IDENTITY
+
+
+async def bury(client: Client, identity: str = IDENTITY) -> None:
+    """Before an embedded driver asks for work: end the activity attempts that earlier ones of its identity were at.
 
     The next attempts can begin at once. What the server refuses, or does not do in time, is left to the heartbeat.
     """
     try:
-        await asyncio.wait_for(_bury_all(client), _PATIENCE)
+        await asyncio.wait_for(_bury_all(client, identity), _PATIENCE)
     except (RPCError, TimeoutError) as error:
         _log.warning("attempts of a dead driver wait for their heartbeat: %s", error)
 
 
-async def _bury_all(client: Client) -> None:
+async def _bury_all(client: Client, identity: str) -> None:
     async for run in client.list_workflows("ExecutionStatus = 'Running'"):
         try:
-            await _bury_of(client, run)
+            await _bury_of(client, run, identity)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
                 raise
 
 
-async def _bury_of(client: Client, run: WorkflowExecution) -> None:
+async def _bury_of(client: Client, run: WorkflowExecution, identity: str) -> None:
     about = await client.get_workflow_handle(run.id, run_id=run.run_id).describe()
     for attempt in about.raw_description.pending_activities:
-        if attempt.state in _BEGUN and attempt.last_worker_identity == IDENTITY:
+        if attempt.state in _BEGUN and attempt.last_worker_identity == identity:
             await _end(client, run, attempt)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ...triggers.starter import RunStarter
 
 T = TypeVar("T")
+_MANY = 100_000
+"""Runs that are looked through for an open one."""
 
 
 class Environment:
@@ -80,25 +82,36 @@ class Environment:
         peers = not alone and profile.peers is not None
         return Site(can, room, self.store.url, alone, drivers=int(alone), peers=peers, default=profile.executor)
 
-    def ensure_driver(self) -> None:
+    @property
+    def queue(self) -> str:
+        """The Temporal task queue of runs that are started here."""
+        from ...embedded.environments import task_queue
+
+        return task_queue(self.home, self.profile)
+
+    def ensure_driver(self, queue: str = "") -> None:
         """On the embedded default: a server and a driver that serve runs, started when there are none.
 
-        A driver of another profile gives way when nobody needs it. Raises OtherProfile when somebody does.
+        `queue`: that of a run, whose environment may be another one than that of this process. A driver of another
+        profile gives way when no command and no run needs it. Raises OtherProfile when one does, EnvironmentGone.
         """
         if not self.profile.embedded:
             return
         from ... import embedded
+        from ...embedded.environments import name_in, other_environment
 
+        queue = queue or self.queue
+        other = other_environment(self.home, queue)
         try:
-            embedded.up(self.home, self.profile)
+            embedded.up(self.home, self.profile, environment=other)
         except embedded.OtherProfile:
-            if self._is_used():
+            if self._is_used(queue):
                 raise
-            embedded.end_driver(self.home)
-            embedded.up(self.home, self.profile)
+            embedded.end_driver(self.home, name_in(queue))
+            embedded.up(self.home, self.profile, environment=other)
 
-    def _is_used(self) -> bool:
-        """Whether another command lives, or a run is not over."""
+    def _is_used(self, queue: str) -> bool:
+        """Whether another command lives, or a run of the queue is not over."""
         from ... import embedded
         from ...embedded.process import try_lock
 
@@ -107,12 +120,12 @@ class Environment:
         if alone is not None:
             os.close(alone)
         embedded.attach(self.home)
-        return alone is None or self.with_runs(_any_open)
+        return alone is None or self.with_runs(lambda runs: _any_open(runs, queue))
 
     def runs(self, client: Client) -> Runs:
         from ...client.client import Runs
 
-        return Runs(client, self.store, self.key, self.profile.queue)
+        return Runs(client, self.store, self.key, self.queue)
 
     async def starter(self, client: Client) -> RunStarter:
         """What starts runs for events."""
@@ -146,23 +159,28 @@ class Environment:
             if started:
                 _end_server_unless_used(self.home)
 
-    def driver_lives(self) -> bool:
-        """Whether the embedded default has a driver now; starts nothing."""
+    def driver_lives(self, queue: str = "") -> bool:
+        """Whether the embedded default has a driver of the queue, or of this environment, now; starts nothing."""
         from ...embedded.driver import driver_alive
+        from ...embedded.environments import name_in
 
-        return driver_alive(self.home)
+        return driver_alive(self.home, name_in(queue or self.queue))
 
-    async def drivers(self, runs: Runs) -> int:
-        """Drivers that could serve a run now."""
+    async def drivers(self, runs: Runs, queue: str) -> int:
+        """Drivers that could serve a run of the queue now."""
         if not self.profile.embedded:
             return await runs.drivers()
-        from ...temporal.succession import IDENTITY
+        from ...embedded.environments import name_in
+        from ...temporal.succession import identity
 
-        return 1 if self.driver_lives() else await runs.drivers(but=IDENTITY)
+        return 1 if self.driver_lives(queue) else await runs.drivers(but=identity(name_in(queue)), queue=queue)
 
 
-async def _any_open(runs: Runs) -> bool:
-    return any([True async for _ in runs.list_runs(1, states=("running", "paused"))])
+async def _any_open(runs: Runs, queue: str) -> bool:
+    async for view in runs.list_runs(_MANY, states=("running", "paused")):
+        if view.queue == queue:
+            return True
+    return False
 
 
 def need(*modules: str) -> None:
@@ -187,7 +205,7 @@ def silence_core() -> None:
 
 def _end_server_unless_used(home: Home) -> None:
     from ... import embedded
-    from ...embedded.driver import driver_alive
+    from ...embedded.driver import any_driver_alive
     from ...embedded.process import try_lock
 
     embedded.release(home)
@@ -195,7 +213,7 @@ def _end_server_unless_used(home: Home) -> None:
     if alone is None:
         return
     try:
-        if not driver_alive(home):
+        if not any_driver_alive(home):
             embedded.end_server(home)
     finally:
         os.close(alone)

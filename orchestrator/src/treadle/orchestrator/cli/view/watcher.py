@@ -213,7 +213,7 @@ class Watcher:
     async def _say_when_alone(self, view: RunView) -> None:
         """Once for each time that the driver is gone."""
         busy = view.nodes and not self._env.profile.embedded  # there it is cheap to know better
-        if busy or not view.open or view.state == "paused" or await self._env.drivers(self._runs):
+        if busy or not view.open or view.state == "paused" or await self._env.drivers(self._runs, view.queue):
             self._alone_since = None
             return
         now = time.monotonic()

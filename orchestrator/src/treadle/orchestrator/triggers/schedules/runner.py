@@ -12,6 +12,7 @@ import logging
 from treadle.dsl.triggers import ScheduleTrigger
 from treadle.primitives.errors import TreadleError
 
+from ...embedded.environments import task_queue
 from ..registry.registry import Registry
 from ..rounds import Rounds
 from ..running import State, TriggerSite, TriggerStatus
@@ -41,7 +42,7 @@ class ScheduleRunner(Rounds):
 
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         super().__init__(site, workflow, trigger)
-        self._schedules = Schedules(site.client, site.profile.queue, site.key)
+        self._schedules = Schedules(site.client, task_queue(site.home, site.profile), site.key)
         self._active: int | None = None
 
     def status(self) -> TriggerStatus:
