@@ -152,7 +152,7 @@ _LOOP.append(_LOOP)
         ("csv", [{"a": 1}, {"b": 2}], "record 1 lacks a; also has b"),
         ("csv", [{"a": 1}, {"a": 2, "b": 2}], "record 1 also has b"),
         ("csv", [()], "record 0 has 0 fields"),
-        ("csv", [{"a": [1]}], "record 0: a list does not fit"),
+        ("csv", [{"a": [1]}], "record 0: CSV has no text for a value of type list"),
         ("csv", [{1: 2}], "record 0: the keys"),
         ("parquet", [("a", 1), ("b", "2")], "record 1: column n is int64, the value is '2' .str."),
         ("parquet", [("a", 1.0)], "record 0: column n is int64"),
