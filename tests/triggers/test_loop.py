@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,9 +10,11 @@ import msgspec
 import pytest
 from triggers.world import TOPIC, Owner, World
 
-from treadle.orchestrator.triggers.kafka.happenings import Partition
+from treadle.orchestrator.triggers.kafka.happenings import Judged, Partition
 from treadle.orchestrator.triggers.kafka.judge import Lineage
+from treadle.orchestrator.triggers.kafka.loop import JUDGING
 from treadle.primitives.errors import DataError, StoreError
+from treadle.primitives.events import Record
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json", "startFrom": "earliest"}
 
@@ -57,6 +60,34 @@ def test_records_that_cannot_be_judged_are_kept_and_come_first(monkeypatch: pyte
     for _ in range(2):
         owner.step()
     assert [order.batch.first.offset for order in owner.starts] == [0, 1]
+
+
+def test_record_that_exceeds_its_budget_is_a_dead_letter_and_others_start_meanwhile() -> None:
+    here, owner = world()
+    here.deploy({"schema": {"pattern": "^(a+)+$"}})
+    here.settle()
+    for value in ("a" * 50 + "!", "aaa", "a" * 51 + "!", "a"):
+        here.produce(0, json.dumps(value).encode())
+    while len(owner.starts) + len(owner.letters) < 4:
+        owner.step()
+    assert [order.batch.first.offset for order in owner.starts] == [1, 3]
+    assert ["timed out: the evaluation took" in letter.reason for letter in owner.letters] == [True, True]
+
+
+def test_turn_judges_for_a_bounded_time_and_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, owner = world()
+    judge = Lineage.judge
+
+    def slowly(self: Lineage, record: Record) -> Judged:
+        here.now += JUDGING
+        return judge(self, record)
+
+    monkeypatch.setattr(Lineage, "judge", slowly)
+    for _ in range(4):
+        here.produce(0, b"1")
+    for turn in range(1, 5):
+        owner.step()
+        assert [order.batch.first.offset for order in owner.starts] == list(range(turn))
 
 
 def test_who_leaves_a_partition_leaves_its_mark_after_the_last_commit() -> None:

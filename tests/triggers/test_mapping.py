@@ -14,7 +14,6 @@ from triggers.test_judge import version
 from treadle.orchestrator.client.submission import RUN_ID
 from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run, run_prefix
 from treadle.orchestrator.triggers.mapping import Rules, Unfit
-from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Event, Record
 
 WHEN = datetime(2026, 1, 31, 2, 3, 4, tzinfo=UTC)
@@ -66,8 +65,8 @@ def test_what_tells_events_apart_is_a_text_or_a_whole_number(value: Any) -> None
 def test_schema_is_never_fetched() -> None:
     with pytest.raises(Unfit, match="is not part of the schema"):
         rules(schema={"$ref": "http://127.0.0.1:1/x.json"}).matches(EVENT, WHEN)
-    with pytest.raises(UsageError, match="schema"):
-        rules(schema={"type": "nonsense"})
+    with pytest.raises(Unfit, match="schema: this is no JSON Schema: 'nonsense'"):
+        rules(schema={"type": "nonsense"}).matches(EVENT, WHEN)
 
 
 def test_inputs_keep_their_types() -> None:

@@ -47,6 +47,7 @@ HOOKS: dict[str, dict[str, Any]] = {
     "ce": {"format": "cloudevents"},
     "ce_signed": {"format": "cloudevents", "secret": "hook"},
     "shaped": {"dedupe": "body", "schema": {"type": "object", "required": ["amount"]}},
+    "costly": {"dedupe": "body", "schema": {"properties": {"a": {"pattern": "^(a+)+$"}, "b": {"uniqueItems": True}}}},
     "small": {"dedupe": "body", "maxBody": "100B"},
     "one": {"dedupe": "body", "maxActive": 1},
     "paused": {"dedupe": "body"},

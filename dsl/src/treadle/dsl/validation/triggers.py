@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from pydantic import JsonValue
@@ -11,6 +13,8 @@ from pydantic import JsonValue
 from treadle.primitives.errors import UsageError
 
 from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
+from ..evaluation import Unfit, evaluate_within_budget, jobs
+from ..evaluation.budget import is_small
 from ..expressions import Expr, ExpressionError, Type
 from ..expressions import Path as Name
 from ..model import Input, Spec
@@ -213,15 +217,16 @@ def _check_dedupe(expressions: Expressions, path: Path, trigger: Trigger, text: 
 
 
 def _check_schema(report: Report, path: Path, schema: Mapping[str, Any]) -> None:
-    try:
-        from jsonschema import Draft202012Validator, SchemaError
-    except ImportError:
+    if find_spec("jsonschema") is None:
         hint = "Install treadle-orchestrator[triggers]."
-        raise UsageError("checking `schema` of a trigger needs the package jsonschema", hint) from None
+        raise UsageError("checking `schema` of a trigger needs the package jsonschema", hint)
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        report.add("T706", (*path, *error.absolute_path), f"this is no JSON Schema: {error.message}")
+        defect = evaluate_within_budget(jobs.schema_defect, json.dumps(schema).encode(), always=not is_small(schema))
+    except Unfit as error:
+        report.add("T706", path, error.message, error.hint)
+        return
+    if defect:
+        report.add("T706", (*path, *defect[0]), f"this is no JSON Schema: {defect[1]}")
     for below, target in _outward(schema):
         hint = "write what it refers to below `$defs`, and `$ref: '#/$defs/NAME'`"
         report.add("T706", (*path, *below), f"'{target}' is elsewhere, and nothing is fetched", hint)

@@ -40,7 +40,9 @@ from .source import Broken, EventSource
 
 _log = logging.getLogger("treadle.triggers")
 MOST = 500
-"""Records of one poll."""
+"""Records of one poll, and records that wait to be judged."""
+JUDGING = 1.0
+"""Seconds of one turn that judge records; the rest waits for the next turn, so that answers are heard meanwhile."""
 IDLE, BUSY = 0.1, 0.02
 """Seconds that a poll waits; less while answers are awaited."""
 
@@ -145,7 +147,8 @@ class TriggerLoop:
 
     def _read(self) -> None:
         busy = self.machine.under_way or self._unjudged
-        for one in self._source.poll(MOST, BUSY if busy else IDLE):
+        room = max(1, MOST - len(self._unjudged))  # never 0: a consumer that does not poll is expelled from its group
+        for one in self._source.poll(room, BUSY if busy else IDLE):
             if isinstance(one, Record):
                 self._unjudged.append(one)
             else:
@@ -158,12 +161,18 @@ class TriggerLoop:
         """Ask the registry after the records are here: no version that could decide on them is missed then."""
         lineage = self._lineage()
         judged: dict[Partition, list[Judged]] = {}
-        for record in self._unjudged:
-            judged.setdefault(partition_of(record), []).append(lineage.judge(record))
-        self._again.worked()
-        self._unjudged = []
-        for partition, some in judged.items():
-            self._handle(Arrived(partition, tuple(some)))
+        done, until = 0, self._clock() + JUDGING
+        try:
+            for record in self._unjudged:
+                judged.setdefault(partition_of(record), []).append(lineage.judge(record))
+                done += 1
+                if self._clock() >= until:
+                    break
+            self._again.worked()
+        finally:
+            self._unjudged = self._unjudged[done:]
+            for partition, some in judged.items():
+                self._handle(Arrived(partition, tuple(some)))
 
     def _hear(self) -> None:
         while True:

@@ -10,9 +10,11 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 from treadle.dsl.triggers import ObjectTrigger, Poll
 from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.events import Event
 from treadle.primitives.events.decode import event_time
 from treadle.primitives.stores.store import ObjectInfo, Store
 
@@ -42,7 +44,8 @@ class Poller(Rounds):
         self._records = ObjectRecords(site.store, site.key, workflow, trigger)
         self._gate = Gate(site.starter, workflow, trigger)
         self._looking = ThreadPoolExecutor(1)
-        """A store may take minutes to answer; threads of the pool are for the starts of all triggers."""
+        """Lists and judges. A store may take minutes to answer; threads of the pool are for the starts of all
+        triggers."""
         self._seen: Seen | None = None
         self._born = 0
         self._started = self._dead = 0
@@ -125,8 +128,9 @@ class Poller(Rounds):
         try:
             check_utf8(found)
             when = event_time(event)
-            if rules.matches(event, when):
-                await self._start(rules.order(run, event, when))
+            order = await asyncio.get_running_loop().run_in_executor(self._looking, _order, rules, run, event, when)
+            if order is not None:
+                await self._start(order)
         except UsageError as error:
             _log.warning("%s.%s: object %s: %s", self._workflow, self._name, event.subject, error.message)
             refused = Refused(event, error.message, run, rules.version, time.time())
@@ -152,6 +156,11 @@ class Poller(Rounds):
                 await asyncio.to_thread(self._records.save, self._born, self._seen)
             except TreadleError as error:
                 _log.warning("%s.%s: what was seen is not saved: %s", self._workflow, self._name, error)
+
+
+def _order(rules: Rules, run: str, event: Event, when: datetime) -> StartOrder | None:
+    """None: the event is passed over. Raises Unfit, EvaluatorLost."""
+    return rules.order(run, event, when) if rules.matches(event, when) else None
 
 
 def _listing(uri: str) -> list[ObjectInfo]:

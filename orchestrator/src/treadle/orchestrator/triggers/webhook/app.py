@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -26,7 +25,7 @@ from ...allowed import Forbidden
 from ...environment.errors import Unreachable
 from ..gate import Full, Gate
 from ..starting import Started, Starter, StartOrder
-from .requests import Hook, Problem, read
+from .requests import Hook, Problem
 
 _log = logging.getLogger("treadle.triggers")
 READ_TIMEOUT = 30.0
@@ -43,8 +42,8 @@ class Served(Protocol):
     gate: Gate
     paused: bool
 
-    def secret(self) -> str | None:
-        """The text of its secret; None: nobody signs. Raises UsageError when there is none."""
+    async def read(self, headers: Mapping[str, str], body: bytes) -> list[StartOrder]:
+        """The runs that a request asks for. Raises Problem; UsageError when the hook's secret is missing."""
 
     def count(self, started: Started) -> None:
         """A start that a request asked for."""
@@ -86,7 +85,7 @@ async def _call(served: Served, request: Request) -> Response:
         raise Problem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
     body = await _body(request, served.hook.max_body)
     try:
-        orders = read(served.hook, dict(request.headers), body, served.secret(), time.time())
+        orders = await served.read(dict(request.headers), body)
     except UsageError as error:
         _log.warning("hook %s/%s: %s", served.hook.workflow, served.hook.name, error.message)
         raise Problem(

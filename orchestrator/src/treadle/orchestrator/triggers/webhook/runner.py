@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from treadle.dsl.evaluation import EvaluatorLost
 from treadle.primitives.errors import UsageError
 
 from ..gate import Gate
 from ..registry.deployment import Deployment
 from ..running import State, TriggerSite, TriggerStatus
-from ..starting import Started
-from .requests import Hook, Problem, check_secret
+from ..starting import Started, StartOrder
+from .requests import Hook, Problem, check_secret, read
 
+_log = logging.getLogger("treadle.triggers")
+UNREAD = 64
+"""Requests of one hook that wait to be checked; more are asked to come again."""
+UNREAD_AGAIN = 10
+"""Seconds after which they should."""
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 
 
@@ -31,6 +42,8 @@ class WebhookRunner:
         self._deployment: Deployment | None = None
         self.paused = False
         self._serving = False
+        self._reader = ThreadPoolExecutor(1, f"hook {trigger}")
+        self.unread = 0
         self._started = self._refused = 0
         self._error = ""
 
@@ -53,6 +66,7 @@ class WebhookRunner:
     async def stop(self) -> None:
         self._serving = False
         await self.server.remove(self._workflow, self._name)
+        self._reader.shutdown(wait=False)
         await self.gate.close()
 
     def status(self) -> TriggerStatus:
@@ -66,6 +80,21 @@ class WebhookRunner:
         return "paused" if self.paused else "failed" if self._error else "running"
 
     # -- for the server
+
+    async def read(self, headers: Mapping[str, str], body: bytes) -> list[StartOrder]:
+        """The runs that a request asks for. Beside the event loop, one request at a time: a hook whose schema takes
+        long delays its own requests. Raises Problem; UsageError when the hook's secret is missing."""
+        if self.unread >= UNREAD:
+            raise Problem(503, "too many requests of this hook wait to be checked", retry_after=UNREAD_AGAIN)
+        self.unread += 1
+        try:
+            work = partial(read, self.hook, headers, body, self.secret(), time.time())
+            return await asyncio.get_running_loop().run_in_executor(self._reader, work)
+        except EvaluatorLost as error:
+            _log.warning("hook %s/%s: %s", self._workflow, self._name, error)
+            raise Problem(503, "the request cannot be checked now", retry_after=UNREAD_AGAIN) from None
+        finally:
+            self.unread -= 1
 
     def secret(self) -> str | None:
         """The text of the hook's secret; None: nobody signs. Raises UsageError when there is none."""
