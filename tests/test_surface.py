@@ -29,8 +29,8 @@ NAMES = {
 }
 VERBS = (
     "cancel convert deploy deploy-lambda deploy-openwhisk dev dlq doctor gc init limit list logs pause plan "
-    "report rerun result resume run schema show submit terminate trigger triggers undeploy unpause validate "
-    "watch worker"
+    "report rerun result resume run schema show submit terminate trigger triggers undeploy undeploy-lambda "
+    "undeploy-openwhisk unpause validate watch worker"
 )
 TRIGGER_VERBS = "backfill fire list pause seek show test unpause"
 DLQ_VERBS = "list replay show"

@@ -20,6 +20,7 @@ from treadle.orchestrator.deployment import aws
 from treadle.orchestrator.deployment.aws import Clients, LambdaDeployment, aws_errors
 from treadle.orchestrator.deployment.aws_role import TRUST, policy
 from treadle.orchestrator.deployment.aws_wanted import functions
+from treadle.orchestrator.deployment.owner import Owner
 from treadle.orchestrator.deployment.request import Request
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
 from treadle.orchestrator.deployment.wanted import Change
@@ -175,7 +176,8 @@ def roles() -> Iterator[tuple[Any, Stubber]]:
 
 def _role(arn: str = "arn:aws:iam::123456789012:role/treadle-functions") -> dict[str, Any]:
     about = {"Path": "/", "RoleName": "treadle-functions", "RoleId": "A" * 16, "Arn": arn, "CreateDate": 0}
-    return {"Role": about | {"AssumeRolePolicyDocument": json.dumps(TRUST)}}
+    tags = [{"Key": key, "Value": value} for key, value in Owner().tags.items()]
+    return {"Role": about | {"AssumeRolePolicyDocument": json.dumps(TRUST), "Tags": tags}}
 
 
 def _inline(document: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,12 @@ def resolved(value: Any) -> Any:
     return [resolved(each) for each in value] if isinstance(value, list) else value
 
 
+def as_parameters(function: dict[str, Any]) -> dict[str, Any]:
+    """Tags are a list in CloudFormation, and a map in the API."""
+    tags = {each["Key"]: each["Value"] for each in function["Tags"]}
+    return {**resolved(function), "Tags": tags}
+
+
 def assert_takes(service: str, operation: str, parameters: dict[str, Any]) -> None:
     client = boto3.client(service, region_name="eu-central-1")
     shape = client.meta.service_model.operation_model(operation).input_shape
@@ -62,7 +68,7 @@ def test_functions_are_as_create_function_takes_them(made: dict[str, Any]) -> No
     functions = of_type(made, "AWS::Lambda::Function")
     assert [function["MemorySize"] for function in functions] == [512, 1024]
     for function in functions:
-        assert_takes("lambda", "CreateFunction", resolved(function))
+        assert_takes("lambda", "CreateFunction", as_parameters(function))
 
 
 def test_asynchronous_retries_are_off(made: dict[str, Any]) -> None:
@@ -122,4 +128,4 @@ def test_an_image_needs_no_bucket() -> None:
     assert "CodeBucket" not in made["Parameters"]
     for function in of_type(made, "AWS::Lambda::Function"):
         assert function["Code"] == {"ImageUri": "1.dkr.ecr/treadle:1"}
-        assert_takes("lambda", "CreateFunction", resolved(function))
+        assert_takes("lambda", "CreateFunction", as_parameters(function))

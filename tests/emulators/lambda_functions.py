@@ -2,8 +2,9 @@
 
 By the AWS Lambda API reference: CreateFunction (201; 409 ResourceConflictException when it is there), GetFunction,
 GetFunctionConfiguration, ListFunctions, UpdateFunctionCode, UpdateFunctionConfiguration, DeleteFunction (204),
-Put/Get/DeleteFunctionConcurrency, Put/GetFunctionEventInvokeConfig, ListTags and TagResource. "Lambda function states"
-(developer guide): `State` is `Pending`, then `Active`; `LastUpdateStatus` is `InProgress`, then `Successful`.
+Put/Get/DeleteFunctionConcurrency, Put/GetFunctionEventInvokeConfig, ListTags and TagResource (GetFunction shows the
+tags, FunctionConfiguration the `VpcConfig`). "Lambda function states" (developer guide): `State` is `Pending`, then
+`Active`; `LastUpdateStatus` is `InProgress`, then `Successful`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ from emulators.lambda_sandbox import Deployed, arn
 
 ZIPPED_LIMIT, UNZIPPED_LIMIT = 50 << 20, 250 << 20
 """Developer guide, "Lambda quotas": deployment package, direct upload; and unzipped, with layers."""
+
+
+RESERVED = {
+    *("_HANDLER", "_X_AMZN_TRACE_ID", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EXECUTION_ENV"),
+    *("AWS_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_LAMBDA_RUNTIME_API"),
+}
+"""Developer guide, "Defined runtime environment variables": reserved, some of them."""
 
 
 class Refused(Exception):
@@ -43,6 +51,8 @@ class Functions:
         """`folder`: for their code."""
         self.known: dict[str, Deployed] = {}
         self.tags: dict[str, dict[str, str]] = {}
+        self.role_environment: dict[str, str] = {}
+        """Of functions created from now on."""
         self.calls: list[tuple[str, str]] = []
         """(method, path) of every call, so that a test can say that nothing was changed."""
         self._pending: dict[str, int] = {}
@@ -90,6 +100,7 @@ class Functions:
         if name in self.known:
             raise Refused("ResourceConflictException", f"Function already exist: {name}", 409)
         function = Deployed(name, [], said["Handler"], 128, 3, {}, said["Runtime"], said["Role"])
+        function.role_environment = dict(self.role_environment)
         self._take_code(function, said["Code"])
         self._settings(function, said)
         self.known[name], self._pending[name] = function, 1
@@ -141,8 +152,13 @@ class Functions:
         function.handler = said.get("Handler", function.handler)
         function.role = said.get("Role", function.role)
         function.runtime = said.get("Runtime", function.runtime)
+        function.network = said.get("VpcConfig", function.network)
         function.storage = said.get("EphemeralStorage", {}).get("Size", function.storage)
         if "Environment" in said:
+            if taken := RESERVED & said["Environment"].get("Variables", {}).keys():
+                text = "Lambda was unable to configure your environment variables because the environment variables "
+                text += f"you have provided contains reserved keys that are currently not supported: {', '.join(taken)}"
+                raise Refused("InvalidParameterValueException", text, 400)
             function.environment = dict(said["Environment"].get("Variables", {}))
         if not 128 <= function.memory <= 10_240 or not 1 <= function.timeout <= 900:
             raise Refused("InvalidParameterValueException", "MemorySize or Timeout is out of bounds", 400)
@@ -183,6 +199,7 @@ class Functions:
             "Version": "$LATEST",
             "Environment": {"Variables": function.environment},
             "EphemeralStorage": {"Size": function.storage},
+            **({"VpcConfig": {**function.network, "VpcId": "vpc-1"}} if function.network.get("SubnetIds") else {}),
             "RevisionId": str(function.revision),
             "State": state or "Active",
             "LastUpdateStatus": update or "Successful",

@@ -55,6 +55,11 @@ class Deployed(Struct):
     events_unset: bool = True
     storage: int = 512
     """Megabytes of /tmp."""
+    role_environment: dict[str, str] = {}
+    """Credentials of the role, which Lambda puts into the environment (developer guide, "Defined runtime environment
+    variables")."""
+    network: dict[str, list[str]] = {}
+    """VpcConfig."""
     revision: int = 1
 
 
@@ -136,6 +141,7 @@ class Sandbox:
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
             "AWS_REGION": self._region,
+            **function.role_environment,
             **function.environment,
         }
 

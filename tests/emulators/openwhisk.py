@@ -65,6 +65,7 @@ def deploy(
                 size=size,
                 seconds=seconds,
                 environment=variables,
+                tags={},
             )
             url = f"{emulator.endpoint}/api/v1/namespaces/_/actions/{action_name('treadle', size)}?overwrite=true"
             http.put(url, json=document).raise_for_status()

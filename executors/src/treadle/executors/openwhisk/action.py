@@ -30,9 +30,17 @@ def image_of(image: str) -> dict[str, Any]:
 
 
 def action_document(
-    execute: Mapping[str, Any], digest: str, settings: str, *, size: int, seconds: float, environment: Mapping[str, str]
+    execute: Mapping[str, Any],
+    digest: str,
+    settings: str,
+    *,
+    size: int,
+    seconds: float,
+    environment: Mapping[str, str],
+    tags: Mapping[str, str],
 ) -> dict[str, Any]:
-    """As PUT takes it. `size` in megabytes; `settings` is a digest of what else was asked for, the environment too.
+    """As PUT takes it. `size` in megabytes; `settings` is a digest of what else was asked for, the environment too;
+    `tags` become annotations.
 
     `environment` becomes parameters marked `init`, which the runtime sets before the action starts. They are `final`:
     else the first caller of a container could give it another key (annotations.md).
@@ -47,5 +55,6 @@ def action_document(
             {"key": SETTINGS, "value": settings},
             {"key": "provide-api-key", "value": False},
             {"key": "final", "value": True},
+            *({"key": key, "value": value} for key, value in tags.items()),
         ],
     }

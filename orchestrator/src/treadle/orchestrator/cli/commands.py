@@ -37,7 +37,7 @@ SECTIONS = {
     "Look": ("watch", "show", "list", "logs", "result", "report"),
     "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
     "Events": ("deploy", "undeploy", "trigger", "dlq"),
-    "Functions": ("deploy lambda", "deploy openwhisk"),
+    "Functions": ("deploy lambda", "deploy openwhisk", "undeploy lambda", "undeploy openwhisk"),
     "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
 }
 
@@ -60,9 +60,9 @@ class Commands(TyperGroup):
                 formatter.write_dl([(name, command.get_short_help_str(300)) for name, command in known])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """`deploy lambda` and `deploy openwhisk` are commands of their own, unless a file has that name."""
+        """`deploy lambda`, `undeploy lambda` and their like are commands of their own, unless a file has that name."""
         name = "-".join(args[:2])
-        if args[:1] == ["deploy"] and name in self.commands and not Path(args[1]).exists():
+        if args[:1] in (["deploy"], ["undeploy"]) and name in self.commands and not Path(args[1]).exists():
             found = _readable(self.commands[name])
             found.context_settings["auto_envvar_prefix"] = f"TREADLE_{name.upper().replace('-', '_')}"
             return " ".join(args[:2]), found, args[2:]
@@ -116,6 +116,8 @@ for command in (
     deploying.undeploy,
     providers.deploy_lambda,
     providers.deploy_openwhisk,
+    providers.undeploy_lambda,
+    providers.undeploy_openwhisk,
     serving.worker,
     serving.triggers,
     cleaning.gc,

@@ -1,14 +1,14 @@
-"""deploy lambda, deploy openwhisk: the functions that tasks of an executor run in.
+"""deploy and undeploy of lambda and openwhisk: the functions that tasks of an executor run in.
 
-Words of `deploy`, not files: commands of their own, which the command line finds before it looks for a file.
+`lambda` is a word of these commands and no file: commands of their own, which the command line finds first.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,8 +19,11 @@ from .common.exits import complain, say_json, writing
 from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
+    from ..deployment.aws import LambdaDeployment
+    from ..deployment.openwhisk import OpenWhiskDeployment
     from ..deployment.request import Provider, Request
     from ..deployment.wanted import Change
+    from ..environment.profile import Profile
     from ..places.kinds import LambdaSettings, OpenWhiskSettings
 
 TableOption = Annotated[
@@ -29,6 +32,13 @@ TableOption = Annotated[
 ]
 DiffOption = Annotated[bool, typer.Option("--diff", help="Show what differs from what is there.")]
 PruneOption = Annotated[bool, typer.Option("--prune", help="Remove functions of sizes that are not wanted any more.")]
+AdoptOption = Annotated[
+    bool, typer.Option("--adopt", help="Take over functions and a role that belong to another profile.")
+]
+PolicyOption = Annotated[
+    Literal["driver", "deployer", "functions"] | None,
+    typer.Option("--policy", help="Print the IAM policy that these need; deploy nothing."),
+]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
 ImageOption = Annotated[
     Path | None,
@@ -52,7 +62,9 @@ def deploy_lambda(
     executor: TableOption = None,
     diff: DiffOption = False,
     prune: PruneOption = False,
+    adopt: AdoptOption = False,
     dry_run: DryOption = False,
+    policy: PolicyOption = None,
     template: TemplateOption = None,
     dockerfile: ImageOption = None,
     output: TextOrJson = "text",
@@ -64,15 +76,16 @@ def deploy_lambda(
     if dockerfile is not None:
         _write_image(env, "lambda", settings, dockerfile)
         return
+    if policy is not None:
+        from ..deployment.aws_policies import policy_of
+
+        say_json(policy_of(policy, settings.function, env.profile.store_url(env.home), settings.deploy))
+        return
     request = _request(env, "lambda", settings, settings.function)
     if template is not None:
         _write_template(request, settings, template)
         return
-    from ..deployment.aws import LambdaDeployment, open_clients
-    from ..deployment.request import key_text
-
-    clients = open_clients(settings.region, settings.endpoint, settings.deploy.key, key_text(env.key))
-    deployment = LambdaDeployment(clients, request, settings.deploy)
+    deployment = _lambda(env, settings, request, adopt=adopt)
     changes = deployment.plan() if dry_run else deployment.apply(prune)
     _print("lambda", request, changes, output, diff=diff, dry_run=dry_run)
 
@@ -81,36 +94,84 @@ def deploy_openwhisk(
     executor: TableOption = None,
     diff: DiffOption = False,
     prune: PruneOption = False,
+    adopt: AdoptOption = False,
     dry_run: DryOption = False,
     dockerfile: ImageOption = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
     """Make or update the actions of Apache OpenWhisk that run tasks, one of each size."""
-    import asyncio
-
     env = Environment(profile)
     settings: OpenWhiskSettings = _settings(env, "openwhisk", executor)
     if dockerfile is not None:
         _write_image(env, "openwhisk", settings, dockerfile)
         return
     request = _request(env, "openwhisk", settings, settings.action)
-    changes = asyncio.run(_openwhisk(env, settings, request, prune=prune, dry_run=dry_run))
-    _print("openwhisk", request, changes, output, diff=diff, dry_run=dry_run)
+
+    def changes(deployment: OpenWhiskDeployment) -> Awaitable[list[Change]]:
+        return deployment.plan() if dry_run else deployment.apply(prune)
+
+    _print("openwhisk", request, _openwhisk(env, settings, request, changes, adopt), output, diff=diff, dry_run=dry_run)
 
 
-async def _openwhisk(
-    env: Environment, settings: OpenWhiskSettings, request: Request, *, prune: bool, dry_run: bool
+def undeploy_lambda(
+    executor: TableOption = None,
+    dry_run: DryOption = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Remove this profile's functions from AWS Lambda, with their role and uploaded packages."""
+    env = Environment(profile)
+    settings: LambdaSettings = _settings(env, "lambda", executor)
+    request = _bare_request(env, settings, settings.function)
+    changes = _lambda(env, settings, request).remove(dry_run)
+    left = [f"log groups /aws/lambda/{settings.function}-*", "what runs left in the store (treadle gc)"]
+    _print_removed("lambda", changes, [*left, *filter(None, [settings.deploy.key])], output, dry_run=dry_run)
+
+
+def undeploy_openwhisk(
+    executor: TableOption = None,
+    dry_run: DryOption = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Remove this profile's actions from Apache OpenWhisk."""
+    env = Environment(profile)
+    settings: OpenWhiskSettings = _settings(env, "openwhisk", executor)
+    request = _bare_request(env, settings, settings.action)
+    changes = _openwhisk(env, settings, request, lambda deployment: deployment.remove(dry_run))
+    _print_removed("openwhisk", changes, ["what runs left in the store (treadle gc)"], output, dry_run=dry_run)
+
+
+def _lambda(env: Environment, settings: LambdaSettings, request: Request, adopt: bool = False) -> LambdaDeployment:
+    from ..deployment.aws import LambdaDeployment, open_clients
+    from ..deployment.request import key_text
+
+    clients = open_clients(settings.region, settings.endpoint, settings.deploy.key, key_text(env.key))
+    return LambdaDeployment(clients, request, settings.deploy, adopt=adopt)
+
+
+def _openwhisk(
+    env: Environment,
+    settings: OpenWhiskSettings,
+    request: Request,
+    do: Callable[[OpenWhiskDeployment], Awaitable[list[Change]]],
+    adopt: bool = False,
 ) -> list[Change]:
+    import asyncio
+
     from treadle.executors.openwhisk.client import Client
 
     from ..deployment.openwhisk import OpenWhiskDeployment
 
     key = env.home.secret(settings.key_secret)
-    client = Client(settings.endpoint, key, namespace=settings.namespace, allow_http=settings.allow_http)
-    async with client:
-        deployment = OpenWhiskDeployment(client, request, env.key)
-        return await (deployment.plan() if dry_run else deployment.apply(prune))
+
+    async def done() -> list[Change]:
+        client = Client(settings.endpoint, key, namespace=settings.namespace, allow_http=settings.allow_http)
+        async with client:
+            return await do(OpenWhiskDeployment(client, request, env.key, adopt=adopt))
+
+    return asyncio.run(done())
 
 
 # -- what is asked for ----------
@@ -138,16 +199,33 @@ def _settings(env: Environment, provider: Provider, executor: str | None) -> Any
 def _request(
     env: Environment, provider: Provider, settings: LambdaSettings | OpenWhiskSettings, prefix: str
 ) -> Request:
+    from ..deployment.owner import owner_of
     from ..deployment.request import Request, check_store, code_for, variables_of
     from ..environment.connections import with_connections
 
     store = env.profile.store_url(env.home)
     check_store(store, settings.files)
     secret = with_connections(env.profile.kafka, env.home.secret)  # a task may read a range of events
-    variables = variables_of(settings.deploy, env.key, secret)
+    variables = {**_region(provider, env.profile), **variables_of(settings.deploy, env.key, secret)}
     package = code_for(provider, settings.deploy, settings.files, _entry(provider))
     sizes = tuple(sorted(set(settings.sizes)))
-    return Request(prefix, sizes, settings.timeout, store, variables, package, settings.deploy.image)
+    owner = owner_of(env.key, env.profile.name or "")
+    return Request(prefix, sizes, settings.timeout, store, variables, package, settings.deploy.image, owner)
+
+
+def _bare_request(env: Environment, settings: LambdaSettings | OpenWhiskSettings, prefix: str) -> Request:
+    """Enough to remove what was deployed: without package and secrets."""
+    from ..deployment.owner import owner_of
+    from ..deployment.request import Request
+
+    owner = owner_of(env.key, env.profile.name or "")
+    store = env.profile.store_url(env.home)
+    return Request(prefix, tuple(settings.sizes), settings.timeout, store, {}, None, "none", owner)
+
+
+def _region(provider: Provider, profile: Profile) -> dict[str, str]:
+    """Lambda sets it itself, and refuses it among variables."""
+    return {"AWS_REGION": profile.region} if provider == "openwhisk" and profile.region else {}
 
 
 def _entry(provider: Provider) -> dict[str, bytes]:
@@ -202,6 +280,19 @@ def _print(
             typer.echo("".join(f"  {line}\n" for line in change.differs), nl=False)
     if dry_run:
         complain("nothing was changed")
+
+
+def _print_removed(
+    provider: Provider, changes: Sequence[Change], left: Sequence[str], output: str, *, dry_run: bool
+) -> None:
+    if output == "json":
+        say_json({"provider": provider, "dryRun": dry_run, "resources": changes, "left": left})
+        return
+    for change in changes:
+        typer.echo(f"{change.resource}: {'would be removed' if dry_run else 'removed'}")
+    if not changes:
+        complain("there is nothing of this profile")
+    complain("left: " + "; ".join(left))
 
 
 def _code(request: Request) -> dict[str, Any]:

@@ -6,9 +6,8 @@ Every change waits until Lambda says that it is done, since a function that is b
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,13 +17,15 @@ from treadle.primitives.stores.aws_chain import aws_region
 from treadle.primitives.stores.store import Store
 
 from .aws_keys import KeyPlace, unless_missing
-from .aws_role import TRUST, policy
-from .aws_wanted import CODE, EVENTS, functions, settings_of
+from .aws_roles import FunctionsRole
+from .aws_wanted import CODE, EVENTS, TAGS, functions, network, settings_of
 from .request import Request
 from .settings import LambdaDeploySettings
 from .wanted import VARIABLES, Change, compare, surplus
 
-POLICY = "treadle"
+_PACKAGES = "functions"
+"""Of the store: the folder of packages that are too large to be sent."""
+_MINIMAL = "`treadle deploy lambda --policy deployer` prints the policy that is needed"
 _ROLE_SECONDS = 60.0
 """A role just made is not known everywhere at once (IAM user guide, "Troubleshoot IAM": eventually consistent)."""
 
@@ -67,101 +68,102 @@ class LambdaDeployment:
         request: Request,
         settings: LambdaDeploySettings,
         pause: Callable[[float], None] = time.sleep,
+        *,
+        adopt: bool = False,
     ) -> None:
-        """Raises UsageError for a package that is too large."""
-        self._lambda, self._roles, self._keys = clients
-        self._request, self._settings, self._pause = request, settings, pause
-        self._policy = policy(request.store, settings.data, request.prefix, settings.key)
+        """`adopt`: take over what belongs to another profile. Raises UsageError for a package that is too large."""
+        self._lambda, self._keys = clients.functions, clients.keys
+        self._request, self._settings, self._pause, self._adopt = request, settings, pause, adopt
+        self._role = FunctionsRole(clients.roles, request, settings, adopt=adopt)
         if request.package is not None:
             by_store = request.store.startswith("s3://")
             request.package.check(Limits(LAMBDA.provider, 0, LAMBDA.unzipped) if by_store else LAMBDA)
 
-    @property
-    def role_name(self) -> str:
-        return f"{self._request.prefix}-functions"
-
     def plan(self) -> list[Change]:
         """What `apply` would do; changes nothing. May raise UsageError and StoreError."""
         with aws_errors():
-            role, change = self._planned_role()
-            wanted = functions(self._request, self._settings, role)
-            changes = [compare(f"function {name}", wanted[name], self._function(name)) for name in wanted]
-            left = [Change(f"function {name}", "left") for name in self._surplus(wanted)]
-            key = [self._keys.compare()] if self._keys else []
-            return [*key, *change, *changes, *left]
+            return self._planned().changes
 
     def apply(self, prune: bool) -> list[Change]:
         """Make it so; returns when every function can be called. `prune`: remove sizes that are not wanted any more."""
         with aws_errors():
-            key = [self._keys.apply()] if self._keys else []
-            role, change = self._planned_role()
-            if change:
-                role = self._apply_role(change[0], role)
+            planned = self._planned()  # refuses what belongs to others before anything is changed
+            if self._keys:
+                self._keys.apply()
+            role = self._role.apply(planned.role) if planned.role else self._settings.role
             wanted = functions(self._request, self._settings, role)
-            changes = [self._apply_function(name, wanted[name]) for name in wanted]
-            return [*key, *change, *changes, *(self._remove(name, prune) for name in self._surplus(wanted))]
+            changes = [self._apply_function(name, wanted[name], planned.found[name]) for name in wanted]
+            rest = [self._remove(name, prune) for name in planned.surplus]
+            return [*planned.key, *([planned.role] if planned.role else []), *changes, *rest]
 
-    # -- the role
+    def remove(self, dry_run: bool) -> list[Change]:
+        """Remove the functions of every size, their role and uploaded packages, as far as they are this profile's."""
+        with aws_errors():
+            names = self._surplus(())
+            if not dry_run:
+                for name in names:
+                    self._lambda.delete_function(FunctionName=name)
+            role = [] if self._settings.role else self._role.remove(dry_run)
+            return [*(Change(f"function {name}", "removed") for name in names), *role, *self._remove_packages(dry_run)]
 
-    def _planned_role(self) -> tuple[str, list[Change]]:
-        """(ARN, what becomes of the role; nothing when it is somebody else's)."""
-        if self._settings.role:
-            return self._settings.role, []
-        wanted = {"trust": TRUST, "policy": self._policy}
-        found = unless_missing(lambda: self._roles.get_role(RoleName=self.role_name)["Role"])
-        if found is None:
-            return f"(the role {self.role_name})", [Change(f"role {self.role_name}", "new")]
-        inline = unless_missing(lambda: self._roles.get_role_policy(RoleName=self.role_name, PolicyName=POLICY))
-        there = {"trust": found["AssumeRolePolicyDocument"], "policy": inline and inline["PolicyDocument"]}
-        return str(found["Arn"]), [compare(f"role {self.role_name}", wanted, there)]
-
-    def _apply_role(self, change: Change, role: str) -> str:
-        trust, document = json.dumps(TRUST), json.dumps(self._policy)
-        if change.did == "new":
-            about = "treadle: what functions that run tasks may do"
-            made = self._roles.create_role(RoleName=self.role_name, AssumeRolePolicyDocument=trust, Description=about)
-            role = made["Role"]["Arn"]
-        elif change.did == "changed":
-            self._roles.update_assume_role_policy(RoleName=self.role_name, PolicyDocument=trust)
-        if change.did != "unchanged":
-            self._roles.put_role_policy(RoleName=self.role_name, PolicyName=POLICY, PolicyDocument=document)
-        return role
+    def _planned(self) -> _Planned:
+        key = [self._keys.compare(self._adopt)] if self._keys else []
+        arn, role = (self._settings.role, None) if self._settings.role else self._role.compare()
+        wanted = functions(self._request, self._settings, arn)
+        found = {name: self._function(name, wanted[name]) for name in wanted}
+        changes = [compare(f"function {name}", wanted[name], found[name]) for name in wanted]
+        return _Planned(key, role, found, changes, self._surplus(wanted))
 
     # -- functions
 
-    def _function(self, name: str) -> dict[str, Any] | None:
+    def _function(self, name: str, wanted: dict[str, Any]) -> dict[str, Any] | None:
+        """As `functions` describes it. Raises UsageError when it belongs to another profile."""
         found = unless_missing(lambda: self._lambda.get_function(FunctionName=name))
         if found is None:
             return None
+        if refused := found.get("TagsError"):  # GetFunction: without the right to read tags it leaves them out
+            raise UsageError(f"the tags of {name} cannot be read: {refused.get('Message')}", "Allow lambda:ListTags.")
+        tags, about = found.get("Tags", {}), found["Configuration"]
+        if not self._adopt:
+            self._request.owner.check(f"function {name}", tags, "function")
         events = unless_missing(lambda: self._lambda.get_function_event_invoke_config(FunctionName=name)) or {}
-        variables = found["Configuration"].get("Environment", {}).get("Variables", {})
-        image = {"ImageUri": found.get("Code", {}).get("ImageUri")}
-        return {**image, **found["Configuration"], VARIABLES: variables, **{key: events.get(key) for key in EVENTS}}
+        vpc = about.get("VpcConfig") or {}
+        return {
+            "ImageUri": found.get("Code", {}).get("ImageUri"),
+            **about,
+            "VpcConfig": network(vpc.get("SubnetIds", ()), vpc.get("SecurityGroupIds", ())),
+            VARIABLES: about.get("Environment", {}).get("Variables", {}),
+            TAGS: {key: value for key, value in tags.items() if key in wanted[TAGS]},
+            **{key: events.get(key) for key in EVENTS},
+        }
 
-    def _apply_function(self, name: str, wanted: dict[str, Any]) -> Change:
-        found = self._function(name)
+    def _apply_function(self, name: str, wanted: dict[str, Any], found: dict[str, Any] | None) -> Change:
         change = compare(f"function {name}", wanted, found)
         if found is None:
             self._create(name, wanted)
         else:
-            self._update(name, wanted, {key for key in wanted if wanted[key] != found.get(key)})
+            self._update(name, wanted, found)
         if change.did != "unchanged":
             self._lambda.put_function_event_invoke_config(FunctionName=name, **EVENTS)
         return change
 
     def _create(self, name: str, wanted: dict[str, Any]) -> None:
         about = {"Description": self._request.description, "Architectures": wanted["Architectures"]}
-        options = {**settings_of(wanted), **about, "PackageType": wanted["PackageType"], "Code": self._code()}
+        about |= {"PackageType": wanted["PackageType"], "Code": self._code(), TAGS: wanted[TAGS]}
+        options = {**settings_of(wanted), **about}
         self._when_role_is_known(lambda: self._lambda.create_function(FunctionName=name, **options))
         self._lambda.get_waiter("function_active_v2").wait(FunctionName=name)
 
-    def _update(self, name: str, wanted: dict[str, Any], differs: set[str]) -> None:
+    def _update(self, name: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
+        differs = {key for key in wanted if wanted[key] != found.get(key)}
         updated = self._lambda.get_waiter("function_updated_v2")
+        if TAGS in differs:
+            self._lambda.tag_resource(Resource=found["FunctionArn"], Tags=wanted[TAGS])
         if differs.intersection(CODE):
             machines = {"Architectures": wanted["Architectures"]}
             self._lambda.update_function_code(FunctionName=name, **self._code(), **machines)
             updated.wait(FunctionName=name)
-        if differs - {*CODE, *EVENTS}:
+        if differs - {*CODE, *EVENTS, TAGS}:
             options = {**settings_of(wanted), "Description": self._request.description}
             self._when_role_is_known(lambda: self._lambda.update_function_configuration(FunctionName=name, **options))
             updated.wait(FunctionName=name)
@@ -173,7 +175,7 @@ class LambdaDeployment:
             return {"ImageUri": self._request.image}
         if len(package.data) <= LAMBDA.zipped:
             return {"ZipFile": package.data}
-        name = f"functions/{package.digest}.zip"
+        name = f"{_PACKAGES}/{package.digest}.zip"
         Store.open(self._request.store).put(name, package.data)
         bucket, _, prefix = self._request.store.removeprefix("s3://").strip("/").partition("/")
         return {"S3Bucket": bucket, "S3Key": f"{prefix}/{name}".lstrip("/")}
@@ -194,16 +196,46 @@ class LambdaDeployment:
 
     # -- what is not wanted any more
 
-    def _surplus(self, wanted: dict[str, Any]) -> list[str]:
+    def _surplus(self, wanted: Iterable[str]) -> list[str]:
+        """Names of this profile's functions that are not wanted."""
         pages = self._lambda.get_paginator("list_functions").paginate()
-        known = (function["FunctionName"] for page in pages for function in page["Functions"])
-        return surplus(self._request.prefix, known, wanted)
+        known = {one["FunctionName"]: one["FunctionArn"] for page in pages for one in page["Functions"]}
+        owner = self._request.owner
+        return [
+            name
+            for name in surplus(self._request.prefix, known, wanted)
+            if owner.has(self._lambda.list_tags(Resource=known[name])["Tags"])
+        ]
 
     def _remove(self, name: str, prune: bool) -> Change:
         if not prune:
             return Change(f"function {name}", "left")
         self._lambda.delete_function(FunctionName=name)
         return Change(f"function {name}", "removed")
+
+    def _remove_packages(self, dry_run: bool) -> list[Change]:
+        """Those that were too large to be sent. A function does not need its own any more."""
+        if not self._request.store.startswith("s3://"):
+            return []
+        store = Store.open(self._request.store)
+        names = [info.name for info in store.list(_PACKAGES) if info.name.endswith(".zip")]
+        if not dry_run:
+            store.delete(names)
+        return [Change(f"package {name}", "removed") for name in names]
+
+
+class _Planned(NamedTuple):
+    key: list[Change]
+    role: Change | None
+    """None: it is not treadle's."""
+    found: dict[str, dict[str, Any] | None]
+    functions: list[Change]
+    surplus: list[str]
+
+    @property
+    def changes(self) -> list[Change]:
+        left = [Change(f"function {name}", "left") for name in self.surplus]
+        return [*self.key, *([self.role] if self.role else []), *self.functions, *left]
 
 
 @contextmanager
@@ -217,7 +249,7 @@ def aws_errors() -> Iterator[None]:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if status >= 500 or status == 429:
             raise StoreError(f"AWS does not do it now: {error}", "Try again later.", retryable=True) from error
-        raise UsageError(f"AWS refuses: {error}", "See that your credentials allow it (docs/lambda.md).") from error
+        raise UsageError(f"AWS refuses: {error}", f"Allow it: {_MINIMAL}.") from error
     except NoCredentialsError as error:
         raise UsageError("there are no credentials for AWS", "Set them as for the AWS command line.") from error
     except BotoCoreError as error:

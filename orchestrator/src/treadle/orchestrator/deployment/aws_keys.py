@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from treadle.primitives.errors import UsageError
+
 from .wanted import Change
 
 _MISSING = ("ResourceNotFoundException", "ParameterNotFound", "NoSuchEntity", "NoSuchEntityException", "404")
@@ -24,11 +26,14 @@ class KeyPlace:
         self._client, self._key = client, key
         self._service, _, self._name = where.partition(":")
 
-    def compare(self) -> Change:
-        """What `apply` would do."""
+    def compare(self, adopt: bool = True) -> Change:
+        """What `apply` would do. Without `adopt`, raises UsageError when another deployment's key is there."""
         found = self._found()
         did = "new" if found is None else "unchanged" if found == self._key else "changed"
         kind = "parameter" if self._service == "ssm" else "secret"
+        if did == "changed" and not adopt:
+            hint = "Name another place in deploy.key, or replace the key that is there with --adopt."
+            raise UsageError(f"the {kind} {self._name} holds another deployment key", hint)
         return Change(f"{kind} {self._name}", did, ("value: changed",) if did == "changed" else ())  # type: ignore[arg-type]
 
     def apply(self) -> Change:

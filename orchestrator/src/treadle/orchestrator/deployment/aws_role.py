@@ -19,61 +19,78 @@ TRUST: dict[str, Any] = {
 }
 """Lambda developer guide, "Defining Lambda function permissions with an execution role"."""
 
+_INTERFACE = (
+    *("CreateNetworkInterface", "DeleteNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets"),
+    *("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"),
+)
+_NETWORK: dict[str, Any] = {
+    "Sid": "Network",
+    "Effect": "Allow",
+    "Action": [f"ec2:{name}" for name in _INTERFACE],
+    "Resource": "*",
+}
+"""As AWSLambdaVPCAccessExecutionRole allows (AWS managed policy reference)."""
 
-def policy(store: str, data: Sequence[str], prefix: str, key: str = "") -> dict[str, Any]:
-    """What functions called `<prefix>-...` may do; `key`: where they read the deployment key.
+
+def policy(store: str, data: Sequence[str], prefix: str, key: str = "", *, network: bool = False) -> dict[str, Any]:
+    """What functions called `<prefix>-...` may do; `key`: where they read the deployment key; `network`: they run in
+    subnets of a VPC.
 
     Without s3:ListBucket, S3 answers 403 for an object that is not there (Amazon S3 API reference, GetObject).
     """
-    statements = [*_logs(prefix), *_key(key)]
+    statements = [*_logs(prefix), *_key(key), *([_NETWORK] if network else [])]
     if store.startswith("s3://"):
-        places = [_place(url) for url in (f"{store.rstrip('/')}/{RUNS}", *data)]
-        statements = [_objects(places), _code(store), *_listings(places), *statements]
+        places = [place(url) for url in (f"{store.rstrip('/')}/{RUNS}", *data)]
+        listings = [listing(number, *one) for number, one in enumerate(places)]
+        statements = [objects(places), _code(store), *listings, *statements]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def _place(url: str) -> tuple[str, str]:
+def place(url: str) -> tuple[str, str]:
     """(bucket, key prefix)."""
     parts = urlsplit(url)
     return parts.netloc, parts.path.lstrip("/")
 
 
-def _objects(places: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def objects(places: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """May read, write and remove the objects of these buckets below these prefixes."""
     actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
     resources = [f"arn:aws:s3:::{bucket}/{prefix}*" for bucket, prefix in places]
     return {"Sid": "Objects", "Effect": "Allow", "Action": actions, "Resource": resources}
 
 
 def _code(store: str) -> dict[str, Any]:
-    bucket, prefix = _place(f"{store.rstrip('/')}/{CODE}")
+    bucket, prefix = place(f"{store.rstrip('/')}/{CODE}")
     resource = f"arn:aws:s3:::{bucket}/{prefix}*"
     return {"Sid": "Code", "Effect": "Allow", "Action": "s3:GetObject", "Resource": resource}
 
 
-def _listings(places: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "Sid": f"Listing{number}",
-            "Effect": "Allow",
-            "Action": "s3:ListBucket",
-            "Resource": f"arn:aws:s3:::{bucket}",
-            "Condition": {"StringLike": {"s3:prefix": f"{prefix}*"}},
-        }
-        for number, (bucket, prefix) in enumerate(places)
-    ]
+def listing(number: int, bucket: str, prefix: str) -> dict[str, Any]:
+    """May list the bucket below the prefix. `number`: of the statement."""
+    return {
+        "Sid": f"Listing{number}",
+        "Effect": "Allow",
+        "Action": "s3:ListBucket",
+        "Resource": f"arn:aws:s3:::{bucket}",
+        "Condition": {"StringLike": {"s3:prefix": f"{prefix}*"}},
+    }
+
+
+def key_resource(where: str) -> str:
+    """The ARN of a secret or a parameter. ARNs of secrets end in six random characters; a parameter's name begins with
+    a slash or gets one (service authorization reference)."""
+    service, _, name = where.partition(":")
+    if service == "ssm":
+        return f"arn:aws:ssm:*:*:parameter/{name.lstrip('/')}"
+    return f"arn:aws:secretsmanager:*:*:secret:{name}-??????"
 
 
 def _key(where: str) -> list[dict[str, Any]]:
-    """Service authorization reference: ARNs of secrets end in six random characters; a parameter's name begins with a
-    slash or gets one. With a KMS key of one's own `kms:Decrypt` is needed too."""
-    service, _, name = where.partition(":")
-    if not service:
+    """With a KMS key of one's own `kms:Decrypt` is needed too."""
+    if not where:
         return []
-    if service == "ssm":
-        action, resource = "ssm:GetParameter", f"arn:aws:ssm:*:*:parameter/{name.lstrip('/')}"
-    else:
-        action, resource = "secretsmanager:GetSecretValue", f"arn:aws:secretsmanager:*:*:secret:{name}-??????"
-    return [{"Sid": "Key", "Effect": "Allow", "Action": action, "Resource": resource}]
+    action = "ssm:GetParameter" if where.startswith("ssm:") else "secretsmanager:GetSecretValue"
+    return [{"Sid": "Key", "Effect": "Allow", "Action": action, "Resource": key_resource(where)}]
 
 
 def _logs(prefix: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from treadle.executors.aws.invoker import function_name
@@ -16,6 +17,7 @@ from .wanted import VARIABLES
 HANDLER = "treadle.executors.aws.entry.handler"
 EVENTS = {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
 """Of asynchronous calls. Attempts are the dispatcher's business; what has waited for a minute it calls again."""
+TAGS = "Tags"
 _LAMBDA_NAME = {"x86_64": "x86_64", "aarch64": "arm64"}
 _VARIABLES_LIMIT = 4096
 """Bytes (Lambda quotas: environment variables)."""
@@ -40,9 +42,21 @@ def _function(request: Request, settings: LambdaDeploySettings, role: str, size:
         "Timeout": round(request.seconds),
         "EphemeralStorage": {"Size": settings.temporary},
         "Architectures": [_LAMBDA_NAME[settings.machine]],
+        "VpcConfig": network(settings.subnets, settings.security_groups),
+        TAGS: tags_of(request, settings),
         VARIABLES: dict(request.variables),
         **EVENTS,
     }
+
+
+def tags_of(request: Request, settings: LambdaDeploySettings) -> dict[str, str]:
+    """Of a function and of the role."""
+    return {**settings.tags, **request.owner.tags}
+
+
+def network(subnets: Iterable[str], groups: Iterable[str]) -> dict[str, list[str]]:
+    """VpcConfig; empty lists mean that the function is in no VPC (UpdateFunctionConfiguration)."""
+    return {"SubnetIds": sorted(subnets), "SecurityGroupIds": sorted(groups)}
 
 
 def code_of(request: Request) -> dict[str, Any]:
@@ -58,7 +72,7 @@ def code_of(request: Request) -> dict[str, Any]:
 
 CODE = ("CodeSha256", "ImageUri", "PackageType", "Architectures")
 """What UpdateFunctionCode sets."""
-SETTINGS = ("Runtime", "Handler", "Role", "MemorySize", "Timeout", "EphemeralStorage")
+SETTINGS = ("Runtime", "Handler", "Role", "MemorySize", "Timeout", "EphemeralStorage", "VpcConfig")
 """What UpdateFunctionConfiguration sets, besides variables."""
 
 

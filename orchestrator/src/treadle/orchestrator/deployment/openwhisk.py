@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from treadle.executors.openwhisk.action import PACKAGE, SETTINGS, action_document, code_of, image_of
@@ -14,6 +14,7 @@ from treadle.executors.openwhisk.client import Client, Reply
 from treadle.executors.openwhisk.invoker import action_name
 from treadle.executors.package.build import OPENWHISK
 
+from .owner import OWNER
 from .request import Request
 from .wanted import Change, compare, surplus
 
@@ -24,9 +25,10 @@ _PAGE = 200
 class OpenWhiskDeployment:
     """One profile's actions. The client is entered by whoever made it."""
 
-    def __init__(self, client: Client, request: Request, key: bytes) -> None:
-        """`key`: the deployment key, under which settings are digested. Raises UsageError for too large a package."""
-        self._client, self._request, self._key = client, request, key
+    def __init__(self, client: Client, request: Request, key: bytes, *, adopt: bool = False) -> None:
+        """`key`: the deployment key, under which settings are digested; `adopt`: take over what belongs to another
+        profile. Raises UsageError for too large a package."""
+        self._client, self._request, self._key, self._adopt = client, request, key, adopt
         if request.package is not None:
             request.package.check(OPENWHISK)
             self._execute = code_of(request.package)
@@ -35,21 +37,23 @@ class OpenWhiskDeployment:
 
     async def plan(self) -> list[Change]:
         """What `apply` would do; changes nothing. May raise UsageError and StoreError."""
-        return await self._made(False, prune=False)
+        wanted = self._wanted()
+        found = {name: await self._found(name) for name in wanted}
+        changes = [compare(f"action {name}", _compared(wanted[name]), found[name]) for name in wanted]
+        return [*changes, *(Change(f"action {name}", "left") for name in await self._surplus(wanted))]
 
     async def apply(self, prune: bool) -> list[Change]:
         """Make it so. `prune`: remove sizes that are not wanted any more."""
-        return await self._made(True, prune)
-
-    async def _made(self, put: bool, prune: bool) -> list[Change]:
-        done: list[Change] = []
-        wanted = self._wanted()
-        for name, document in wanted.items():
-            change = compare(f"action {name}", _compared(document), await self._found(name))
-            if put and change.did != "unchanged":
+        planned = await self.plan()  # refuses what belongs to others before anything is changed
+        for change, (name, document) in zip(planned, self._wanted().items(), strict=False):
+            if change.did != "unchanged":
                 await self._put(name, document)
-            done.append(change)
-        return [*done, *[await self._remove(name, prune) for name in await self._surplus(wanted)]]
+        return [await self._removed(change) if prune and change.did == "left" else change for change in planned]
+
+    async def remove(self, dry_run: bool) -> list[Change]:
+        """Remove this profile's actions of every size."""
+        changes = [Change(f"action {name}", "removed") for name in await self._surplus(())]
+        return changes if dry_run else [await self._removed(change) for change in changes]
 
     def _wanted(self) -> dict[str, dict[str, Any]]:
         request = self._request
@@ -62,6 +66,7 @@ class OpenWhiskDeployment:
                 size=size,
                 seconds=request.seconds,
                 environment=request.variables,
+                tags=request.owner.tags,
             )
             for size in request.sizes
         }
@@ -69,27 +74,32 @@ class OpenWhiskDeployment:
     async def _found(self, name: str) -> dict[str, Any] | None:
         params = {"code": "false"}
         reply = await self._ask(f"reading action {name}", "GET", f"actions/{name}", fine=(200, 404), params=params)
-        return _compared(json.loads(reply.body)) if reply.status == 200 else None
+        if reply.status == 404:
+            return None
+        document = json.loads(reply.body)
+        if not self._adopt:
+            self._request.owner.check(f"action {name}", _notes(document), "action")
+        return _compared(document)
 
     async def _put(self, name: str, document: Mapping[str, Any]) -> None:
         params = {"overwrite": "true"}
         await self._ask(f"making action {name}", "PUT", f"actions/{name}", params=params, json=document)
 
-    async def _surplus(self, wanted: Mapping[str, Any]) -> list[str]:
-        known: list[str] = []
+    async def _surplus(self, wanted: Iterable[str]) -> list[str]:
+        """Names of this profile's actions that are not wanted."""
+        known: list[tuple[str, bool]] = []
         while True:
             page = {"limit": str(_PAGE), "skip": str(len(known))}
             reply = await self._ask("listing actions", "GET", "actions", params=page)
-            names = [action["name"] for action in json.loads(reply.body)]
-            known += names
-            if len(names) < _PAGE:
-                return surplus(self._request.prefix, known, wanted)
+            actions = json.loads(reply.body)
+            known += [(action["name"], self._request.owner.has(_notes(action))) for action in actions]
+            if len(actions) < _PAGE:
+                return surplus(self._request.prefix, (name for name, own in known if own), wanted)
 
-    async def _remove(self, name: str, prune: bool) -> Change:
-        if not prune:
-            return Change(f"action {name}", "left")
+    async def _removed(self, change: Change) -> Change:
+        name = change.resource.removeprefix("action ")
         await self._ask(f"removing action {name}", "DELETE", f"actions/{name}", fine=(200, 404))
-        return Change(f"action {name}", "removed")
+        return Change(change.resource, "removed")
 
     async def _ask(self, what: str, method: str, path: str, *, fine: tuple[int, ...] = (200,), **options: Any) -> Reply:
         """`fine`: statuses that are answers. Raises UsageError and StoreError for others."""
@@ -101,15 +111,21 @@ class OpenWhiskDeployment:
 
 def _compared(document: Mapping[str, Any]) -> dict[str, Any]:
     """What tells two actions apart. Parameters may come back encrypted: of them the digest counts."""
-    notes = {each["key"]: each.get("value") for each in document.get("annotations", [])}
+    notes = _notes(document)
     limits = document.get("limits", {})
     return {
         "code": notes.get(PACKAGE),
         "variables' digest": notes.get(SETTINGS),
         "final": notes.get("final"),
+        "owner": notes.get(OWNER),
         "kind": document.get("exec", {}).get("kind"),
         **{name: limits.get(name) for name in ("timeout", "memory", "logs", "concurrency")},
     }
+
+
+def _notes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Annotations, which a listing has too (apiv1swagger.json of apache/openwhisk, EntityBrief)."""
+    return {each["key"]: each.get("value") for each in document.get("annotations", [])}
 
 
 def _settings_digest(key: bytes, variables: Mapping[str, str]) -> str:

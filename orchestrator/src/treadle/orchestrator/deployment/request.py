@@ -19,6 +19,7 @@ from treadle.executors.worker.environment import secret_variable
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.files import is_local
 
+from .owner import Owner
 from .settings import DeploySettings, LambdaDeploySettings
 
 Provider = Literal["lambda", "openwhisk"]
@@ -39,6 +40,7 @@ class Request(Struct, frozen=True):
     package: Package | None
     """None: there is an image."""
     image: str = ""
+    owner: Owner = Owner()
 
     @property
     def digest(self) -> str:

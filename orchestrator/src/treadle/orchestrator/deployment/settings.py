@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from ..environment.profile import Table
+
+_RESERVED = {
+    *("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    *("AWS_SESSION_TOKEN", "AWS_EXECUTION_ENV", "AWS_LAMBDA_RUNTIME_API", "_HANDLER", "_X_AMZN_TRACE_ID"),
+}
+"""Lambda developer guide, "Defined runtime environment variables"."""
 
 
 def _s3(url: str) -> str:
@@ -52,6 +58,24 @@ class LambdaDeploySettings(DeploySettings):
     machine: Literal["x86_64", "aarch64"] = "x86_64"
     temporary: Annotated[int, Field(ge=512, le=10_240)] = 512
     """Megabytes of /tmp."""
+    tags: dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, Field(max_length=256)]] = Field(
+        default_factory=dict
+    )
+    """Of the functions and their role, such as a cost centre. Other tags that they have stay."""
+    subnets: tuple[str, ...] = ()
+    """IDs of subnets of a VPC in which functions run; they then reach S3 through an endpoint of the VPC only."""
+    security_groups: tuple[str, ...] = ()
+    """IDs of their security groups there."""
+
+    @model_validator(mode="after")
+    def _network(self) -> LambdaDeploySettings:
+        if bool(self.subnets) != bool(self.security_groups):
+            raise ValueError("give subnets and security_groups together")
+        if wrong := [name for name in self.tags if name.startswith(("aws:", "treadle:"))]:
+            raise ValueError(f"tags: names that begin with aws: or treadle: are taken, such as {wrong[0]!r}")
+        if taken := _RESERVED.intersection(self.environment):
+            raise ValueError(f"environment: Lambda sets {', '.join(sorted(taken))} itself")
+        return self
 
 
 class OpenWhiskDeploySettings(DeploySettings):

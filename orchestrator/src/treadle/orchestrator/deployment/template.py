@@ -7,7 +7,7 @@ from typing import Any
 from treadle.executors.handler import KEY_FROM_VARIABLE
 
 from .aws_role import TRUST, policy
-from .aws_wanted import EVENTS, functions, settings_of
+from .aws_wanted import EVENTS, functions, settings_of, tags_of
 from .request import Request
 from .settings import LambdaDeploySettings
 
@@ -37,10 +37,11 @@ def template(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]
 
 
 def _role(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
-    document = policy(request.store, settings.data, request.prefix, settings.key)
+    document = policy(request.store, settings.data, request.prefix, settings.key, network=bool(settings.subnets))
     properties = {
         "AssumeRolePolicyDocument": TRUST,
         "Policies": [{"PolicyName": "treadle", "PolicyDocument": document}],
+        "Tags": _tags(tags_of(request, settings)),
     }
     return {"Type": "AWS::IAM::Role", "Properties": properties}
 
@@ -59,8 +60,15 @@ def _function(name: str, wanted: dict[str, Any], request: Request, role: Any) ->
         "Code": code if request.package else {"ImageUri": request.image},
         "Role": role,
         "Environment": {"Variables": variables},
+        "Tags": _tags(wanted["Tags"]),
     }
+    if not wanted["VpcConfig"]["SubnetIds"]:
+        del properties["VpcConfig"]
     return {"Type": "AWS::Lambda::Function", "Properties": properties}
+
+
+def _tags(tags: dict[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def _parameters(request: Request) -> dict[str, Any]:
