@@ -20,8 +20,8 @@ DISPATCHER = "orchestrator/src/treadle/orchestrator/dispatcher"
 MAXIMUM_LINES = 400
 NAMES = {
     "treadle.dsl": (
-        "Loop Result Spec Workflow batch csv event expr fixed has items jsonl kafka npy objects parquet range_ run "
-        "schedule size task text trigger webhook"
+        "Loop Result Spec Workflow batch contains csv ends_with event expr fixed has is_in items jsonl kafka matches "
+        "npy objects parquet range_ run schedule size starts_with task text trigger webhook"
     ),
     "treadle.executors": "Context IsolatedExecutor LocalExecutor Result",
     "treadle.primitives": "",

@@ -121,12 +121,17 @@ def test_a_text_that_yaml_would_read_as_something_else_is_quoted(text: str) -> N
         'inputs.s == "it\'s"',
         "size(inputs.s) > 1 && true",
         "!(inputs.k == 1) == false",
+        'inputs.s in ["a", "b"] && !contains(inputs.s, "x")',
+        'startsWith(inputs.s, "a") || endsWith(inputs.s + "x", inputs.s)',
+        'matches(inputs.s, "^a+$") == true',
+        'has(inputs.l[0]) && inputs.l[0].a["b-c"][-1] != 3',
     ],
 )
 def test_a_condition_is_recorded_as_it_was_written(tmp_path: Path, condition: str) -> None:
     spec = spec_of(
         tmp_path,
-        "inputs: {k: {type: integer, default: 1}, s: {type: string, default: x}}\nstages:\n"
+        "inputs: {k: {type: integer, default: 1}, s: {type: string, default: x}, "
+        "l: {type: list, default: []}}\nstages:\n"
         "  a: {type: map, input: {range: 3}, uses: 'm:f', metrics: {n: sum}}\n"
         f"  b: {{type: map, input: a, uses: 'm:f', when: {condition!r}}}\n".replace("\\'", "''"),
     )

@@ -55,6 +55,16 @@ def test_binary_event_has_its_attributes_in_headers() -> None:
     assert decode(record(None, **about), "cloudevents", "prod").data is None
 
 
+def test_headers_of_a_record_are_texts_of_which_the_last_counts() -> None:
+    headers = (("x-shop", b"a"), ("x-shop", "ü".encode()), ("raw", b"\xff"), ("none", None), ("X-Shop", b"b"))
+    given = Record("orders", "uuid", 2, 17, None, b"{}", headers)
+    for event in (decode(given, "json", "prod"), decode(given, "raw", "prod")):
+        assert event.headers == {"x-shop": "ü", "raw": None, "none": None, "X-Shop": "b"}
+    assert decode(structured(), "cloudevents", "prod").headers == {
+        "content-type": "application/cloudevents+json; charset=utf-8"
+    }
+
+
 def test_plain_records_are_wrapped() -> None:
     given = record(b'{"n": 1}', key=b"k1")
     event = decode(given, "json", "prod")

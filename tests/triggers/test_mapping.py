@@ -17,7 +17,9 @@ from treadle.orchestrator.triggers.mapping import Rules, Unfit
 from treadle.primitives.events import Event, Record
 
 WHEN = datetime(2026, 1, 31, 2, 3, 4, tzinfo=UTC)
-EVENT = Event("7", "/shop", "order.created", data={"n": 5, "who": "ann"}, extensions={"tenant": "a"})
+EVENT = Event(
+    "7", "/shop", "order.created", data={"n": 5, "who": "ann"}, extensions={"tenant": "a"}, headers={"x-shop": "paris"}
+)
 
 
 def rules(**changes: Any) -> Rules:
@@ -32,6 +34,8 @@ def rules(**changes: Any) -> Rules:
         ('event.extensions.tenant == "a" && trigger.time.day == 31', True),
         ("event.subject == null", True),
         ('trigger.name == "live"', True),
+        ('event.headers["x-shop"] in ["paris"] && startsWith(event.type, "order.")', True),
+        ('has(event.headers.missing) || matches(event.data.who, "^b")', False),
     ],
 )
 def test_filter_sees_the_event_and_the_trigger(condition: str, holds: bool) -> None:
@@ -45,6 +49,11 @@ def test_filter_sees_the_event_and_the_trigger(condition: str, holds: bool) -> N
 def test_filter_that_cannot_be_answered_is_a_reason(condition: str, reason: str) -> None:
     with pytest.raises(Unfit, match=f"filter: .*({reason})"):
         rules(filter=condition).matches(EVENT, WHEN)
+
+
+def test_headers_are_mapped_to_inputs() -> None:
+    given = rules(**{"with": {"shop": '${{ event.headers["x-shop"] }}'}})
+    assert given.inputs(EVENT, WHEN) == {"shop": "paris"}
 
 
 def test_schema_is_asked_of_matching_events_only() -> None:

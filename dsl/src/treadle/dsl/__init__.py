@@ -25,9 +25,14 @@ if TYPE_CHECKING:
     from .builder.formats import parquet as parquet
     from .builder.formats import range_ as range_
     from .builder.formats import text as text
+    from .builder.handles import contains as contains
+    from .builder.handles import ends_with as ends_with
     from .builder.handles import has as has
+    from .builder.handles import is_in as is_in
+    from .builder.handles import matches as matches
     from .builder.handles import run as run
     from .builder.handles import size as size
+    from .builder.handles import starts_with as starts_with
     from .builder.parts import expr as expr
     from .builder.triggers import batch as batch
     from .builder.triggers import event as event
@@ -41,17 +46,17 @@ if TYPE_CHECKING:
     from .model import Spec as Spec
 
 _FORMATS = ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
+_TESTS = ("contains", "ends_with", "has", "is_in", "matches", "size", "starts_with")
 _TRIGGERS = ("batch", "event", "kafka", "objects", "schedule", "trigger", "webhook")
 _HOMES = {
     "Result": "treadle.primitives.result",
     "Workflow": ".builder.workflow",
     "Loop": ".builder.workflow",
     **dict.fromkeys(_FORMATS, ".builder.formats"),
+    **dict.fromkeys(_TESTS, ".builder.handles"),
     **dict.fromkeys(_TRIGGERS, ".builder.triggers"),
     "expr": ".builder.parts",
-    "has": ".builder.handles",
     "run": ".builder.handles",
-    "size": ".builder.handles",
     "Spec": ".model",
     "task": ".builder.decorator",
 }
@@ -62,14 +67,18 @@ __all__ = [
     "Spec",
     "Workflow",
     "batch",
+    "contains",
     "csv",
+    "ends_with",
     "event",
     "expr",
     "fixed",
     "has",
+    "is_in",
     "items",
     "jsonl",
     "kafka",
+    "matches",
     "npy",
     "objects",
     "parquet",
@@ -77,6 +86,7 @@ __all__ = [
     "run",
     "schedule",
     "size",
+    "starts_with",
     "task",
     "text",
     "trigger",

@@ -8,17 +8,20 @@ from typing import Any, Generic, NoReturn, TypeVar
 from treadle.primitives.errors import UsageError
 
 from ..diagnostics.diagnostics import a
-from ..expressions import Binary, Call, Expr, Literal, Path, Unary, unparse
+from ..expressions import Array, Binary, Call, Expr, Index, Literal, Path, Unary, unparse
+from ..expressions.parser import checked_call, path
 
 
 def to_expression(value: Any) -> Expr:
-    """The expression behind a handle, a number, a string, a boolean or None. Raises UsageError."""
+    """The expression behind a handle, a number, a string, a boolean, None, or a list of these. Raises UsageError."""
     if isinstance(value, Value):
         return value.expression
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
         return Unary("-", Literal(-value))
     if value is None or isinstance(value, (bool, int, float, str)):
         return Literal(value)
+    if isinstance(value, (list, tuple)):
+        return Array(tuple(map(to_expression, value)))
     hint = "Use a handle's `.metrics.x`, `.output.uri` or `.state.x`, an input, or a literal."
     raise UsageError(f"{a(type(value).__name__)} cannot be part of an expression", hint)
 
@@ -51,6 +54,10 @@ class Value:
 
     def __ne__(self, other: object) -> Value:  # type: ignore[override]
         return _binary("!=")(self, other)
+
+    def __getitem__(self, key: int | str) -> Value:
+        """An item of a list, from the end where the position is negative; or a member of an object."""
+        return Scalar(below(self.expression, key))
 
     def __neg__(self) -> Value:
         return Scalar(Unary("-", self.expression))
@@ -154,3 +161,41 @@ def has(value: Value) -> Value:
 def size(value: Value) -> Value:
     """Characters of a string, items of a list."""
     return Scalar(Call("size", (value.expression,)))
+
+
+def is_in(value: Any, place: Any) -> Value:
+    """Whether a list has an item that equals the value, or an object a member of that name: `value in place`."""
+    return Scalar(Binary("in", to_expression(value), to_expression(place)))
+
+
+def contains(value: Any, part: Any) -> Value:
+    """Whether a string has the part in it, or a list the item."""
+    return _call("contains", value, part)
+
+
+def starts_with(value: Any, prefix: Any) -> Value:
+    """Whether a string begins with the prefix."""
+    return _call("startsWith", value, prefix)
+
+
+def ends_with(value: Any, suffix: Any) -> Value:
+    """Whether a string ends with the suffix."""
+    return _call("endsWith", value, suffix)
+
+
+def matches(value: Any, pattern: str) -> Value:
+    """Whether the pattern (RE2) matches anywhere in a string. Raises ExpressionError for one that is too long."""
+    return Scalar(checked_call(Call("matches", (to_expression(value), Literal(pattern)))))
+
+
+def below(expr: Expr, key: int | str) -> Path | Index:
+    """The expression of a part of a value. Raises UsageError for a value that has no path."""
+    if isinstance(expr, Path):
+        return path([*expr.names, key], 0)
+    if isinstance(expr, Index):
+        return Index(expr.path, (*expr.keys, key))
+    raise UsageError(f"{unparse(expr)} is no path, so it has no [{key!r}]", "Name the part of an input or an event.")
+
+
+def _call(function: str, *arguments: Any) -> Value:
+    return Scalar(Call(function, tuple(map(to_expression, arguments))))

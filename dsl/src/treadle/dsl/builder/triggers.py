@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..expressions import Path
 from .formats import given
-from .handles import Condition, Names, Scalar
+from .handles import Condition, Names, Scalar, below
 from .parts import condition
 
 Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
@@ -22,19 +22,15 @@ class Source:
 
 
 class Field(Scalar):
-    """A value whose parts are values too: `event.data.order.id`, or `event.data["order"]["id"]`."""
-
-    def __init__(self, *names: str) -> None:
-        super().__init__(Path(names))
-        self._names = names
+    """A value whose parts are values too: `event.data.order.id`, `event.data["order"]["id"]`, `event.data.lines[0]`."""
 
     def __getattr__(self, name: str) -> Field:
         if name.startswith("_"):
             raise AttributeError(name)
-        return Field(*self._names, name)
+        return self[name]
 
-    def __getitem__(self, name: str) -> Field:
-        return Field(*self._names, name)
+    def __getitem__(self, key: int | str) -> Field:
+        return Field(below(self.expression, key))
 
 
 class EventHandle:
@@ -46,8 +42,10 @@ class EventHandle:
     subject = Scalar(Path(("event", "subject")))
     time = Scalar(Path(("event", "time")))
     datacontenttype = Scalar(Path(("event", "datacontenttype")))
-    data = Field("event", "data")
-    extensions = Field("event", "extensions")
+    data = Field(Path(("event", "data")))
+    extensions = Field(Path(("event", "extensions")))
+    headers = Field(Path(("event", "headers")))
+    """Of the Kafka record: `event.headers["x-shop"]`."""
 
 
 class TriggerHandle:

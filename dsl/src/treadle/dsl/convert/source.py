@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expressions import Binary, Call, Expr, Literal, Path, Unary, parse
+from ..expressions import Array, Binary, Call, Expr, Index, Literal, Path, Unary, parse
 from ..expressions.nodes import walk
 from ..expressions.parser import COMPARISONS
 from ..templates import OPEN, parse_template
@@ -18,6 +18,7 @@ _OPERATORS = {"&&": "&", "||": "|"}
 _PLAIN = re.compile(r'[^{}"\\\x00-\x1f]*')
 """Text that may stand in an f-string as it is."""
 _QUOTABLE = re.compile(r'[^"\\\x00-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff]*')
+_FUNCTIONS = {"startsWith": "starts_with", "endsWith": "ends_with"}
 _RUN = {"id": "id", "startTime": "start_time"}
 
 
@@ -89,13 +90,25 @@ class Source:
         match expr:
             case Path():
                 return self._path(expr)
+            case Index(path, keys):
+                return self._path(path) + "".join(f"[{literal(key)}]" for key in keys)
             case Unary("!" | "-" as operator, operand) if _has_path(operand):
                 return f"{'~' if operator == '!' else '-'}{self._operand(operand)}"
+            case Binary("in", left, right):
+                return f"{self.naming.builder('is_in')}({self._argument(left)}, {self._argument(right)})"
             case Binary(operator, left, right) if _has_path(left) or (_has_path(right) and operator not in COMPARISONS):
                 return f"{self._operand(left)} {_OPERATORS.get(operator, operator)} {self._operand(right)}"
-            case Call("has" | "size" as function, (Path() as path,)):
-                return f"{self.naming.builder(function)}({self._path(path)})"
+            case Call("has" | "size" as function, (Path() | Index() as path,)):
+                return f"{self.naming.builder(function)}({self._recorded(path)})"
+            case Call("contains" | "startsWith" | "endsWith" | "matches" as function, arguments):
+                given = ", ".join(map(self._argument, arguments))
+                return f"{self.naming.builder(_FUNCTIONS.get(function, function))}({given})"
         raise Unrecordable
+
+    def _argument(self, expr: Expr) -> str:
+        if isinstance(expr, Array):
+            return f"[{', '.join(map(self._argument, expr.items))}]"
+        return literal(expr.value) if isinstance(expr, Literal) else self._recorded(expr)
 
     def _operand(self, expr: Expr) -> str:
         if isinstance(expr, Literal):
@@ -139,7 +152,8 @@ def _has_path(expr: Expr) -> bool:
 
 def _item(name: str) -> str:
     """A part of a value: `event.data` may have one of any name, also that of an attribute of handles."""
-    return f'["{name}"]' if keyword.iskeyword(name) or name[0] == "_" or name == "expression" else f".{name}"
+    plain = name.isidentifier() and not (keyword.iskeyword(name) or name[0] == "_" or name == "expression")
+    return f".{name}" if plain else f"[{literal(name)}]"
 
 
 def _attribute(owner: str, *names: str) -> str:

@@ -1,19 +1,22 @@
-"""The expression language of `when`, `until` and `${{ }}`: paths, literals, operators, four functions.
+"""The expression language of `when`, `until`, `filter` and `${{ }}`: paths, literals, operators, functions.
 
 General layout: `nodes` (syntax tree, error, limits), `parser` (text to tree), `printer` (tree to text), `evaluator`,
-`checker` (types before the run). Pure and bounded: an expression of at most MAX_LENGTH characters and MAX_DEPTH levels
-ends after at most as many steps as it has characters, reads no clock and no randomness, and so may be judged inside a
-Temporal workflow. Standard library only.
+`patterns` (regular expressions), `checker` (types before the run). Pure and bounded: an expression of at most
+MAX_LENGTH characters and MAX_DEPTH levels ends after at most as many steps as it has characters, and each step looks at
+each value at most once. It reads no clock and no randomness, and so may be judged inside a Temporal workflow. The
+standard library, and RE2 for patterns.
 """
 
 from .checker import Scope as Scope
 from .checker import Type as Type
 from .checker import check as check
 from .evaluator import evaluate as evaluate
+from .nodes import Array as Array
 from .nodes import Binary as Binary
 from .nodes import Call as Call
 from .nodes import Expr as Expr
 from .nodes import ExpressionError as ExpressionError
+from .nodes import Index as Index
 from .nodes import Literal as Literal
 from .nodes import Path as Path
 from .nodes import Unary as Unary

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from .nodes import Binary, Call, Expr, ExpressionError, Literal, Path, Unary
+from .nodes import Array, Binary, Call, Expr, ExpressionError, Index, Literal, Path, Unary, spelt
+from .patterns import PatternError, compiled
 
 
 class Type(StrEnum):
@@ -36,6 +37,12 @@ def check(expr: Expr, scope: Scope) -> Type:
             return _LITERALS[type(value)]
         case Path():
             return _path(expr, scope)
+        case Index():
+            return _index(expr, scope)
+        case Array(items):
+            for item in items:
+                check(item, scope)
+            return Type.LIST
         case Call(function, arguments):
             return _call(function, arguments, scope)
         case Unary("!", operand):
@@ -47,6 +54,8 @@ def check(expr: Expr, scope: Scope) -> Type:
             return _expect(right, scope, {Type.BOOL, Type.UNKNOWN}, "true or false", Type.BOOL)
         case Binary("+" | "-" | "*" | "/"):
             return _arithmetic(expr, scope)
+        case Binary("in", left, right):
+            return _membership(left, right, scope)
     return _comparison(expr, scope)
 
 
@@ -57,10 +66,10 @@ def _resolve(path: Path, scope: Scope) -> Any:
         if here is Type.UNKNOWN or here is Type.NULL:
             return here
         if not isinstance(here, Mapping):
-            message = f"{'.'.join(path.names[:depth])} is of type {here.value}, it has no {name!r}"
+            message = f"{spelt(path.names[:depth])} is of type {here.value}, it has no {name!r}"
             raise ExpressionError(message, path.offset)
         if name not in here:
-            message = f"there is no {'.'.join(path.names[: depth + 1])}"
+            message = f"there is no {spelt(path.names[: depth + 1])}"
             raise ExpressionError(message, path.offset, _suggest(name, here))
         here = here[name]
     return here
@@ -78,9 +87,59 @@ def _suggest(name: str, scope: Scope) -> str:
 def _path(path: Path, scope: Scope) -> Type:
     found = _resolve(path, scope)
     if isinstance(found, Mapping):
-        below = ", ".join(f"{path}.{name}" for name in sorted(found))
+        below = ", ".join(spelt((*path.names, name)) for name in sorted(found))
         raise ExpressionError(f"{path} is not a value", path.offset, f"there are {below}" if below else "")
     return Type(found)
+
+
+def _index(expr: Index, scope: Scope) -> Type:
+    found = _path(expr.path, scope)
+    if found not in (Type.LIST, Type.UNKNOWN, Type.NULL):
+        message = f"{expr.path} is of type {found.value}, it has no [{expr.keys[0]}]"
+        raise ExpressionError(message, expr.offset)
+    return Type.NULL if found is Type.NULL else Type.UNKNOWN
+
+
+def _membership(wanted: Expr, place: Expr, scope: Scope) -> Type:
+    """Of `wanted in place`. Looks at each operand once: twice at each level would be for ever."""
+    kind = check(wanted, scope)
+    if isinstance(place, Array):
+        for item in place.items:
+            _check_alike(kind, check(item, scope), item)
+        return Type.BOOL
+    found = check(place, scope)
+    if found not in (Type.LIST, Type.UNKNOWN):
+        hint = "write contains(text, part)" if found is Type.STRING else ""
+        raise ExpressionError(f"expected a list or an object, got {found.value}", place.offset, hint)
+    return Type.BOOL
+
+
+def _check_alike(kind: Type, other: Type, item: Expr) -> None:
+    if not _may_be_alike(kind, other) and Type.NULL not in (kind, other):
+        raise ExpressionError(f"{kind.value} and {other.value} cannot be compared", item.offset)
+
+
+def _text_test(function: str, arguments: tuple[Expr, ...], scope: Scope) -> Type:
+    first, second = arguments
+    if function == "contains" and isinstance(first, Array):
+        return _membership(second, first, scope)
+    text, lists = {Type.STRING, Type.UNKNOWN}, {Type.LIST} if function == "contains" else set()
+    found = _expect(first, scope, text | lists, "a string or a list" if lists else "a string")
+    if found is Type.STRING or not lists:
+        _expect(second, scope, text, "a string")
+    else:
+        check(second, scope)
+    if function == "matches" and isinstance(second, Literal):
+        _check_pattern(second)
+    return Type.BOOL
+
+
+def _check_pattern(pattern: Literal) -> None:
+    try:
+        compiled(str(pattern.value))
+    except PatternError as error:
+        hint = "patterns are those of RE2: without look-around and back references"
+        raise ExpressionError(f"matches(): {error}", pattern.offset, hint) from None
 
 
 def _expect(expr: Expr, scope: Scope, allowed: set[Type], wanted: str, result: Type | None = None) -> Type:
@@ -127,8 +186,14 @@ def _may_be_alike(left: Type, right: Type) -> bool:
 
 def _call(function: str, arguments: tuple[Expr, ...], scope: Scope) -> Type:
     if function == "has":
-        _resolve(arguments[0], scope)  # type: ignore[arg-type]  # the parser lets nothing but a path in
+        path = arguments[0]
+        if isinstance(path, Index):
+            _index(path, scope)
+        elif isinstance(path, Path):
+            _resolve(path, scope)
         return Type.BOOL
+    if function in ("contains", "startsWith", "endsWith", "matches"):
+        return _text_test(function, arguments, scope)
     if function == "size":
         sized = {Type.STRING, Type.LIST, Type.UNKNOWN}
         return _expect(arguments[0], scope, sized, "a string or a list", Type.INT)

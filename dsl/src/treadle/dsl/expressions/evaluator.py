@@ -7,7 +7,21 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .nodes import MAX_BITS, MAX_TEXT, Binary, Call, Expr, ExpressionError, Literal, Path, Unary
+from .nodes import (
+    MAX_BITS,
+    MAX_TEXT,
+    Array,
+    Binary,
+    Call,
+    Expr,
+    ExpressionError,
+    Index,
+    Literal,
+    Path,
+    Unary,
+    spelt,
+)
+from .patterns import PatternError, matches
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
@@ -32,8 +46,12 @@ def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
     match expr:
         case Literal(value):
             return value
-        case Path():
-            return _follow(expr, env)
+        case Path(names):
+            return _follow(names, env, expr.offset)
+        case Index(path, keys):
+            return _follow((*path.names, *keys), env, expr.offset)
+        case Array(items):
+            return [evaluate(item, env) for item in items]
         case Call(function, arguments):
             return _call(function, arguments, env)
         case Unary():
@@ -43,6 +61,8 @@ def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
             return _boolean(right, env) if value == (junction == "&&") else value
         case Binary(("==" | "!=") as relation, left, right):
             return equal(evaluate(left, env), evaluate(right, env)) == (relation == "==")
+        case Binary("in", left, right):
+            return _holds(right, evaluate(right, env), evaluate(left, env))
         case Binary(symbol) if symbol in _ORDER:
             return _ORDER[symbol](*_comparable(expr, env))
     return _arithmetic(expr, env)
@@ -63,22 +83,59 @@ def equal(a: Any, b: Any) -> bool:
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
 
 
-def _follow(path: Path, env: Mapping[str, Any]) -> Any:
+def _follow(keys: tuple[int | str, ...], env: Mapping[str, Any], offset: int) -> Any:
     value: Any = env
-    for depth, name in enumerate(path.names):
+    for depth, key in enumerate(keys):
         if value is None:
             return None
-        if not isinstance(value, Mapping) or name not in value:
-            raise ExpressionError(f"there is no {'.'.join(path.names[: depth + 1])}", path.offset)
-        value = value[name]
+        if not _has_key(value, key):
+            raise ExpressionError(f"there is no {spelt(keys[: depth + 1])}", offset)
+        value = value[key]
     return value
 
 
-def _has(path: Path, env: Mapping[str, Any]) -> bool:
+def _has_key(value: Any, key: int | str) -> bool:
+    if isinstance(key, int):
+        return isinstance(value, list | tuple) and -len(value) <= key < len(value)
+    return isinstance(value, Mapping) and key in value
+
+
+def _has(path: Expr, env: Mapping[str, Any]) -> bool:
     try:
-        return _follow(path, env) is not None
+        return evaluate(path, env) is not None
     except ExpressionError:
         return False
+
+
+def _holds(place: Expr, values: Any, wanted: Any) -> bool:
+    """Whether a list has an item that equals `wanted`, or an object a member of that name."""
+    if isinstance(values, list | tuple):
+        return any(equal(item, wanted) for item in values)
+    if isinstance(values, Mapping):
+        return isinstance(wanted, str) and wanted in values
+    hint = "write contains(text, part)" if isinstance(values, str) else _hint(values)
+    raise ExpressionError(f"expected a list or an object, got {type_name(values)}", place.offset, hint)
+
+
+def _text_test(function: str, arguments: tuple[Expr, ...], env: Mapping[str, Any]) -> bool:
+    first, second = (evaluate(argument, env) for argument in arguments)
+    if function == "contains" and isinstance(first, list | tuple):
+        return _holds(arguments[0], first, second)
+    for argument, value in zip(arguments, (first, second), strict=True):
+        if not isinstance(value, str):
+            raise ExpressionError(f"expected a string, got {type_name(value)}", argument.offset, _hint(value))
+    if function == "contains":
+        return second in first
+    if function == "matches":
+        return _matches(arguments, first, second)
+    return bool(first.startswith(second) if function == "startsWith" else first.endswith(second))
+
+
+def _matches(arguments: tuple[Expr, ...], text: str, pattern: str) -> bool:
+    try:
+        return matches(pattern, text)
+    except PatternError as error:
+        raise ExpressionError(f"matches(): {error}", arguments[1].offset) from None
 
 
 def _boolean(expr: Expr, env: Mapping[str, Any]) -> bool:
@@ -148,10 +205,11 @@ def _concatenate(expr: Binary, left: str, right: str) -> str:
 
 def _call(function: str, arguments: tuple[Expr, ...], env: Mapping[str, Any]) -> Any:
     if function == "has":
-        path = arguments[0]
-        return isinstance(path, Path) and _has(path, env)
+        return _has(arguments[0], env)
     if function == "size":
         return _size(arguments[0], env)
+    if function in ("contains", "startsWith", "endsWith", "matches"):
+        return _text_test(function, arguments, env)
     return _extreme(function, arguments, env)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,10 +14,16 @@ MAX_DEPTH = 100
 """Levels of the tree; a chain of n operators has n levels."""
 MAX_BITS = 4096
 """Of an integer. Integers are exact up to here, far beyond any count, and always short enough to print."""
+MAX_PATTERN = 1000
+"""Characters of a regular expression."""
 MAX_TEXT = 2**16
-"""Characters of a string made by `+`."""
+"""Characters of a string made by `+`, or searched by `matches`."""
 
-FUNCTIONS = ("size", "min", "max", "has")
+FUNCTIONS = ("size", "min", "max", "has", "contains", "startsWith", "endsWith", "matches")
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPECIAL = re.compile(r'["\\\x00-\x1f]')
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 class ExpressionError(UsageError):
@@ -37,13 +44,36 @@ class Literal:
 
 @dataclass(frozen=True)
 class Path:
-    """`inputs.k`: names to follow from the root."""
+    """`inputs.k` or `inputs["k"]`: names to follow from the root."""
 
     names: tuple[str, ...]
     offset: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        return ".".join(self.names)
+        return spelt(self.names)
+
+
+@dataclass(frozen=True)
+class Index:
+    """`event.data.lines[0].sku`: a path, then positions in lists and names; the first key is a position.
+
+    A negative position counts from the end.
+    """
+
+    path: Path
+    keys: tuple[int | str, ...]
+    offset: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        return spelt((*self.path.names, *self.keys))
+
+
+@dataclass(frozen=True)
+class Array:
+    """`["a", "b"]`."""
+
+    items: tuple[Expr, ...]
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -65,14 +95,30 @@ class Binary:
 
 @dataclass(frozen=True)
 class Call:
-    """`size(x)`, `min(a, ...)`, `max(a, ...)` or `has(path)`."""
+    """One of FUNCTIONS with its arguments."""
 
     function: str
     arguments: tuple[Expr, ...]
     offset: int = field(default=0, compare=False)
 
 
-Expr = Literal | Path | Unary | Binary | Call
+Expr = Literal | Path | Index | Array | Unary | Binary | Call
+
+
+def spelt(keys: tuple[int | str, ...]) -> str:
+    """A path as text: names that are no identifiers, and positions, are in brackets."""
+    parts = (
+        f".{key}"
+        if isinstance(key, str) and _IDENTIFIER.fullmatch(key)
+        else f"[{key if isinstance(key, int) else quoted(key)}]"
+        for key in keys
+    )
+    return "".join(parts).removeprefix(".")
+
+
+def quoted(text: str) -> str:
+    """A string literal of the language."""
+    return '"' + _SPECIAL.sub(lambda match: _ESCAPES.get(match.group(), f"\\u{ord(match.group()):04x}"), text) + '"'
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -84,6 +130,10 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (left, right)
         case Call(_, arguments):
             return arguments
+        case Index(path):
+            return (path,)
+        case Array(items):
+            return items
     return ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from .nodes import (
@@ -11,17 +12,20 @@ from .nodes import (
     MAX_BITS,
     MAX_DEPTH,
     MAX_LENGTH,
+    MAX_PATTERN,
+    Array,
     Binary,
     Call,
     Expr,
     ExpressionError,
+    Index,
     Literal,
     Path,
     Unary,
     walk,
 )
 
-COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
+COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "in")
 PRECEDENCE = {"||": 1, "&&": 2, **dict.fromkeys(COMPARISONS, 3), "+": 4, "-": 4, "*": 5, "/": 5}
 UNARY = 6
 
@@ -32,7 +36,7 @@ _TOKEN = re.compile(
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
     | (?P<close>\}\})
-    | (?P<op>\|\||&&|[=!<>]=|[<>!+\-*/().,])
+    | (?P<op>\|\||&&|[=!<>]=|[<>!+\-*/().,\[\]])
     | (?P<end>\Z)
     )""",
     re.VERBOSE | re.DOTALL,
@@ -45,11 +49,14 @@ _HINTS = {
     "&": "the operator is &&",
     "|": "the operator is ||",
     "%": "there is no remainder operator",
-    "[": "there are no lists or indexes; follow names with dots",
     "?": "there is no conditional operator",
     "if": "there is no conditional operator",
 }
 _WORDS = {"and": "&&", "or": "||", "not": "!", "True": "true", "False": "false", "None": "null"}
+_ARGUMENTS = {
+    **dict.fromkeys(("size", "has"), (1, "one argument")),
+    **dict.fromkeys(("contains", "startsWith", "endsWith", "matches"), (2, "two arguments")),
+}
 
 
 class Token(NamedTuple):
@@ -141,7 +148,9 @@ class Parser:
         return left
 
     def power(self) -> int:
-        return PRECEDENCE.get(self.token.text, 0) if self.token.kind == "op" else 0
+        """How tightly the operator at hand binds; 0: there is none."""
+        is_operator = self.token.kind == "op" or self.token.text == "in"
+        return PRECEDENCE.get(self.token.text, 0) if is_operator else 0
 
     def operand(self) -> Expr:
         self.depth += 1
@@ -158,9 +167,11 @@ class Parser:
                 inner = self.expression()
                 self.expect(")")
                 return inner
+            case "op", "[":
+                return Array(tuple(self.listed("]")), token.offset)
             case "op", ("!" | "-"):
                 return Unary(token.text, self.expression(UNARY - 1), token.offset)
-            case "name", _:
+            case "name", text if text != "in":
                 return self.name(token)
             case (("int" | "float" | "string"), _):
                 return literal(token)
@@ -171,43 +182,83 @@ class Parser:
             return self.call(first)
         if first.text in _CONSTANTS:
             return Literal(_CONSTANTS[first.text], first.offset)
-        names = [first.text]
-        while self.token == ("op", ".", self.token.offset):
-            self.advance()
-            if self.token.kind != "name":
-                raise ExpressionError(f"expected a name after '.', got {shown(self.token)}", self.token.offset)
-            names.append(self.advance().text)
-        return path(names, first.offset)
+        keys: list[int | str] = [first.text]
+        while self.token.kind == "op" and self.token.text in (".", "["):
+            keys.append(self.position() if self.advance().text == "[" else self.member())
+        return path(keys, first.offset)
+
+    def member(self) -> str:
+        """The name after a dot."""
+        if self.token.kind != "name":
+            raise ExpressionError(f"expected a name after '.', got {shown(self.token)}", self.token.offset)
+        return self.advance().text
+
+    def position(self) -> int | str:
+        """What is between brackets, and the closing one."""
+        negative = self.token == ("op", "-", self.token.offset) and bool(self.advance())
+        token = self.token
+        value = literal(token).value if token.kind in ("int", "string") else None
+        if not isinstance(value, int | str) or (negative and isinstance(value, str)):
+            hint = "write a whole number or a name in quotes"
+            raise ExpressionError(f"expected a position or a name, got {shown(token)}", token.offset, hint)
+        self.advance()
+        self.expect("]")
+        return -value if negative and isinstance(value, int) else value
 
     def call(self, name: Token) -> Expr:
         if name.text not in FUNCTIONS:
-            known = ", ".join(FUNCTIONS)
-            raise ExpressionError(f"there is no function {name.text!r}", name.offset, f"there are {known}")
+            from difflib import get_close_matches
+
+            close = get_close_matches(name.text, FUNCTIONS, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FUNCTIONS)}"
+            raise ExpressionError(f"there is no function {name.text!r}", name.offset, hint)
         self.expect("(")
-        arguments = [self.expression()]
-        while self.token == ("op", ",", self.token.offset):
-            self.advance()
-            arguments.append(self.expression())
-        self.expect(")")
+        arguments = [self.expression(), *self.listed(")", separated=True)]
         return checked_call(Call(name.text, tuple(arguments), name.offset))
+
+    def listed(self, end: str, *, separated: bool = False) -> list[Expr]:
+        """Expressions with commas between them, and the closing bracket. `separated`: one stands before them."""
+        found: list[Expr] = []
+        while self.token != ("op", end, self.token.offset):
+            if separated or found:
+                if self.token != ("op", ",", self.token.offset):
+                    break
+                self.advance()
+            found.append(self.expression())
+        self.expect(end)
+        return found
 
 
 def shown(token: Token) -> str:
     return "the end" if token.kind == "end" else repr(token.text)
 
 
-def path(names: list[str], offset: int) -> Path:
-    if len(names) == 1 and names[0] in _WORDS:
-        raise ExpressionError(f"{names[0]!r} is not part of the language", offset, f"write {_WORDS[names[0]]}")
-    return Path(tuple(names), offset)
+def path(keys: list[int | str], offset: int) -> Path | Index:
+    if len(keys) == 1 and keys[0] in _WORDS:
+        raise ExpressionError(f"{keys[0]!r} is not part of the language", offset, f"write {_WORDS[str(keys[0])]}")
+    names = tuple(takewhile(lambda key: isinstance(key, str), keys))
+    start = Path(tuple(map(str, names)), offset)
+    return Index(start, tuple(keys[len(names) :]), offset) if len(names) < len(keys) else start
 
 
 def checked_call(call: Call) -> Call:
-    if call.function in ("size", "has") and len(call.arguments) != 1:
-        raise ExpressionError(f"{call.function}() takes one argument", call.offset)
-    if call.function == "has" and not isinstance(call.arguments[0], Path):
+    """The call itself. Raises ExpressionError for arguments that cannot be right."""
+    wanted = _ARGUMENTS.get(call.function)
+    if wanted and len(call.arguments) != wanted[0]:
+        raise ExpressionError(f"{call.function}() takes {wanted[1]}", call.offset)
+    if call.function == "has" and not isinstance(call.arguments[0], Path | Index):
         raise ExpressionError("has() takes a path, such as has(stages.s.metrics.m)", call.arguments[0].offset)
+    if call.function == "matches":
+        checked_pattern(call.arguments[1])
     return call
+
+
+def checked_pattern(expr: Expr) -> None:
+    """Raises ExpressionError for a pattern that is not written as a text, or is too long."""
+    if not isinstance(expr, Literal) or not isinstance(expr.value, str):
+        raise ExpressionError("the pattern of matches() must be a text in quotes", expr.offset)
+    if len(expr.value) > MAX_PATTERN:
+        raise ExpressionError(f"the pattern is longer than {MAX_PATTERN} characters", expr.offset)
 
 
 def literal(token: Token) -> Literal:

@@ -207,6 +207,8 @@ def _scope(trigger: Trigger | EventTrigger) -> Mapping[str, Any]:
         return {"trigger": about}
     data = _OBJECT if isinstance(trigger, ObjectTrigger) else Type.UNKNOWN
     event = dict.fromkeys(_ATTRIBUTES, Type.STRING) | {"data": data, "extensions": Type.UNKNOWN}
+    if isinstance(trigger, KafkaTrigger):
+        event["headers"] = Type.UNKNOWN
     return {"trigger": about, "event": event}
 
 

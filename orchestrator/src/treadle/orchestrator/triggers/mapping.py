@@ -25,9 +25,9 @@ from .starting import StartOrder
 class Rules:
     """`filter`, `schema` and `with` of one version of a trigger, read once.
 
-    Expressions see `event` (`id`, `source`, `type`, `subject`, `time`, `datacontenttype`, `data`, `extensions`) and
-    `trigger` (`name`, `time`, and in `with` `events`). They are evaluated within a budget of processor time; a schema,
-    and large data, in another process (docs/decisions/0031). Raises UsageError for a filter that cannot be read.
+    Expressions see `event` (the fields of Event) and `trigger` (`name`, `time`, and in `with` `events`). They are
+    evaluated within a budget of processor time; a schema, and large data, in another process (docs/decisions/0031).
+    Raises UsageError for a filter that cannot be read.
     """
 
     trigger: Trigger

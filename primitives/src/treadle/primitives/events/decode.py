@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..errors import DataError
 from .records import Event, Format, Record
@@ -39,8 +40,17 @@ def decode(record: Record, format: Format, connection: str) -> Event:
     if record.value is not None and len(record.value) > MAX_RECORD:
         raise Undecodable(f"the record has {len(record.value)} bytes; at most {MAX_RECORD} are read")
     if format == "cloudevents":
-        return _cloudevent(record)
-    return _wrapped(record, connection, parse_json(_value(record)) if format == "json" else _value(record))
+        event = _cloudevent(record)
+    else:
+        event = _wrapped(record, connection, parse_json(_value(record)) if format == "json" else _value(record))
+    return replace(event, headers={name: _header_text(value) for name, value in record.headers})
+
+
+def _header_text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _value(record: Record) -> bytes:
@@ -85,7 +95,7 @@ def event_of(attributes: Mapping[str, Any], data: Any) -> Event:
         given["dataschema"] = known["dataschema"]
     for name, value in given.items():
         _check_extension(name, value)
-    about = {name: known[name] for name in ("subject", "time", "datacontenttype")}
+    about: dict[str, Any] = {name: known[name] for name in ("subject", "time", "datacontenttype")}
     return Event(known["id"] or "", known["source"] or "", known["type"] or "", **about, data=data, extensions=given)
 
 

@@ -39,6 +39,8 @@ class Event(Struct, frozen=True):
     data: Any = None
     extensions: dict[str, Any] = {}
     """Every other attribute."""
+    headers: dict[str, str | None] = {}
+    """Of the Kafka record: name -> text; null where it has no value or is no UTF-8. Of a repeated name the last."""
 
 
 def as_item(event: Event, envelope: bool) -> Any:
