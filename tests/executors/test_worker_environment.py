@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors.worker.environment import Surroundings, secret_variable, worker_environment
+from treadle.executors.worker.environment import Surroundings, WorkFolder, secret_variable, worker_environment
 
 _EMPTY = worker_environment({})
 
@@ -47,14 +47,54 @@ def test_defaults_give_way_to_the_drivers_settings() -> None:
     assert _EMPTY[name] == "system"
 
 
-def test_what_user_code_changed_around_it_is_put_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_user_code_changed_around_it_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAKEN", "käse")
     monkeypatch.setenv("CHANGED", "old")
-    settings, folder = dict(os.environ), os.getcwd()
+    settings = dict(os.environ)
     before = Surroundings()
     del os.environ["TAKEN"]
     os.environ["CHANGED"] = "new"
     os.environ["ADDED"] = "too"
-    os.chdir(tmp_path)
     before.restore()
-    assert (dict(os.environ), os.getcwd()) == (settings, folder)
+    assert dict(os.environ) == settings
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WorkFolder:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    made = WorkFolder()
+    made.enter()
+    return made
+
+
+def test_work_folder_is_empty_again_and_links_are_not_followed(folder: WorkFolder, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    Path("file").touch()
+    Path("deep/deeper").mkdir(parents=True)
+    Path("link").symlink_to(kept)
+    own = os.getcwd()
+    os.chdir("deep")
+    folder.empty()
+    assert (os.getcwd(), os.listdir()) == (own, [])
+    assert (kept / "file").exists()
+
+
+def test_work_folder_is_made_anew_when_user_code_removed_it(folder: WorkFolder) -> None:
+    os.rmdir(os.getcwd())
+    folder.empty()
+    assert os.listdir(os.getcwd()) == []
+
+
+def test_work_folder_is_made_anew_when_a_link_is_in_its_place(folder: WorkFolder, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    own = Path.cwd()
+    own.rmdir()
+    own.symlink_to(kept)
+    folder.empty()
+    assert Path.cwd() not in (own, kept)
+    assert (kept / "file").exists()

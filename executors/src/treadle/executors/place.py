@@ -36,6 +36,8 @@ class Place(Struct, frozen=True):
     """The folder of host blocks; empty: there is none."""
     secret: Callable[[str], str] = no_secret
     """A secret by its name; raises UsageError where there is none."""
+    environment: Mapping[str, str] | None = None
+    """The variables of tasks, before those that belong to the driver are withheld; None: the driver's."""
 
     def run_key(self, run: str) -> bytes:
         return trust.run_key(trust.load_or_create_key(self.key_file), run)

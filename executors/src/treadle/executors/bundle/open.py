@@ -14,7 +14,9 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 
 import msgspec
 
@@ -31,6 +33,8 @@ UNUSED = 14 * 86_400.0
 """Seconds after which an unpacked bundle that nobody uses is removed."""
 _NAMES = ".names"
 """Lists the entries of an unpacked bundle, so that they can be told from what was put beside them."""
+KEPT_RUNS = 3
+"""Runs, beside the present one, whose modules a process keeps."""
 _active: dict[str, Path] = {}
 """Digest -> folder of the one bundle of this process."""
 
@@ -38,17 +42,20 @@ _active: dict[str, Path] = {}
 def prepare(store: Store, run: str, digest: str, key: bytes, shared: SharedCode | None = None) -> dict[str, bytes]:
     """Make the bundle of a run importable; the functions captured in it, by reference.
 
-    A bundle this process has, or this host has unpacked, is not fetched. Raises UsageError when the process has
-    another one, CorruptError when it was not sealed with the run's key, MissingError, StoreError.
+    Its modules are imported anew for each run. A bundle that this host has unpacked is not fetched, unless it was
+    removed or damaged since. Raises UsageError when the process has another bundle, CorruptError when it was not sealed
+    with the run's key, MissingError, StoreError.
     """
     path = _active.get(digest)
-    if path is None:
-        root = cache_root()
+    if path is None or not _is_whole(path):
+        root = path.parent if path is not None and path.parent.is_dir() else cache_root()
         path = root / digest
         if not _hold(path) or not _is_whole(path):
             path = open_bundle(_fetched(store, run, key, shared), digest, root)
             _hold(path)
-    return activate(path)
+    captured = activate(path)
+    _modules.enter(run)
+    return captured
 
 
 def _fetched(store: Store, run: str, key: bytes, shared: SharedCode | None) -> bytes:
@@ -188,18 +195,56 @@ def activate(path: Path) -> dict[str, bytes]:
             f"functions captured by Python {manifest.python} cannot run on Python {python_version()}",
             "Use the same minor version for both, or move the functions to a module.",
         )
-    if path.name not in _active:
+    if _active.get(path.name) != path:
         _active[path.name] = path
-        _put_first(path / MODULES, manifest.modules)
+        sys.path.insert(0, str(path / MODULES))
+        _modules.own(manifest.modules)
     return captured
 
 
-def _put_first(folder: Path, modules: tuple[str, ...]) -> None:
-    """Modules of these names that were imported from elsewhere are forgotten."""
-    sys.path.insert(0, str(folder))
-    for name in [name for name in sys.modules if name.partition(".")[0] in modules]:
-        del sys.modules[name]
-    importlib.invalidate_caches()
+class _Modules:
+    """The project's modules of each run: no run finds what another one left in them."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] = frozenset()
+        self._run = ""
+        self._kept: dict[str, dict[str, ModuleType]] = {}
+        self._imported: set[str] = set()
+
+    def own(self, names: Iterable[str]) -> None:
+        """The project's top-level names. Modules of these names that were imported from elsewhere are forgotten."""
+        self._names, self._run = frozenset(names), ""
+        self._take_out()
+        importlib.invalidate_caches()
+
+    def enter(self, run: str) -> None:
+        """Have the modules of this run, or none: imports then make them. A few runs that take turns keep theirs."""
+        if run == self._run:
+            return
+        left = self._take_out()
+        if self._run:
+            self._kept[self._run] = left
+            self._imported.update(left)
+        sys.modules.update(self._kept.pop(run, {}))
+        self._run = run
+        while len(self._kept) > KEPT_RUNS:
+            del self._kept[next(iter(self._kept))]
+
+    def imported_before(self, name: str) -> bool:
+        """Whether an earlier run of this process has imported the module."""
+        return name in self._imported
+
+    def _take_out(self) -> dict[str, ModuleType]:
+        names = [name for name in sys.modules if name.partition(".")[0] in self._names]
+        return {name: sys.modules.pop(name) for name in names}
+
+
+_modules = _Modules()
+
+
+def imported_before(module: str) -> bool:
+    """Whether an earlier run has imported this module of the project in this process."""
+    return _modules.imported_before(module)
 
 
 def differences() -> str:

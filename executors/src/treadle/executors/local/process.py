@@ -56,7 +56,7 @@ class WorkerProcess:
         self._fd = self._socket.fileno()
         self._loop.add_reader(self._fd, self._readable)
         self.child.death.add_done_callback(lambda death: self.listener(death.result()))
-        self.send(setup)
+        self.send(msgspec.structs.replace(setup, folder=folder) if folder else setup)
 
     async def wait_ready(self) -> Death | None:
         """None once it takes tasks; its death if that comes first."""

@@ -66,6 +66,10 @@ _CACHE_SHARE = 8
 """Decoded blocks that are kept were encoded in at most one part in so many of the room."""
 
 
+class ProcessUsed(BaseException):
+    """A module that an earlier run imported in this process cannot be imported again: its task needs a new process."""
+
+
 class _Run(NamedTuple):
     """What the tasks of one run share in this process."""
 
@@ -96,7 +100,7 @@ class Runtime:
     def run(self, task: Task, key: bytes, report: Callable[[Report], None]) -> None:
         """Run the partitions in order, and `report` each as it ends. `key` is the run's.
 
-        Raises what `report` raises, and nothing else.
+        Raises what `report` raises, ProcessUsed, and nothing else.
         """
         try:
             services = self._services(task, key)
@@ -255,6 +259,12 @@ def _load(reference: str, captured: dict[str, bytes]) -> Function:
             f"importing {reference} ended the interpreter ({error_name(error)})",
             "Keep what a script does under `if __name__ == '__main__':`.",
         ) from error
+    except UsageError as error:
+        from ..bundle.open import imported_before
+
+        if imported_before(reference.partition(":")[0]):
+            raise ProcessUsed(str(error)) from error
+        raise
     info = functions.describe(function)
     return Function(function, info.takes_context, info.vectorized)
 

@@ -24,12 +24,14 @@ from .. import limits
 from ..failures import Redactor, error_name, full_traceback, message_of
 from ..program import Failure, Report, Task
 from ..runtime.process import give_back_memory, prepare_process
-from ..runtime.runtime import Runtime
-from .environment import Surroundings
+from ..runtime.runtime import ProcessUsed, Runtime
+from .environment import Surroundings, WorkFolder
 from .log import WorkerLog, line_by_line, publish
 from .messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
 
 _PR_SET_PDEATHSIG = 1
+_USED = 75
+"""The exit code when a task needs a new process: EX_TEMPFAIL of sysexits.h."""
 _REST_SECONDS = 1.0
 """Without work: then a worker gives back the memory that it kept for the next task."""
 
@@ -73,6 +75,7 @@ class Worker:
         self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
         self._machine = limits.host_memory()
         self._redactor = Redactor({})
+        self._folder = WorkFolder(setup.folder)
         self._reported = self._expected = 0
         self._last: tuple[Report, ...] = ()
         """The task's last report waits for the end of the task, to spare the driver a wake-up."""
@@ -91,9 +94,13 @@ class Worker:
         self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
         self._reported, self._expected, self._last = 0, len(message.task.partitions), ()
         self._limit(message.memory)
+        self._folder.enter()
         before = Surroundings()
         try:
             self._runtime.run(message.task, message.key, self._report)
+        except ProcessUsed as error:
+            sys.stderr.write(f"another process takes over, since this one has served another run: {error}\n")
+            os._exit(_USED)
         except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
             limits.limit_allocation(0)
             self._send(self._defect(message.task, error))
@@ -114,6 +121,7 @@ class Worker:
             limits.limit_allocation(0)
             self._send(report)
         self._reported += 1
+        self._folder.empty()
 
     def _send(self, report: Report) -> None:
         if log := self._log.cut():

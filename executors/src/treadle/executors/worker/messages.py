@@ -23,6 +23,8 @@ class Setup(Struct, frozen=True):
     cache_bytes: int
     room: int = 0
     """Bytes of records that may wait in memory when a task says nothing of its own; 0: any number."""
+    folder: str = ""
+    """The process's own folder, in which it was started; empty: it makes one."""
 
 
 class Run(Struct, frozen=True):

@@ -21,6 +21,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from ..environment.home import Home
 from ..environment.profile import Profile
+from ..environment.variables import differing, marks
 from .environments import (
     FIRST,
     PythonEnvironment,
@@ -61,6 +62,8 @@ class DriverState(Struct, frozen=True):
     settings: str
     """The profile it serves, as JSON: see `profile_settings`."""
     ready: bool
+    variables: dict[str, str] = {}
+    """Marks of the variables that it has from the command that started it: see `variables.marks`."""
 
 
 class DriverFiles:
@@ -116,8 +119,8 @@ def ensure_driver(
     state = starting.running()
     if not (state and state.ready and starting.is_current(state)):
         state = starting.once(profile, module, timeout)
-    if profile is not None and state.settings != profile_settings(profile):
-        raise _other_profile(state.settings, profile_settings(profile))
+    if profile is not None:
+        _check_same(state, profile_settings(profile), marks(home))
     return state
 
 
@@ -155,9 +158,12 @@ def profile_settings(profile: Profile) -> str:
     return profile.model_dump_json(exclude={"name"}, exclude_defaults=True)
 
 
-def own_state(*, started: float, fingerprint: str, settings: str, ready: bool) -> DriverState:
+def own_state(
+    *, started: float, fingerprint: str, settings: str, ready: bool, variables: dict[str, str] | None = None
+) -> DriverState:
     """What this process, a driver, says of itself."""
-    return DriverState(os.getpid(), started, version("treadle-orchestrator"), fingerprint, settings, ready)
+    number = version("treadle-orchestrator")
+    return DriverState(os.getpid(), started, number, fingerprint, settings, ready, variables or {})
 
 
 def _state(files: DriverFiles) -> DriverState | None:
@@ -221,11 +227,16 @@ class _Starting:
         raise _failure(self._files, f"was not ready within {timeout:g} s", begin)
 
 
-def _other_profile(serves: str, asked: str) -> OtherProfile:
-    one, other = json.loads(serves), json.loads(asked)
-    differ = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-    return OtherProfile(
-        f"the driver of this environment is busy with another profile, which differs in {', '.join(differ)}",
+def _check_same(state: DriverState, settings: str, variables: dict[str, str]) -> None:
+    """Raises OtherProfile when the driver has other settings or variables than a command."""
+    if differ := differing(json.loads(state.settings), json.loads(settings)):
+        text = f"another profile, which differs in {', '.join(differ)}"
+    elif differ := differing(state.variables, variables):
+        text = f"other values of environment variables: {', '.join(differ)}"
+    else:
+        return
+    raise OtherProfile(
+        f"the driver of this environment is busy with {text}",
         "`treadle dev down` ends it (its runs go on with the next one); or give this command its own TREADLE_HOME.",
     )
 

@@ -26,6 +26,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 
 from ..environment.home import Home
 from ..environment.profile import load_profile
+from ..environment.variables import marks
 from .driver import DriverFiles, any_driver_alive, code_fingerprint, own_state, profile_settings
 from .environments import register
 from .process import bound_log, try_lock, wait_lock, write_state
@@ -66,6 +67,7 @@ class DriverLease:
         self._fingerprint = code_fingerprint()
         # The same variables as the starter's, so the same profile as `load_profile` gives anywhere in this process.
         self._settings = profile_settings(load_profile(home))
+        self._variables = marks(home)
         self._write(ready=False)
         # A forked child would go on holding the lock after this process died.
         os.register_at_fork(after_in_child=self._close)
@@ -139,7 +141,13 @@ class DriverLease:
             _log.error("%s", error)
 
     def _write(self, *, ready: bool) -> None:
-        state = own_state(started=self._started, fingerprint=self._fingerprint, settings=self._settings, ready=ready)
+        state = own_state(
+            started=self._started,
+            fingerprint=self._fingerprint,
+            settings=self._settings,
+            ready=ready,
+            variables=self._variables,
+        )
         write_state(self._files.state, state)
 
     def _close(self) -> None:

@@ -33,10 +33,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from treadle.dsl.base import Identifier
 from treadle.dsl.quantities import Size
+from treadle.executors.worker.environment import is_withheld
 from treadle.primitives.errors import UsageError
 from treadle.primitives.wire import is_loopback
 
@@ -150,6 +151,8 @@ class Profile(Table):
     """Tasks at a time in one local executor; None: the number of processors."""
     memory: Size | None = None
     """Bytes for all slots of one local executor; None: what the machine has."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of tasks that run on this machine."""
     peers: str | None = None
     """Where `treadle worker` serves the blocks of this host to workers of other hosts: `tls://10.0.0.5:0` (port 0: any
     free one), or `tcp://127.0.0.1:0` between homes of one machine; None: it does not, and such runs use the store."""
@@ -166,6 +169,16 @@ class Profile(Table):
     webhook: WebhookSettings = WebhookSettings()
     lifecycle: LifecycleSettings | None = None
     """None: nothing is told."""
+
+    @field_validator("environment")
+    @classmethod
+    def _seen_by_tasks(cls, variables: dict[str, str]) -> dict[str, str]:
+        for name, value in variables.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise ValueError(f"{name!r} cannot be a variable")
+            if is_withheld(name):
+                raise ValueError(f"{name} is fixed or withheld: tasks would not see the value")
+        return variables
 
     @property
     def embedded(self) -> bool:

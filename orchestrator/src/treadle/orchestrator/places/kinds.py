@@ -145,6 +145,7 @@ def open_local(settings: LocalSettings, place: Place) -> Executor:
         memory=share,
         host_root=place.host_root or None,
         secrets=place.secret,
+        environment=place.environment,
     )
 
 
@@ -155,7 +156,7 @@ def open_isolated(settings: IsolatedSettings, place: Place) -> Executor:
         key_file=place.key_file,
         slots=settings.slots,
         memory=settings.memory,
-        environment=worker_environment(os.environ) | _secrets(settings.secrets, place),
+        environment=worker_environment(_variables(place)) | _secrets(settings.secrets, place),
     )
 
 
@@ -203,7 +204,7 @@ def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
     if settings.sizes:
         limits = structs.replace(emulation.limits, memory=tuple(size * MEGABYTE for size in sorted(settings.sizes)))
         emulation = structs.replace(emulation, limits=limits)
-    environment = {**os.environ, **_secrets(settings.secrets, place)}
+    environment = {**_variables(place), **_secrets(settings.secrets, place)}
     invoker = ParityInvoker(emulation, trust.load_or_create_key(place.key_file), environment)
     return _functions(provider, invoker, _slots(settings), place, files=is_local(place.store))
 
@@ -243,6 +244,10 @@ def _staying(
         staying.capabilities = structs.replace(staying.capabilities, files=files, lacks=lacks)
         executor.members = staying
     return executor
+
+
+def _variables(place: Place) -> Mapping[str, str]:
+    return os.environ if place.environment is None else place.environment
 
 
 def _secrets(names: Iterable[str], place: Place) -> dict[str, str]:

@@ -15,6 +15,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 from ..environment.connections import with_connections
 from ..environment.home import Home
 from ..environment.profile import Profile
+from ..environment.variables import task_variables
 from .kinds import KINDS
 
 LOCAL = "local"
@@ -80,7 +81,7 @@ class Abilities(Mapping[str, Capabilities]):
 def open_places(home: Home, profile: Profile, slots: int | None = None) -> Places:
     """The executors of a profile. `slots` are those of `local`, where the profile's own do not count."""
     secret = with_connections(profile.kafka, home.secret)
-    place = Place(profile.store_url(home), str(home.key), str(home.host_root), secret)
+    place = Place(profile.store_url(home), str(home.key), str(home.host_root), secret, task_variables(profile))
     return Places({LOCAL: _local(profile, slots), **profile.executors}, place)
 
 

@@ -1,0 +1,79 @@
+"""What a run finds in a warm process: modules of its own, the folder of its tasks, and code that is whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from executors.bench import KEY
+from executors.test_bundle import TESTS, build, write
+
+from treadle.primitives import trust
+from treadle.primitives.stores.store import Store
+
+Script = Callable[..., list[str]]
+STATEFUL = "seen = []\ndef f(x):\n    seen.append(x)\n    return list(seen)\n"
+SETUP = """
+import shutil, sys
+from treadle.executors.bundle.open import KEPT_RUNS, cache_root, imported_before, prepare
+from treadle.primitives import functions
+from treadle.primitives.stores.store import Store
+
+store, digest, key = Store.open(sys.argv[1]), sys.argv[2], KEY
+
+def call(run, x):
+    prepare(store, run, digest, key)
+    return functions.load("stateful:f")(x)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Runs code in a process of its own; runs `a` to `f` have one bundle, whose function keeps what it was called with.
+
+    Returns the printed lines.
+    """
+    project = tmp_path / "project"
+    project.mkdir()
+    write(project, {"stateful": STATEFUL})
+    bundle = build(project, "stateful:f")
+    for run in "abcdef":
+        name = f"runs/{run}/bundle"
+        Store.open(f"file://{tmp_path}/store").put(name, trust.seal(KEY, name, bundle.data))
+
+    def start(code: str) -> list[str]:
+        environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}
+        text = SETUP.replace("KEY\n", f"{KEY!r}\n") + code
+        command = [sys.executable, "-c", text, f"file://{tmp_path}/store", bundle.digest]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return start
+
+
+def test_run_does_not_see_what_another_run_left_in_a_module(script: Script) -> None:
+    assert script("print(call('a', 1), call('a', 2), call('b', 3))") == ["[1] [1, 2] [3]"]
+
+
+def test_runs_that_take_turns_keep_their_modules(script: Script) -> None:
+    code = "print(call('a', 1), call('b', 2), call('a', 3), call('b', 4))"
+    assert script(code) == ["[1] [2] [1, 3] [2, 4]"]
+
+
+def test_process_keeps_the_modules_of_a_few_runs_only(script: Script) -> None:
+    code = "for run in 'abcdefa': found = call(run, run)\nprint(found, KEPT_RUNS)"
+    assert script(code) == ["['a'] 3"]
+
+
+def test_module_counts_as_imported_before_in_a_later_run_only(script: Script) -> None:
+    code = "call('a', 1); print(imported_before('stateful')); call('b', 1); print(imported_before('stateful'))"
+    assert script(code) == ["False", "True"]
+
+
+@pytest.mark.parametrize("damage", ["shutil.rmtree(cache_root())", "shutil.rmtree(cache_root() / digest / 'modules')"])
+def test_code_that_was_removed_under_a_live_process_is_unpacked_again(script: Script, damage: str) -> None:
+    assert script(f"call('a', 1); {damage}; print(call('b', 2))") == ["[2]"]
