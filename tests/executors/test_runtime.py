@@ -22,7 +22,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors import limits
-from treadle.executors.failures import Redactor
 from treadle.executors.program import (
     BlockInput,
     Broadcast,
@@ -43,6 +42,7 @@ from treadle.executors.program import (
     Task,
     ToBroadcast,
 )
+from treadle.executors.redaction import Redactor
 from treadle.executors.runtime import process
 from treadle.executors.runtime.process import prepare_process
 from treadle.executors.runtime.runtime import Runtime

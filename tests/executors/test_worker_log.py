@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.executors.failures import Redactor
+from treadle.executors.redaction import Redactor
 from treadle.executors.worker.log import TAIL, open_log, publish, read_tail
 
 

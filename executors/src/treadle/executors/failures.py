@@ -1,10 +1,9 @@
-"""From an exception to what the dispatcher needs to know of it: one table, one traceback format, secrets taken out."""
+"""From an exception to what the dispatcher needs to know of it: one table, one traceback format."""
 
 from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +18,8 @@ from treadle.primitives.errors import (
     TreadleError,
     UsageError,
 )
+
+from .redaction import Redactor
 
 _OURS = (os.path.dirname(__file__), os.path.dirname(primitives.__file__))
 _MESSAGE_LIMIT = 4096
@@ -106,14 +107,15 @@ def _users(frames: TracebackType | None) -> TracebackType | None:
     return frame or frames
 
 
-def message_of(error: BaseException) -> str:
-    """The text of an error, cut to a length that fits everywhere."""
+def message_of(error: BaseException, redactor: Redactor) -> str:
+    """The text of an error without secrets, cut to a length that fits everywhere."""
     try:
         text = _encodable(str(error))
     except Exception as broken:  # noqa: BLE001  a user's __str__ may raise anything
         text = f"<the error's __str__ raised {error_name(broken)}>"
     if isinstance(error, SystemExit | KeyboardInterrupt):
         text = f"the function ended the interpreter ({error_name(error)}: {text})"
+    text = redactor.text(text)  # before the cut, which could leave the beginning of a secret
     return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 3] + "..."
 
 
@@ -137,40 +139,3 @@ def _shown(record: Any) -> str:
         return repr(record)
     except Exception as error:  # noqa: BLE001  likewise
         return f"<a {type(record).__name__} whose __repr__ raised {error_name(error)}>"
-
-
-class Redactor:
-    """Replaces the values of secrets by `***NAME***`, also where they were quoted by repr or escaped as JSON."""
-
-    def __init__(self, secrets: Mapping[str, str]) -> None:
-        forms = {form: f"***{name}***" for name, value in secrets.items() for form in _forms(value)}
-        self._forms = sorted(forms.items(), key=lambda item: -len(item[0]))
-
-    def text(self, text: str) -> str:
-        for form, name in self._forms:
-            text = text.replace(form, name)
-        return text
-
-    def log(self, data: bytes) -> bytes:
-        return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-    def record(self, record: Any) -> Any:
-        """A record with every str and bytes in its plain containers redacted."""
-        return self._value(record) if self._forms else record
-
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, bytes):
-            return self.log(value)
-        if type(value) is dict:
-            return {self._value(key): self._value(item) for key, item in value.items()}
-        if type(value) in (list, tuple, set, frozenset):
-            return type(value)(map(self._value, value))
-        return value
-
-
-def _forms(value: str) -> set[str]:
-    import json
-
-    return {value, repr(value)[1:-1], json.dumps(value)[1:-1]} - {""}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from treadle.primitives.errors import FailureClass
 
-from ..failures import Redactor
 from ..limits import exit_words
 from ..program import Failure, Partition, Task
+from ..redaction import Redactor
 from ..worker.log import publish
 from .child import Death
 

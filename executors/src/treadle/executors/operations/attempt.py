@@ -18,7 +18,7 @@ from treadle.primitives.functions import matches_type
 from treadle.primitives.result import Result, is_storable
 
 from ..context import Context
-from ..failures import InputFailed, Redactor, StageFailed, error_name, is_loss, message_of, plain_json
+from ..failures import InputFailed, StageFailed, error_name, is_loss, message_of, plain_json
 from ..program import (
     Arg,
     Broadcast,
@@ -32,6 +32,7 @@ from ..program import (
     StageCount,
     Value,
 )
+from ..redaction import Redactor
 from ..spill.room import Room
 
 T = TypeVar("T")
@@ -215,8 +216,8 @@ class Attempt:
                 "stage": self.path(op.stage),
                 "partition": self.partition.index,
                 "position": position,
-                "error": error_name(error),
-                "message": redactor.text(message_of(error)),
+                "error": redactor.text(error_name(error)),
+                "message": message_of(error, redactor),
                 "record": redactor.record(plain_json(record)),
             }
         )

@@ -33,7 +33,6 @@ from ..context import Context
 from ..failures import (
     FROM_ANOTHER_MEMBER,
     InputFailed,
-    Redactor,
     StageFailed,
     classify,
     error_name,
@@ -56,6 +55,7 @@ from ..program import (
     Report,
     Task,
 )
+from ..redaction import Redactor
 from ..spill.parts import SpilledBytes
 from ..spill.room import Room, room_of
 from .cache import Cache, read_input
@@ -315,10 +315,10 @@ def _failure(
         partition=partition.index,
         attempt=partition.attempt,
         failure=failure,
-        how=how,
+        how=redactor.text(how),
         stage=error.stage if isinstance(error, StageFailed) else stage,
-        error=error_name(cause),
-        message=redactor.text(message_of(cause)),
+        error=redactor.text(error_name(cause)),
+        message=message_of(cause, redactor),
         traceback=redactor.text(_where(error) + full_traceback(cause) + _elsewhere()),
         retryable=retryable,
         lost=error.lost if isinstance(error, InputFailed) else (),

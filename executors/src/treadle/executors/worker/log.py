@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from ..failures import Redactor
+from ..redaction import Redactor
 
 TAIL = 64 * 1024
 """Bytes of a partition's log that its report carries."""

@@ -21,8 +21,9 @@ import msgspec
 from treadle.primitives.errors import FailureClass
 
 from .. import limits
-from ..failures import Redactor, error_name, full_traceback, message_of
+from ..failures import error_name, full_traceback, message_of
 from ..program import Failure, Report, Task
+from ..redaction import Redactor
 from ..runtime.process import give_back_memory, prepare_process
 from ..runtime.runtime import ProcessUsed, Runtime
 from .environment import Surroundings, WorkFolder
@@ -140,8 +141,8 @@ class Worker:
             partition.attempt,
             FailureClass.OUT_OF_MEMORY if memory else FailureClass.INTERNAL,
             how="exception in the task runtime",
-            error=error_name(error),
-            message=self._redactor.text(message_of(error)),
+            error=self._redactor.text(error_name(error)),
+            message=message_of(error, self._redactor),
             traceback=self._redactor.text(full_traceback(error)),
         )
 
