@@ -6,7 +6,7 @@ UV_VERSION := 0.13.8
 PROCESSES ?= 2
 TESTS ?= not chaos
 
-.PHONY: demo test check compiled format chaos bench workloads isolated clean
+.PHONY: demo test check compiled format chaos fuzz bench workloads isolated clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -39,6 +39,10 @@ format: .venv/ready
 chaos: .venv/ready
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -s -m chaos
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q tests/properties
+
+## fuzz: mutates workflow documents for an hour (SECONDS=600: ten minutes), from a seed that it prints
+fuzz: .venv/ready
+	PYTHONPATH=tests $(BIN)/python tests/properties/mutations.py --seconds $(or $(SECONDS),3600)
 
 ## bench: the figures of bench/RESULTS.md, a quarter of an hour; FULL=1: all sizes, an hour (bench/README.md)
 bench: .venv/ready

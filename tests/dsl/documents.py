@@ -17,6 +17,7 @@ NUMERIC = ["1e3", "1.5e3", "+.5E1", "08", "0o17", "0x1F", "1_000", ".inf", "1e99
 WORDS = ["true", "null", "~", "2026-01-01", "12:30", "=", "<<", "it's", '"a"', "{k}", "\\"]
 SPACED = ["", " a ", "a: b", "a #b", "*a", "!a", "- a", "a\nb\n", "\u2028", "ü", "\U0001f600"]
 TEXTS = st.text(max_size=6) | st.sampled_from([*NUMERIC, *WORDS, *SPACED])
+WHOLE = st.integers(-(2**63), 2**64 - 1)
 NUMBERS = st.integers(-(2**60), 2**60) | st.sampled_from([0, 1, -1, 1.0, -0.0, 2.5, 1e-5, 1e16, 1e300])
 VALUES: SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
@@ -41,7 +42,7 @@ RETRY: Choices = {
     "nonRetryableErrorTypes": st.lists(st.sampled_from(["ValueError", "m.E"]), max_size=2),
 }
 MEMORY = st.just("1GiB") | st.sampled_from([{"start": "1MiB"}, {"start": "1MiB", "max": "1.5MiB"}])
-CACHE = st.booleans() | st.fixed_dictionaries({}, optional={"version": st.integers() | TEXTS, "ttl": DURATIONS})
+CACHE = st.booleans() | st.fixed_dictionaries({}, optional={"version": WHOLE | TEXTS, "ttl": DURATIONS})
 SETTINGS: Choices = {
     "retry": st.fixed_dictionaries({}, optional=RETRY),
     "timeout": DURATIONS,
@@ -62,7 +63,7 @@ def documents(draw: DrawFn) -> Json:
     inputs |= {"k": {"type": "integer", "default": 3}, "s": {"type": "string", "default": "x"}}
     head: Choices = {
         "labels": st.dictionaries(TEXTS, TEXTS | st.just("${{ run.id }}"), max_size=2),
-        "seed": st.integers(),
+        "seed": WHOLE,
         "defaults": st.fixed_dictionaries({}, optional={**SETTINGS, "cache": CACHE}),
         "triggers": st.dictionaries(st.sampled_from(ODD), _triggers(), max_size=2),
         "secrets": st.just(["token", "import"]),

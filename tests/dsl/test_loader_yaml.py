@@ -13,8 +13,9 @@ from treadle.dsl.document.loader import MAX_CHARACTERS, Loaded, load_yaml
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029\ufeff"))
 """What may stand unescaped in JSON and in YAML."""
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=20,
 )
@@ -76,7 +77,7 @@ def test_escapes_of_json_are_read(value: dict[str, str]) -> None:
     assert data_of(json.dumps(value, ensure_ascii=True)) == value
 
 
-@given(st.dictionaries(TEXT, st.integers() | st.lists(st.integers(), max_size=3), min_size=1, max_size=5))
+@given(st.dictionaries(TEXT, INTEGERS | st.lists(INTEGERS, max_size=3), min_size=1, max_size=5))
 def test_every_value_stands_where_its_place_says(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=1)
     loaded = load_yaml(text)

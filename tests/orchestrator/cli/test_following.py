@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.executors.attempt_log import attempt_logger
-from treadle.orchestrator.cli.view.following import group_lines, grouped, lines_of
+from treadle.orchestrator.cli.view.following import LogFollower, group_lines, grouped, lines_of
 from treadle.orchestrator.dispatcher.record.attempts import AttemptRecord
+from treadle.orchestrator.runfiles import RunFiles
+from treadle.primitives.stores.store import Store
 
 MODULES = f"/home/ada/.cache/treadle-0/bundles/{'0' * 64}/modules"
 STACKS = f"""Current thread 0x00007f (most recent call first):
@@ -67,3 +71,12 @@ def test_what_a_function_logged_has_its_own_time_and_place_and_those_once(monkey
         f"{begun} lloyd[3].read[0]#2 INFO two",
         f"{begun} lloyd-3/read[0]#2 lines of 1",
     ]
+
+
+def test_damaged_line_of_an_attempt_log_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = Store.open(tmp_path.as_uri())
+    good = msgspec.json.encode(AttemptRecord("a", 0, 1, 0.0, message="kept"))
+    store.put("runs/r/attempts/a/1.jsonl", b"\n".join([b"\xff{garbage", good, b"[]", b"{" * 99]))
+    found = LogFollower(RunFiles(store, "r", b"k" * 32)).new()
+    assert [record.message for record in found] == ["kept"]
+    assert capsys.readouterr().err.count("is no record of an attempt and is left out") == 3

@@ -43,8 +43,8 @@ def expressions_in(value: Any) -> Iterator[Expr]:
     """Every expression of a JSON value, in order. Raises ExpressionError."""
     if isinstance(value, str):
         yield from (piece for piece in parse_template(value) if not isinstance(piece, str))
-    elif isinstance(value, (Mapping, list, tuple)):
-        for item in value.values() if isinstance(value, Mapping) else value:
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from expressions_in(item)
 
 

@@ -6,14 +6,27 @@ A code never changes its meaning; docs/diagnostics.md is printed from `CODES` an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of the document to a value."""
 Severity = Literal["error", "warning"]
+Hint = str | Callable[[], str]
+"""What to do; a function where a search is needed to know it, which is done only for findings that are listed."""
+MOST_LISTED = 100
+"""Errors, and warnings, that are listed of one document; the others are counted."""
+MOST_NAMED = 20
+"""Names that one message lists."""
+MOST_TEXT = 1000
+"""Characters of one message, and of one hint."""
+MOST_LETTERS = 100
+"""Of a name for which near ones are looked for: the time grows with the square of its length."""
+MOST_COMPARED = 200
+"""Names among which a misspelt one is looked for."""
 
 CODES: Mapping[str, tuple[Severity, str]] = {
     "T001": ("error", "The text is not YAML."),
@@ -86,6 +99,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T603": ("warning", "A secret that nothing uses."),
     "T604": ("warning", "A webhook that anybody may call."),
     "T605": ("warning", "Braces that look like those of an expression, and are not."),
+    "T606": ("warning", "More findings than are listed."),
     "T701": ("error", "Settings of a trigger that do not go together, or that its source cannot keep."),
     "T702": ("error", "A cron expression that cannot be read, or never comes."),
     "T703": ("error", "A timezone that does not exist."),
@@ -95,8 +109,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Where a key or value stands: lines and columns count from 1, the end is exclusive; line 0 is unknown."""
 
     line: int = 0
@@ -147,14 +160,35 @@ def path_text(path: Path) -> str:
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`did you mean 'retry'?`, or nothing when no choice is near."""
-    lowered = {choice.lower(): choice for choice in choices}
-    found = get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
-    return f"did you mean '{lowered[found[0]]}'?" if found else ""
+    found = nearest(word, choices)
+    return "" if found is None else f"did you mean '{found}'?"
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that is spelt most like the word; None when no choice is near."""
+    if len(word) > MOST_LETTERS:
+        return None
+    lowered = {choice.lower(): choice for choice in choices if len(choice) <= 2 * MOST_LETTERS}
+    found = get_close_matches(word.lower(), _neighbours(word.lower(), lowered), n=1, cutoff=0.6)
+    return lowered[found[0]] if found else None
+
+
+def _neighbours(word: str, choices: Iterable[str]) -> list[str]:
+    """The choices; of very many those that begin alike, since each comparison takes microseconds."""
+    words = list(choices)
+    if len(words) <= MOST_COMPARED:
+        return words
+    words.sort()
+    first = max(0, bisect_left(words, word) - MOST_COMPARED // 2)
+    return words[first : first + MOST_COMPARED]
 
 
 def one_of(words: Iterable[str]) -> str:
-    """`a, b or c`, for messages."""
-    *most, last = [f"'{word}'" for word in words] or ["nothing"]
+    """`a, b or c`, for messages; of very many the first ones, and how many there are beside."""
+    shown = [f"'{word}'" for word in words] or ["nothing"]
+    if len(shown) > MOST_NAMED:
+        shown[MOST_NAMED:] = [f"one of {len(shown) - MOST_NAMED:,} others"]
+    *most, last = shown
     return f"{', '.join(most)} or {last}" if most else last
 
 
@@ -176,7 +210,29 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """By position, without repeats (an anchored mapping is checked wherever it is used)."""
     unique = {(d.code, d.span, d.message) if d.line else (d.code, d.path, d.message): d for d in diagnostics}
-    return sorted(unique.values(), key=lambda d: (d.line, d.col, d.code, d.where))
+    return sorted(unique.values(), key=lambda d: (d.code == "T606", d.line, d.col, d.code, d.where))
+
+
+def listed(diagnostics: Sequence[Diagnostic], more: int = 0) -> list[Diagnostic]:
+    """The findings of one document, in order and at most so many of each severity; a last one counts the others.
+
+    `more`: findings that were counted only.
+    """
+    found = in_order(diagnostics)
+    found = [replace(one, message=_cut(one.message), hint=_cut(one.hint)) for one in found]
+    errors = [one for one in found if one.severity == "error"][:MOST_LISTED]
+    warnings = [one for one in found if one.severity == "warning"][:MOST_LISTED]
+    more += len(found) - len(errors) - len(warnings)
+    return in_order([*errors, *warnings, *([_more(found[0].file, more)] if more else [])])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 3]}..."
+
+
+def _more(file: str, count: int) -> Diagnostic:
+    text = f"{count:,} more finding{' is' if count == 1 else 's are'} not listed"
+    return Diagnostic("T606", text, "mend those that are listed, and validate again", file)
 
 
 def codes_page() -> str:

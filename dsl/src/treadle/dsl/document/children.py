@@ -120,6 +120,6 @@ def _part(document: Document, path: Path, spec: Spec) -> Document:
     data = document.data
     for part in path:
         data = data[part]
-    places = {at[len(path) :]: place for at, place in document.places.items() if at[: len(path)] == path}
+    places = document.places.below(path)
     file = document.file if places else f"{document.file}: {path_text(path)}"
     return Document(file, document.source, data, places, (), spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -11,13 +12,16 @@ from pydantic import ValidationError
 
 from treadle.primitives.errors import UsageError
 
-from ..diagnostics.diagnostics import NOWHERE, Diagnostic, Path, Span, has_errors
+from ..diagnostics.diagnostics import MOST_LISTED, NOWHERE, Diagnostic, Path, Span, has_errors, listed
 from ..diagnostics.formats import render
 from ..model import Spec
 from .errors import shape_problems
-from .loader import MAX_CHARACTERS, Place, load_yaml
+from .loader import MAX_CHARACTERS, Places, load_yaml
 from .shape import empty_keys
 from .syntax import Problem
+
+MAX_STAGES = 2000
+"""Of one document, at all depths: about as many as Temporal can be given at once."""
 
 
 class InvalidDocument(UsageError):
@@ -38,7 +42,7 @@ class Document:
     source: str = ""
     data: Any = None
     """The document as JSON, without its top-level `x-*` keys."""
-    places: Mapping[Path, Place] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
     problems: tuple[Diagnostic, ...] = ()
     spec: Spec | None = None
     children: Mapping[str, Document] = field(default_factory=dict)
@@ -100,7 +104,7 @@ def load_text(text: str, file: str) -> Document:
         data = {key: value for key, value in data.items() if not key.startswith("x-")}
     document = Document(file, text.removeprefix("\ufeff"), data, loaded.places)
     if loaded.problems:
-        return replace(document, problems=tuple(_positioned(document, problem) for problem in loaded.problems))
+        return replace(document, problems=tuple(listed([_positioned(document, each) for each in loaded.problems])))
     return _shaped(document)
 
 
@@ -109,12 +113,23 @@ def _shaped(document: Document) -> Document:
         hint = "start with `apiVersion: treadle/v1`, `name:` and `stages:`"
         problem = Problem("T013", "a workflow is a mapping of keys", hint, document.span(()))
         return replace(document, problems=(_positioned(document, problem),))
+    if (count := _stages(document.data)) > MAX_STAGES:
+        text = f"the document has {count:,} stages, and {MAX_STAGES:,} are allowed"
+        hint = "put stages into workflows of their own (`type: workflow`)"
+        problem = Problem("T004", text, hint, document.span(("stages",), key=True), ("stages",))
+        return replace(document, problems=(_positioned(document, problem),))
     try:
         spec = Spec.model_validate(document.data, by_alias=True, by_name=False)
         return replace(document, spec=spec, problems=tuple(_empty_keys(document)))
     except ValidationError as error:
-        found = shape_problems(error, document.data)
-        return replace(document, problems=tuple(at_path(document, problem, on_key) for problem, on_key in found))
+        found = [at_path(document, *each) for each in islice(shape_problems(error, document.data), MOST_LISTED)]
+        return replace(document, problems=tuple(listed(found, error.error_count() - len(found))))
+
+
+def _stages(data: Any) -> int:
+    """How many stages there are at all depths."""
+    stages = data.get("stages") if isinstance(data, dict) else None
+    return len(stages) + sum(map(_stages, stages.values())) if isinstance(stages, dict) else 0
 
 
 def _empty_keys(document: Document) -> Iterator[Diagnostic]:

@@ -8,11 +8,13 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from treadle.primitives.result import is_storable
+
 from ..base import Identifier
-from ..diagnostics.diagnostics import Path, did_you_mean, for_files, one_of, path_text
+from ..diagnostics.diagnostics import Path, did_you_mean, for_files, nearest, one_of, path_text
 from ..model import ErrorType, FunctionRef, Percentage, Reference, Template, WorkflowFile
 from ..quantities import SIZE_UNITS, TOO_MUCH
-from .scalars import resolve
+from .scalars import is_text
 from .shape import keys_at
 from .syntax import Problem
 
@@ -140,9 +142,9 @@ def _missing(path: Path, data: Any) -> Problem:
     hint = f"such as `{example}`" if example else ""
     if choices and all(isinstance(one, str) for one in choices):
         hint = f"write `{name}: {choices[0]}`" if len(choices) == 1 else f"write `{name}:` with {one_of(choices)}"
-    typos = [key for key in here if key not in known and did_you_mean(str(key), [str(name)])]
-    if typos:
-        hint = f"'{typos[0]}' is perhaps meant to be '{name}'"
+    typo = nearest(str(name), (key for key in here if key not in known))
+    if typo:
+        hint = f"'{typo}' is perhaps meant to be '{name}'"
     return Problem("T011", f"{owner} needs the key '{name}'", hint, path=path)
 
 
@@ -180,6 +182,8 @@ def found(value: Any) -> str:
         list: lambda: "a list",
         str: lambda: f"the text '{value if len(value) <= 40 else value[:37] + '...'}'",
     }
+    if not is_storable(value):
+        return "a number of more than 64 bits"
     return names.get(type(value), lambda: f"the number {value}")()
 
 
@@ -244,7 +248,7 @@ def _advice(kind: str, value: Any) -> str:
         return "an expression is not possible here"
     if kind == "bool_type" and value.lower() in BOOLEANS:
         return f"write {BOOLEANS[value.lower()]}"
-    return "" if isinstance(resolve(value, None, plain=True), str) else "write it without quotes"
+    return "" if is_text(value) else "write it without quotes"
 
 
 def _bound(kind: str, context: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ PyYAML's parser is used for its events only: its own schema is YAML 1.1, where `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from .syntax import Problem, YamlProblem, explain
 
 MAX_CHARACTERS = 2 * 2**20
 MAX_DEPTH = 64
+MAX_VALUES = 100_000
+"""Keys and values that are written in a document; data belongs into files."""
 MAX_ALIASES = 1000
 MAX_EXPANDED = 50_000
 """Nodes that aliases may add."""
@@ -55,6 +57,54 @@ class _Node:
     """Nodes below and including this one, aliases expanded."""
     depth: int = 1
     alias: bool = False
+    entries: dict[str, tuple[_Node, _Node]] | None = None
+    """A mapping's keys and values by name, merged ones too; None: not constructed yet."""
+
+
+class Places(Mapping[Path, Place]):
+    """The place of every path of a document. It is looked up in the nodes: few of a document's paths are asked for."""
+
+    def __init__(self, root: _Node | None = None, key: _Node | None = None) -> None:
+        self._root, self._key = root, key
+
+    def __getitem__(self, path: Path) -> Place:
+        key, node = self._at(path)
+        return Place(node.span, key.span if key else None, node.raw)
+
+    def __iter__(self) -> Iterator[Path]:
+        return _paths_below(self._root, ()) if self._root else iter(())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def below(self, path: Path) -> Places:
+        """The places of the value at `path`, as those of a document of its own; empty when the document lacks it."""
+        try:
+            key, node = self._at(path)
+        except KeyError:
+            return Places()
+        return Places(node, key)
+
+    def _at(self, path: Path) -> tuple[_Node | None, _Node]:
+        """The key and the value at `path`. Raises KeyError."""
+        if self._root is None:
+            raise KeyError(path)
+        key, node = self._key, self._root
+        for part in path:
+            try:
+                key, node = (node.entries or {})[part] if isinstance(part, str) else (None, node.value[part])
+            except (KeyError, IndexError, TypeError):
+                raise KeyError(path) from None
+        return key, node
+
+
+def _paths_below(node: _Node, path: Path) -> Iterator[Path]:
+    yield path
+    if node.kind == "list":
+        for index, child in enumerate(node.value):
+            yield from _paths_below(child, (*path, index))
+    for name, (_, value) in (node.entries or {}).items():
+        yield from _paths_below(value, (*path, name))
 
 
 @dataclass(slots=True)
@@ -62,7 +112,7 @@ class Loaded:
     """The data, the place of every path in it, and what is wrong."""
 
     data: Any = None
-    places: dict[Path, Place] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -74,7 +124,8 @@ def load_yaml(text: str) -> Loaded:
         if len(text) > MAX_CHARACTERS:
             raise YamlProblem(Problem("T004", f"the document is longer than {MAX_CHARACTERS:,} characters"))
         root = _Composer(_joined_surrogates(text) if text.lstrip()[:1] == "{" else text).compose()
-        loaded.data = _construct(root, (), loaded)
+        loaded.data = _construct(root, (), loaded.problems)
+        loaded.places = Places(root)
     except YamlProblem as problem:
         loaded.problems.append(problem.problem)
     return loaded
@@ -103,6 +154,7 @@ class _Composer:
         self._roots: list[_Node] = []
         self._aliases = 0
         self._expanded = 0
+        self._values = 0
 
     def compose(self) -> _Node:
         for event in self._events():
@@ -114,7 +166,7 @@ class _Composer:
     def _events(self) -> Iterator[Any]:
         try:
             yield from yaml.parse(self._text, Loader=_PARSER)
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, UnicodeEncodeError) as error:  # the latter: halves of surrogate pairs
             raise YamlProblem(explain(error, self._text)) from error
 
     def _take(self, event: Any) -> None:
@@ -131,7 +183,15 @@ class _Composer:
             case yaml.AliasEvent():
                 self._close(self._alias(event), [], None)
 
+    def _count(self, event: Any) -> None:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            hint = "put data into a file, and read it with `input: {uri: ..., format: ...}`"
+            text = f"the document has more than {MAX_VALUES:,} keys and values"
+            raise YamlProblem(Problem("T004", text, hint, _span(event)))
+
     def _scalar(self, event: Any) -> _Node:
+        self._count(event)
         span = _span(event)
         plain = event.style in (None, "")
         try:
@@ -143,6 +203,7 @@ class _Composer:
         return _Node("scalar", span, value, self._text[event.start_mark.index : event.end_mark.index])
 
     def _open(self, event: Any) -> None:
+        self._count(event)
         span = _span(event)
         if len(self._stack) >= MAX_DEPTH:
             raise YamlProblem(Problem("T004", f"more than {MAX_DEPTH} levels of nesting", "", span))
@@ -181,59 +242,56 @@ class _Composer:
         return _Node(target.kind, _span(event), target.value, "", target.size, target.depth, alias=True)
 
 
-def _construct(node: _Node, path: Path, loaded: Loaded, key: Span | None = None) -> Any:
-    loaded.places[path] = Place(node.span, key, node.raw)
+def _construct(node: _Node, path: Path, problems: list[Problem]) -> Any:
+    if node.kind == "scalar":
+        return node.value
     if node.kind == "list":
-        return [_construct(child, (*path, index), loaded) for index, child in enumerate(node.value)]
-    if node.kind == "map":
-        return _construct_map(node, path, loaded)
-    return node.value
+        return [_construct(child, (*path, index), problems) for index, child in enumerate(node.value)]
+    node.entries = _entries(node, path, problems)
+    return {name: _construct(value, (*path, name), problems) for name, (_, value) in node.entries.items()}
 
 
-def _construct_map(node: _Node, path: Path, loaded: Loaded) -> dict[str, Any]:
+def _entries(node: _Node, path: Path, problems: list[Problem]) -> dict[str, tuple[_Node, _Node]]:
     entries: dict[str, tuple[_Node, _Node]] = {}
     merges: list[_Node] = []
     for key, value in node.value:
         if key.value == "<<" and key.raw == "<<":
             merges.append(value)
-        elif (name := _key_text(key, loaded)) is not None:
-            _enter(entries, name, key, value, path, loaded)
-    for name, pair in _merged(merges, loaded):
+        elif (name := _key_text(key, problems)) is not None:
+            _enter(entries, name, key, value, path, problems)
+    for name, pair in _merged(merges, problems):
         entries.setdefault(name, pair)
-    data: dict[str, Any] = {}
-    for name, (key, value) in entries.items():
-        data[name] = _construct(value, (*path, name), loaded, key.span)
-    return data
+    return entries
 
 
-def _key_text(key: _Node, loaded: Loaded) -> str | None:
+def _key_text(key: _Node, problems: list[Problem]) -> str | None:
     if key.kind == "scalar" and isinstance(key.value, str):
         return key.value
     shown = key.raw or {"list": "a list", "map": "a mapping"}.get(key.kind, "nothing")
     hint = f'write it as "{key.raw}"' if key.raw else 'an expression is written "${{ ... }}", in quotes'
-    loaded.problems.append(Problem("T006", f"a key must be text; this one is {shown}", hint, key.span))
+    problems.append(Problem("T006", f"a key must be text; this one is {shown}", hint, key.span))
     return None
 
 
 def _enter(
-    entries: dict[str, tuple[_Node, _Node]], name: str, key: _Node, value: _Node, path: Path, loaded: Loaded
+    entries: dict[str, tuple[_Node, _Node]], name: str, key: _Node, value: _Node, path: Path, problems: list[Problem]
 ) -> None:
     if name not in entries:
         entries[name] = (key, value)
         return
     first = entries[name][0].span
     message = f"key '{name}' is given twice; the first is at line {first.line}, column {first.col}"
-    loaded.problems.append(Problem("T003", message, "keep one of the two", key.span, (*path, name)))
+    problems.append(Problem("T003", message, "keep one of the two", key.span, (*path, name)))
 
 
-def _merged(merges: list[_Node], loaded: Loaded) -> Iterator[tuple[str, tuple[_Node, _Node]]]:
+def _merged(merges: list[_Node], problems: list[Problem]) -> Iterator[tuple[str, tuple[_Node, _Node]]]:
     """Entries of `<<: *a` and `<<: [*a, *b]`; of two, the first counts."""
     for merge in merges:
         for node in merge.value if merge.kind == "list" else [merge]:
             if node.kind != "map":
-                loaded.problems.append(Problem("T008", "`<<` merges mappings only", "write `<<: *name`", node.span))
+                problems.append(Problem("T008", "`<<` merges mappings only", "write `<<: *name`", node.span))
                 continue
             nested = [value for key, value in node.value if key.raw == "<<"]
             own = ((key, value) for key, value in node.value if key.raw != "<<")
             yield from ((key.value, (key, value)) for key, value in own if isinstance(key.value, str))
-            yield from _merged(nested, loaded)
+            yield from _merged(nested, problems)

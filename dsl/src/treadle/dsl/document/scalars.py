@@ -6,6 +6,8 @@ import json
 import math
 import re
 
+from treadle.primitives.result import is_storable
+
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
@@ -29,6 +31,14 @@ class UnsupportedTag(Exception):
         self.hint = f"a value that begins with ! must be quoted: {shown}" if tag[:1] == "!" else "remove the tag"
 
 
+def is_text(text: str) -> bool:
+    """Whether the text is text without quotes too, and not a number, a boolean or null."""
+    try:
+        return isinstance(_plain(text), str)
+    except ValueError:
+        return False
+
+
 def resolve(text: str, tag: str | None, plain: bool) -> Scalar:
     """The value of a scalar; raises UnsupportedTag, and ValueError for numbers that JSON cannot hold."""
     if tag in (None, ""):
@@ -37,7 +47,7 @@ def resolve(text: str, tag: str | None, plain: bool) -> Scalar:
         return text
     value = _plain(text)
     if tag == "tag:yaml.org,2002:float" and type(value) is int:
-        return float(value)
+        return float(value)  # of at most 64 bits
     if tag == f"tag:yaml.org,2002:{_TAGS.get(type(value))}":
         return value
     raise UnsupportedTag(tag or "", text)
@@ -50,14 +60,20 @@ def _plain(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _MAX_DIGITS:
-        return text
+        return text  # int() refuses very many digits, and takes long for many
     if _INT.fullmatch(text):
-        return int(text)
+        return _storable(int(text), text)
     if _OCTAL.fullmatch(text):
-        return int(text[2:], 8)
+        return _storable(int(text[2:], 8), text)
     if _HEX.fullmatch(text):
-        return int(text, 16)
+        return _storable(int(text, 16), text)
     return _float(text)
+
+
+def _storable(value: int, text: str) -> int:
+    if not is_storable(value):
+        raise ValueError(f"{_shown(text)} has more than 64 bits")
+    return value
 
 
 def _float(text: str) -> float | str:
@@ -67,5 +83,9 @@ def _float(text: str) -> float | str:
         return text
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is larger than any 64-bit float")
+        raise ValueError(f"{_shown(text)} is larger than any 64-bit float")
     return value
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -31,14 +32,18 @@ def empty_keys(data: Any) -> Iterator[Path]:
 
 def _empty(annotation: Any, data: Any, path: Path) -> Iterator[Path]:
     parts = list(data) if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+    below = _annotations_below(annotation, data) if parts else None
     for part in parts:
-        below = _below(annotation, data, part)
-        if below is not None and data[part] is None and below is not JsonValue and isinstance(part, str):
+        inner = below(part) if below else None
+        if inner is None or (inner is JsonValue and data[part] is not None):
+            continue
+        if data[part] is not None:
+            yield from _empty(inner, data[part], (*path, part))
+        elif inner is not JsonValue and isinstance(part, str):
             yield (*path, part)
-        elif below is not None:
-            yield from _empty(below, data[part], (*path, part))
 
 
+@cache
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Key as written -> field."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
@@ -51,14 +56,18 @@ def _get(data: Any, part: str | int) -> Any:
 
 
 def _below(annotation: Any, data: Any, part: str | int) -> Any:
+    return _annotations_below(annotation, data)(part)
+
+
+def _annotations_below(annotation: Any, data: Any) -> Callable[[str | int], Any]:
+    """Key or position -> the annotation there; None where the language says nothing."""
     model = _model(annotation, data)
     if model is not None:
-        field = fields_of(model).get(str(part))
-        return field.annotation if field else None
-    for branch in _branches(annotation):
-        if get_origin(branch) is (list if isinstance(part, int) else dict):
-            return get_args(branch)[-1]
-    return None
+        fields = fields_of(model)
+        return lambda part: fields[str(part)].annotation if str(part) in fields else None
+    args = {get_origin(branch): get_args(branch) for branch in _branches(annotation)}
+    listed, mapped = args.get(list, (None,))[-1], args.get(dict, (None,))[-1]
+    return lambda part: listed if isinstance(part, int) else mapped
 
 
 def _branches(annotation: Any) -> Iterator[Any]:

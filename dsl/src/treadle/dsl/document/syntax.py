@@ -32,7 +32,7 @@ class YamlProblem(Exception):
         self.problem = problem
 
 
-def explain(error: yaml.YAMLError, text: str) -> Problem:
+def explain(error: yaml.YAMLError | UnicodeEncodeError, text: str) -> Problem:
     """What the parser's message means for the author, at the place where it stopped."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return _unreadable(error, text)
@@ -63,7 +63,7 @@ def _unquoted(mark: Any, text: str) -> Problem:
     return Problem("T002", message, f'write "{value}"', span)
 
 
-def _unreadable(error: yaml.YAMLError, text: str) -> Problem:
+def _unreadable(error: Exception, text: str) -> Problem:
     """A character that YAML does not allow at all; libyaml gives its byte or character offset only."""
     bad = re.search(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
     if bad is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from ..diagnostics.diagnostics import Path, did_you_mean, for_files, one_of
+from ..diagnostics.diagnostics import Hint, Path, did_you_mean, for_files, one_of
 from ..model import (
     Input,
     Items,
@@ -34,7 +34,7 @@ RESERVED = frozenset({"inputs", "stages", "state", "run", "secrets", "trigger", 
 class ReferenceProblem(Exception):
     """A reference that leads nowhere, or somewhere it may not."""
 
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
+    def __init__(self, code: str, message: str, hint: Hint = "") -> None:
         super().__init__(message)
         self.code, self.message, self.hint = code, message, hint
 
@@ -97,18 +97,22 @@ class Graph:
         """The stage `name` as seen from inside `loops`; raises ReferenceProblem (T101, T102)."""
         node = self.nodes.get(name)
         if node is None:
-            visible = [other.id for other in self.nodes.values() if _sees(loops, other)]
-            raise ReferenceProblem("T101", f"there is no stage '{name}'", did_you_mean(name, visible) or _list(visible))
+            raise ReferenceProblem("T101", f"there is no stage '{name}'", lambda: self._meant(name, loops))
         if not _sees(loops, node):
             inner = node.loops[-1]
             hint = f"carry it in the loop's state and read `{inner}.state.NAME`"
             raise ReferenceProblem("T102", f"stage '{name}' is inside the loop '{inner}' and not visible here", hint)
         return node
 
+    def _meant(self, name: str, loops: tuple[str, ...]) -> str:
+        visible = [other.id for other in self.nodes.values() if _sees(loops, other)]
+        return did_you_mean(name, visible) or _list(visible)
+
     def input(self, name: str) -> InputTarget:
         """The workflow input `name`; raises ReferenceProblem (T101)."""
         if name not in self.spec.inputs:
-            hint = did_you_mean(name, self.spec.inputs) or f"declare it: `inputs: {{{name}: {{type: ...}}}}`"
+            declare = f"declare it: `inputs: {{{name}: {{type: ...}}}}`"
+            hint = lambda: did_you_mean(name, self.spec.inputs) or declare  # noqa: E731
             raise ReferenceProblem("T101", f"there is no input '{name}'", hint)
         return InputTarget(name, self.spec.inputs[name])
 
@@ -124,8 +128,7 @@ class Graph:
             if name in node.stage.state:
                 return StateTarget(node, name, inside=True)
             known += node.stage.state
-        hint = did_you_mean(name, known) or f"its state: {one_of(known)}"
-        raise ReferenceProblem("T101", f"the loop '{loops[-1]}' has no state '{name}'", hint)
+        raise ReferenceProblem("T101", f"the loop '{loops[-1]}' has no state '{name}'", lambda: _state(name, known))
 
     def loop_state(self, loop: str, name: str, loops: tuple[str, ...]) -> StateTarget:
         """`LOOP.state.NAME` as seen from inside `loops`; raises ReferenceProblem (T101, T102, T106)."""
@@ -135,8 +138,8 @@ class Graph:
         if loop in loops:
             raise ReferenceProblem("T102", f"inside the loop '{loop}' its state is `state.{name}`", "")
         if name not in node.stage.state:
-            hint = did_you_mean(name, node.stage.state) or f"its state: {one_of(node.stage.state)}"
-            raise ReferenceProblem("T101", f"the loop '{loop}' has no state '{name}'", hint)
+            known = list(node.stage.state)
+            raise ReferenceProblem("T101", f"the loop '{loop}' has no state '{name}'", lambda: _state(name, known))
         return StateTarget(node, name, inside=False)
 
     def resolve(self, reference: str, loops: tuple[str, ...]) -> Target:
@@ -184,6 +187,10 @@ class Graph:
 
 def _sees(loops: tuple[str, ...], node: Node) -> bool:
     return loops[: len(node.loops)] == node.loops
+
+
+def _state(name: str, known: list[str]) -> str:
+    return did_you_mean(name, known) or f"its state: {one_of(known)}"
 
 
 def _list(names: list[str]) -> str:

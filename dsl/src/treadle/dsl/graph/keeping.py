@@ -28,6 +28,8 @@ class Keeping:
         """`wanted`: ids of the stages that shall be kept; `known`: reasons that the document does not show, by id."""
         self._graph, self._wanted, self._known = graph, wanted, known or {}
         self._found: dict[str, str] = {}
+        barriers = [node.stage for node in graph.nodes.values() if isinstance(node.stage, BarrierStage)]
+        self._partly_read = {barrier.input for barrier in barriers if _is_partial(barrier)}
         for name in needs_first({name: self._before(node) for name, node in graph.nodes.items()}):
             self._found[name] = self._reason(graph.nodes[name])
 
@@ -81,8 +83,7 @@ class Keeping:
         return self._own(node, stage) or self._known.get(node.id, "")
 
     def _own(self, node: Node, stage: WorkStage) -> str:
-        barriers = [one.stage for one in self._graph.nodes.values() if isinstance(one.stage, BarrierStage)]
-        if any(_is_partial(barrier) and barrier.input == node.id for barrier in barriers):
+        if node.id in self._partly_read:
             return "the quorum of a barrier lets it go with a part"
         if not stage.idempotent:
             return "with `idempotent: false` it acts on the outside"

@@ -6,18 +6,19 @@ from typing import Literal
 
 from ..model import (
     BarrierStage,
-    BroadcastStage,
     LoopStage,
     MapStage,
     ReduceStage,
     ShuffleStage,
     Source,
-    WorkflowStage,
 )
-from .graph import Graph, InputTarget, Node, StageTarget, StateTarget, bare, inputs_of
+from .graph import Graph, InputTarget, Node, StageTarget, StateTarget, Target, bare, inputs_of
+from .needs import needs_first
 
 Kind = Literal["objects", "table", "array"]
 KIND_WORDS: dict[Kind, str] = {"objects": "Python objects", "table": "tables", "array": "arrays"}
+_PASSING = (ShuffleStage, BarrierStage)
+"""Stages that give the kind that they read."""
 _SOURCES: dict[str, Kind] = {"parquet": "table", "npy": "array", "fixed": "array"}
 
 
@@ -25,37 +26,41 @@ def source_kind(source: Source) -> Kind:
     return "table" if source.table else _SOURCES.get(source.format, "objects")
 
 
-def output_kind(graph: Graph, node: Node, seen: frozenset[str] = frozenset()) -> Kind | None:
-    """The kind a stage gives; None when only its function, a state or a given dataset decides.
+class Kinds:
+    """The kind that each stage reads and gives."""
 
-    `seen`: stages whose kind is asked for already.
-    """
-    match node.stage:
-        case MapStage(per="record") | ReduceStage():
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._given: dict[str, Kind | None] = {}
+        passing = {name: node for name, node in graph.nodes.items() if isinstance(node.stage, _PASSING)}
+        for name in needs_first({name: self._sources(node) for name, node in passing.items()}):
+            self._given[name] = self.read_by(passing[name])
+
+    def given_by(self, node: Node) -> Kind | None:
+        """The kind a stage gives; None when only its function, a state or a given dataset decides."""
+        match node.stage:
+            case MapStage(per="record") | ReduceStage():
+                return "objects"
+        return self._given.get(node.id)  # of stages in a circle, which are refused elsewhere, there is none
+
+    def read_by(self, node: Node) -> Kind | None:
+        """The kind a stage reads; None when unknown, or when several inputs differ."""
+        kinds = {self._of(node, item) for _, item in inputs_of(node.stage)}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def _of(self, node: Node, item: object) -> Kind | None:
+        if isinstance(item, Source):
+            return source_kind(item)
+        if not isinstance(item, str):
             return "objects"
-        case ShuffleStage() | BarrierStage():
-            return input_kind(graph, node, seen | {node.id})
-        case MapStage() | BroadcastStage() | LoopStage() | WorkflowStage():
-            return None
+        target = self._graph.find(item, node.loops)
+        if isinstance(target, InputTarget):
+            return "objects" if target.input.type == "list" else None
+        return self.given_by(target.node) if isinstance(target, StageTarget) else None
 
-
-def input_kind(graph: Graph, node: Node, seen: frozenset[str] = frozenset()) -> Kind | None:
-    """The kind a stage reads; None when unknown, or when several inputs differ."""
-    kinds = {_one(graph, node, item, seen) for _, item in inputs_of(node.stage)}
-    return kinds.pop() if len(kinds) == 1 else None
-
-
-def _one(graph: Graph, node: Node, item: object, seen: frozenset[str]) -> Kind | None:
-    if isinstance(item, Source):
-        return source_kind(item)
-    if not isinstance(item, str):
-        return "objects"
-    target = graph.find(item, node.loops)
-    if isinstance(target, InputTarget):
-        return "objects" if target.input.type == "list" else None
-    if isinstance(target, StageTarget) and target.node.id not in seen:
-        return output_kind(graph, target.node, seen)
-    return None
+    def _sources(self, node: Node) -> list[str]:
+        found = (self._graph.find(item, node.loops) for _, item in inputs_of(node.stage))
+        return [target.node.id for target in found if isinstance(target, StageTarget)]
 
 
 def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple[str, ShuffleStage] | None:
@@ -72,25 +77,30 @@ def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple
     return None
 
 
-def is_single(
-    graph: Graph, reference: str, loops: tuple[str, ...], asked: frozenset[tuple[str, str]] = frozenset()
-) -> bool:
+def is_single(graph: Graph, reference: str, loops: tuple[str, ...]) -> bool:
     """Whether what is named so inside `loops` is the one record of a `per: all` reduce, also through barriers, and as a
     state that begins so and stays so. Raises ReferenceProblem.
     """
-    match graph.resolve(reference, loops):
+    todo = [(reference, loops)]
+    asked = {*todo}
+    while todo:
+        behind = _behind(graph.resolve(*todo.pop()))
+        if behind is None:
+            return False
+        todo += [each for each in behind if each not in asked]
+        asked.update(behind)
+    return True
+
+
+def _behind(target: Target) -> list[tuple[str, tuple[str, ...]]] | None:
+    """References that must all be single for the target to be single; None: it never is."""
+    match target:
         case StageTarget(Node(stage=ReduceStage(per="all"))):
-            return True
+            return []
         case StageTarget(Node(stage=BarrierStage(input=source), loops=around)):
-            return is_single(graph, source, around, asked)
-        case StateTarget(loop, name):
-            return (loop.id, name) in asked or _is_single_state(graph, loop, name, asked | {(loop.id, name)})
-    return False
-
-
-def _is_single_state(graph: Graph, loop: Node, name: str, asked: frozenset[tuple[str, str]]) -> bool:
-    assert isinstance(loop.stage, LoopStage)
-    first, following = dict(bare(loop.stage.state)), dict(bare(loop.stage.next))
-    if name not in first or not is_single(graph, first[name], loop.loops, asked):
-        return False
-    return name not in following or is_single(graph, following[name], (*loop.loops, loop.id), asked)
+            return [(source, around)]
+        case StateTarget(Node(id=loop, stage=LoopStage() as stage, loops=around), name):
+            first, following = dict(bare(stage.state)), dict(bare(stage.next))
+            again = [(following[name], (*around, loop))] if name in following else []
+            return [(first[name], around), *again] if name in first else None
+    return None

@@ -7,8 +7,13 @@ from collections.abc import Iterable, Mapping
 from ..expressions import parse, paths
 from ..model import LoopStage, Stage
 from ..templates import template_paths
-from .graph import next_references, references_of
+from .graph import inputs_of, next_references, references_of
 
+_EVALUATED = {
+    "with_", "partitions", "output", "failed_items", "max_concurrency", "batch", "fan_in", "state",
+    "max_iterations",
+}  # fmt: skip
+"""Keys of a stage that may hold templates; `${{` in a column's name or in a text of `cache` is that text."""
 StageMap = Mapping[str, Stage]
 
 
@@ -25,7 +30,8 @@ def broadcast_paths(stage: Stage) -> set[tuple[str, ...]]:
 
 def expression_paths(stage: Stage) -> set[tuple[str, ...]]:
     """Run-time paths of `when` and of every template of the stage itself."""
-    found = template_paths(stage.model_dump(exclude={"stages", "next", "until", "when", "uses", "description"}))
+    sources = [each.model_dump(exclude={"items"}) for _, each in inputs_of(stage) if not isinstance(each, str)]
+    found = template_paths([sources, stage.model_dump(include=_EVALUATED)])
     return found | paths(parse(stage.when)) if stage.when else found
 
 

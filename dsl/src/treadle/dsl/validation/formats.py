@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from ..diagnostics.diagnostics import Path, one_of
 from ..graph.graph import Graph, Node, inputs_of
-from ..graph.kinds import KIND_WORDS, Kind, output_kind
+from ..graph.kinds import KIND_WORDS, Kind, Kinds
 from ..model import FailedItems, Output, ReduceStage, Source
 from .report import Report
 
@@ -49,22 +49,22 @@ def _check_options(report: Report, path: Path, given: Source | Output) -> None:
             report.add("T211", (*path, to_camel(field)), message, "remove it", key=True)
 
 
-def check_files(graph: Graph, report: Report, node: Node) -> None:
+def check_files(kinds: Kinds, report: Report, node: Node) -> None:
     """Sources and output of a stage."""
     for below, item in inputs_of(node.stage):
         if isinstance(item, Source):
             check_source(report, (*node.path, *below), item)
     output: Output | None = getattr(node.stage, "output", None)
     if output is not None:
-        _check_output(graph, report, node, output)
+        _check_output(kinds, report, node, output)
 
 
-def _check_output(graph: Graph, report: Report, node: Node, output: Output) -> None:
+def _check_output(kinds: Kinds, report: Report, node: Node, output: Output) -> None:
     path: Path = (*node.path, "output")
     _check_options(report, path, output)
     if output.columns == {}:
         report.add("T015", (*path, "columns"), "'columns' names no column", "name at least one, or leave it out")
-    kind = output_kind(graph, node)
+    kind = kinds.given_by(node)
     if kind is not None and kind in _REFUSED.get(output.format, {}):
         message = f"{output.format} cannot hold {KIND_WORDS[kind]}, which this stage gives"
         report.add("T212", (*path, "format"), message, _REFUSED[output.format][kind])

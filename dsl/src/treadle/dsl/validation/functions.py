@@ -20,7 +20,7 @@ from typing import Any
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import CAPTURED, FunctionInfo, describe, load
 
-from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean, in_order
+from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean
 from ..document.document import Document
 from ..graph.graph import Graph, Node
 from ..model import MapStage, ReduceStage, ShuffleStage
@@ -53,7 +53,7 @@ def check_functions(document: Document, search_path: Sequence[FilePath]) -> list
             if not use.function.startswith(CAPTURED):
                 _check(report, use)
     below = (found for child in document.children.values() for found in check_functions(child, search_path))
-    return list(dict.fromkeys([*in_order(report.found), *below]))
+    return list(dict.fromkeys([*report.listed(), *below]))
 
 
 def _uses(node: Node) -> Iterator[_Use]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -217,6 +218,8 @@ def read_as(declared: Input, value: JsonValue) -> JsonValue:
     """A text from a command line as the declared type: YAML 1.2 scalars, JSON for lists and datasets."""
     if not isinstance(value, str) or declared.type in ("string", "uri"):
         return value
+    if re.fullmatch(r"[-+]?[0-9]{20,1000}", value):
+        return int(value)  # which a document could not say, and `accept` refuses
     loaded = load_yaml(value)
     if loaded.problems or isinstance(loaded.data, str):
         return value

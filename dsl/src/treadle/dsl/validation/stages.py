@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from ..diagnostics.diagnostics import one_of
 from ..graph.graph import Graph, InputTarget, Node, StageTarget, inputs_of
-from ..graph.kinds import grouped_by, input_kind
+from ..graph.kinds import Kinds, grouped_by
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -21,6 +21,7 @@ from ..model import (
     Settings,
     ShuffleStage,
     Source,
+    Stage,
     WorkStage,
 )
 from ..quantities import parse_percentage
@@ -28,13 +29,13 @@ from .gangs import check_quorum_of_gang
 from .report import Report
 
 
-def check_stage(graph: Graph, report: Report, node: Node) -> None:
+def check_stage(graph: Graph, kinds: Kinds, report: Report, node: Node) -> None:
     """Everything about one stage that needs no expression."""
     match node.stage:
         case MapStage():
             _check_map(graph, report, node, node.stage)
         case ShuffleStage():
-            _check_shuffle(graph, report, node, node.stage)
+            _check_shuffle(kinds, report, node, node.stage)
         case ReduceStage():
             _check_reduce(graph, report, node, node.stage)
         case BroadcastStage():
@@ -45,6 +46,31 @@ def check_stage(graph: Graph, report: Report, node: Node) -> None:
             _check_loop(report, node, node.stage)
     if isinstance(node.stage, WorkStage):
         _check_work(report, node, node.stage)
+
+
+def check_quorums(graph: Graph, report: Report) -> None:
+    """What a barrier lets go in part, no other stage reads."""
+    partial = [node for node in graph.nodes.values() if _is_partial(node.stage)]
+    readers: dict[str, list[str]] = {}
+    for other in graph.nodes.values() if partial else ():
+        for _, item in inputs_of(other.stage):
+            if isinstance(target := graph.find(item, other.loops), StageTarget):
+                readers.setdefault(target.node.id, []).append(other.id)
+    for node in partial:
+        for reader in readers.get(str(getattr(node.stage, "input", "")), ()):
+            if reader != node.id:
+                _refuse_reader(report, node, reader)
+
+
+def _is_partial(stage: Stage) -> bool:
+    return isinstance(stage, BarrierStage) and 0 < parse_percentage(stage.quorum) < 100
+
+
+def _refuse_reader(report: Report, barrier: Node, reader: str) -> None:
+    source = getattr(barrier.stage, "input", "")
+    message = f"'{reader}' reads all of '{source}', so the quorum cannot let any of it go"
+    hint = f"let '{reader}' read '{barrier.id}', or remove `quorum`"
+    report.add("T215", (*barrier.path, "quorum"), message, hint, key=True)
 
 
 def check_settings(report: Report, path: tuple[str | int, ...], settings: Settings) -> None:
@@ -151,8 +177,8 @@ def _check_failures(report: Report, node: Node, stage: MapStage) -> None:
 # -- shuffle -----------------------------------------------------------------------------------------------------
 
 
-def _check_shuffle(graph: Graph, report: Report, node: Node, stage: ShuffleStage) -> None:
-    kind = input_kind(graph, node)
+def _check_shuffle(kinds: Kinds, report: Report, node: Node, stage: ShuffleStage) -> None:
+    kind = kinds.read_by(node)
     if isinstance(stage.by, list):
         if kind == "array":
             message = f"`by` with columns needs rows with names, and '{node.id}' reads arrays"
@@ -306,17 +332,7 @@ def _check_barrier(graph: Graph, report: Report, node: Node, stage: BarrierStage
     if not 0 < share <= 100:
         report.add("T215", (*node.path, "quorum"), "a quorum is more than 0% and at most 100%")
     elif share < 100:
-        _check_sole(graph, report, node, target.node)
         check_quorum_of_gang(report, node, target.node)
-
-
-def _check_sole(graph: Graph, report: Report, barrier: Node, source: Node) -> None:
-    for other in graph.nodes.values():
-        for _, item in inputs_of(other.stage):
-            if other.id != barrier.id and graph.find(item, other.loops) == StageTarget(source):
-                message = f"'{other.id}' reads all of '{source.id}', so the quorum cannot let any of it go"
-                hint = f"let '{other.id}' read '{barrier.id}', or remove `quorum`"
-                report.add("T215", (*barrier.path, "quorum"), message, hint, key=True)
 
 
 def _check_loop(report: Report, node: Node, stage: LoopStage) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..diagnostics.diagnostics import Diagnostic, has_errors, in_order
+from ..diagnostics.diagnostics import Diagnostic, has_errors, listed
 from ..document.document import Document
 from ..graph.graph import Graph, Node, all_references, inputs_of
+from ..graph.kinds import Kinds
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -28,7 +29,7 @@ from .gangs import check_gangs
 from .inputs import check_inputs
 from .references import check_cycles, check_ids, check_loops, check_references, edges
 from .report import Report
-from .stages import check_settings, check_stage
+from .stages import check_quorums, check_settings, check_stage
 from .subworkflows import check_subworkflow
 from .triggers import check_triggers
 
@@ -36,7 +37,7 @@ from .triggers import check_triggers
 def validate(document: Document) -> list[Diagnostic]:
     """All findings, in the order of the text, then those in sub-workflows; what stops one from loading comes alone."""
     if document.spec is None:
-        return in_order(document.problems)
+        return listed(document.problems)
     report = Report(document, list(document.problems))
     graph = Graph(document.spec)
     check_ids(graph, report)
@@ -45,9 +46,11 @@ def validate(document: Document) -> list[Diagnostic]:
     check_cycles(graph, report)
     check_inputs(document.spec, report)
     check_settings(report, ("defaults",), document.spec.defaults)
+    kinds = Kinds(graph)
     for node in graph.nodes.values():
-        check_stage(graph, report, node)
-        check_files(graph, report, node)
+        check_stage(graph, kinds, report, node)
+        check_files(kinds, report, node)
+    check_quorums(graph, report)
     check_gangs(graph, report)
     check_places(graph, report)
     check_caching(graph, report)
@@ -57,7 +60,7 @@ def validate(document: Document) -> list[Diagnostic]:
     if not has_errors(report.found):
         _check_unused(graph, report, expressions)
     below = (found for child in document.children.values() for found in validate(child))
-    return list(dict.fromkeys([*in_order(report.found), *below]))
+    return list(dict.fromkeys([*report.listed(), *below]))
 
 
 # -- expressions, place by place ---------------------------------------------------------------------------------

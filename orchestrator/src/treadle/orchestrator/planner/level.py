@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -98,7 +98,11 @@ class Level:
     def graph(self) -> Graph:
         for name in list(self._open):
             self.dataset(name)
-        nodes = {node.id: self._settle(node) for node in self.nodes}
+        makers: dict[str, set[str]] = {}
+        for node in self.nodes:
+            for stage in node.stages:
+                makers.setdefault(stage, set()).add(node.id)
+        nodes = {node.id: _settled(node, makers) for node in self.nodes}
         order = needs_first({name: (*node.data, *node.after) for name, node in nodes.items()})
         return Graph(tuple(nodes[name] for name in order), self.outputs)
 
@@ -370,8 +374,8 @@ class Level:
             return f"{producer} has several readers"
         return f"{producer} is written out" if stage.output else "its data is kept"
 
-    def _settle(self, node: Node) -> Node:
-        """Stage ids in `after` become node ids, now that all nodes are known."""
-        stages = set(node.after)
-        nodes = {other.id for other in self.nodes if stages & set(other.stages)}
-        return msgspec.structs.replace(node, after=tuple(sorted(nodes - {node.id} - set(node.data))))
+
+def _settled(node: Node, makers: Mapping[str, set[str]]) -> Node:
+    """Stage ids in `after` become node ids, now that all nodes are known. `makers`: stage -> its nodes."""
+    nodes = set[str]().union(*(makers.get(stage, ()) for stage in node.after))
+    return msgspec.structs.replace(node, after=tuple(sorted(nodes - {node.id} - set(node.data))))

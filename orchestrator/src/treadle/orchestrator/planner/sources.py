@@ -15,6 +15,7 @@ from treadle.executors.program import EventSplit
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import offsets
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
+from treadle.primitives.result import is_storable
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_evenly
 from treadle.primitives.stores.files import FileInfo, absolute_uri, list_files
 
@@ -68,6 +69,8 @@ class Sources:
         found = self._worth(value)
         if isinstance(found, bool) or not isinstance(found, int):
             raise UsageError(f"{value} gives {found!r}, and a whole number is needed here", "Give a number.")
+        if not is_storable(found):
+            raise UsageError(f"{value} gives a number of more than 64 bits", "Give a smaller number.")
         if found < least:
             raise UsageError(f"{value} gives {found}, and at least {least} is needed here", "Give a larger number.")
         return found

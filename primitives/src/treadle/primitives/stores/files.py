@@ -51,7 +51,12 @@ def is_local(uri: str) -> bool:
 
 
 def absolute_uri(uri: str, base: Path | None = None) -> str:
-    """`uri` as a listing names it; relative paths count from `base` (default: the working directory)."""
+    """`uri` as a listing names it; relative paths count from `base` (default: the working directory).
+
+    Raises UsageError for a name with a zero byte, which no file can have.
+    """
+    if "\0" in uri:
+        raise UsageError(f"{uri!r} has a zero byte, which no file's name can have", "Remove it.")
     if not is_local(uri):
         return uri
     path = unquote(urlsplit(uri).path) if uri.startswith("file://") else os.path.expanduser(uri)

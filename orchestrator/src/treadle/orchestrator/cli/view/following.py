@@ -13,6 +13,7 @@ from treadle.executors.attempt_log import logged
 from treadle.executors.program import error_text
 
 from ...dispatcher.record.attempts import AttemptRecord
+from ..common.exits import complain
 
 if TYPE_CHECKING:
     from ...plan import Graph, Plan
@@ -33,14 +34,13 @@ class LogFollower:
 
     def new(self) -> list[AttemptRecord]:
         """Oldest first. Blocking."""
-        import msgspec
 
         found: list[AttemptRecord] = []
         for info in self._files.store.list(f"{self._files.prefix}/attempts"):
             if info.name not in self._seen:
                 self._seen.add(info.name)
                 lines = self._files.store.get(info.name).splitlines()
-                found += [msgspec.json.decode(line, type=AttemptRecord) for line in lines]
+                found += [record for line in lines if (record := _record(line, info.name)) is not None]
         return sorted(found, key=lambda record: record.time)
 
     def any(self) -> bool:
@@ -49,6 +49,17 @@ class LogFollower:
 
     def new_lines(self) -> list[str]:
         return [line for record in self.new() for line in lines_of(record)]
+
+
+def _record(line: bytes, name: str) -> AttemptRecord | None:
+    """One line of an object, or None: these objects are not sealed, and a damaged line must not hide the others."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(line, type=AttemptRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        complain(f"a line of {name} is no record of an attempt and is left out: {error}")
+        return None
 
 
 class ErrorGroup(Struct, frozen=True, rename="camel"):
