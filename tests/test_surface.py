@@ -174,3 +174,44 @@ def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: 
     done = lint_imports(tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(rf"{contract}.* BROKEN", done.stdout), done.stdout
+
+
+SPAWN = "primitives/src/treadle/primitives/asyncio_tasks.py"
+WORKFLOW = tuple(f"orchestrator/src/treadle/orchestrator/temporal/{name}.py" for name in ("workflow", "children"))
+"""These run on Temporal's own event loop, which must make its tasks itself."""
+STARTS = {"create_task", "ensure_future", "TaskGroup", "Task", "start_soon"}
+
+
+def bare_tasks(source: str, *, in_workflow: bool = False) -> list[str]:
+    """Functions of a module that start an asyncio task without `spawn`; in a workflow, those that add no callback."""
+    functions = [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    found = []
+    for function in functions:
+        calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+        of_asyncio = [one for one in calls if isinstance(one, ast.Attribute) and one.attr in STARTS]
+        watched = any(isinstance(one, ast.Attribute) and one.attr == "add_done_callback" for one in calls)
+        if of_asyncio and not (in_workflow and watched):
+            found.append(function.name)
+    return found
+
+
+def test_every_asyncio_task_enters_its_coroutine() -> None:
+    """A plain task that is cancelled before its first step skips every clean-up in its coroutine."""
+    found = {
+        name: functions
+        for file in sources()
+        if (name := str(file.relative_to(ROOT))) != SPAWN
+        and (functions := bare_tasks(file.read_text("utf-8"), in_workflow=name in WORKFLOW))
+    }
+    assert found == {}, "start these tasks with treadle.primitives.asyncio_tasks.spawn"
+
+
+@pytest.mark.parametrize(
+    "start", ["asyncio.create_task(g())", "loop.create_task(g())", "asyncio.ensure_future(g())", "asyncio.Task(g())"]
+)
+def test_bare_asyncio_task_is_found(start: str) -> None:
+    source = f"async def f():\n    task = {start}\n"
+    assert bare_tasks(source) == bare_tasks(source, in_workflow=True) == ["f"]
+    assert bare_tasks(f"{source}    task.add_done_callback(print)\n", in_workflow=True) == []

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.primitives import trust
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError, UsageError
 from treadle.primitives.stores.store import Store
 
@@ -174,7 +175,7 @@ class Handler:
         deadline = time.monotonic() + min(usable(call.seconds), call.order.seconds)
         if call.order.repeats and (earlier := await asyncio.to_thread(call.earlier)):
             return response_of(call.order, earlier)
-        alive = asyncio.create_task(_say_alive(call), name="alive")
+        alive = spawn(_say_alive(call), name="alive")
         try:
             reports = await self.work(call.order.task, deadline, call.memory)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import MissingError
 from treadle.primitives.stores.store import Store
 
@@ -49,7 +50,7 @@ class CallBook:
         batch = self._next = self._next or _Batch()
         batch.calls.append(call)
         if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write(), name="calls of functions")
+            self._writer = spawn(self._write(), name="calls of functions")
         await asyncio.shield(batch.written)
 
     async def _write(self) -> None:

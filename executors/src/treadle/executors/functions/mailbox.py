@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import MissingError, StoreError
 from treadle.primitives.stores.store import Store
 
@@ -73,7 +74,7 @@ class _Folder:
         wanted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wanted[wanted] = name
         if self.deserted:
-            self._watch = asyncio.create_task(self._poll(), name=f"reports in {self._name}")
+            self._watch = spawn(self._poll(), name=f"reports in {self._name}")
         try:
             await asyncio.wait({wanted}, timeout=within)
         finally:

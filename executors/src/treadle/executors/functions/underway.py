@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass, InternalError
 
 from ..interface import STOPPED
@@ -33,7 +34,7 @@ class Underway:
         if self.busy:
             raise InternalError(f"slot {self._slot} runs a task already")
         self.stopped = False
-        self._attempt = asyncio.create_task(work(task), name=f"attempt in {self._slot}")
+        self._attempt = spawn(work(task), name=f"attempt in {self._slot}")
         try:
             reports = await self._finished(self._attempt, task)
         finally:

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError
 
 from ..functions.attempt import Means
@@ -37,7 +38,7 @@ class MemberCall:
         self.used = time.monotonic()
         """When its last task ended."""
         self._standing = Standing(self.used, size, fresh=True)
-        self._call = asyncio.create_task(self._made(), name=self.name)
+        self._call = spawn(self._made(), name=self.name)
 
     @property
     def standing(self) -> Standing | None:
@@ -49,8 +50,8 @@ class MemberCall:
 
     async def ask(self, body: bytes) -> Response:
         """Have it do this. Raises Gone; UsageError when functions and driver do not fit together; NotRun."""
-        asking = asyncio.create_task(self._hub.ask(self.name, body), name=f"task of {self.name}")
-        ending = asyncio.create_task(self._ended(), name=f"end of {self.name}")
+        asking = spawn(self._hub.ask(self.name, body), name=f"task of {self.name}")
+        ending = spawn(self._ended(), name=f"end of {self.name}")
         try:
             await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():

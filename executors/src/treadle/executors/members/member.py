@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.stores.store import Store
@@ -112,7 +113,7 @@ class _Member:
     def _act(self, instruction: Begin | Stop) -> None:
         match instruction:
             case Begin(task, body):
-                self._under_way = asyncio.create_task(self._do(task, body), name=f"task {task}")
+                self._under_way = spawn(self._do(task, body), name=f"task {task}")
             case Stop():
                 if self._under_way is not None:
                     self._under_way.cancel()

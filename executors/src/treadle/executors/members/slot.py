@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from treadle.primitives import trust
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
 
 from ..functions.attempt import Means
@@ -154,14 +155,14 @@ class MemberSlot:
         if member is self._member:
             self._member = None
         if member is not None:
-            leaving = asyncio.create_task(member.leave(), name=f"leaving of {member.name}")
+            leaving = spawn(member.leave(), name=f"leaving of {member.name}")
             self._leaving.add(leaving)
             leaving.add_done_callback(self._leaving.discard)
 
     def _rest(self) -> None:
         """From now on the member has no task."""
         if self._member is not None and self._keeper is None and not self._underway.stopped:
-            self._keeper = asyncio.create_task(self._keep(), name=f"keeper of {self.name}")
+            self._keeper = spawn(self._keep(), name=f"keeper of {self.name}")
 
     async def _keep(self) -> None:
         """Between tasks: dismiss a member that was idle for long, replace one with blocks whose time is over."""

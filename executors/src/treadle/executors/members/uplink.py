@@ -10,6 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.traversal import ANY
@@ -108,7 +109,7 @@ class Uplink:
                 case Say(message):
                     self.say(message)
                 case Dial():
-                    self._dialling = asyncio.create_task(self._dial_again(), name="dial")
+                    self._dialling = spawn(self._dial_again(), name="dial")
                 case Leave(why):
                     if not self._over.done():
                         self._over.set_result(why)

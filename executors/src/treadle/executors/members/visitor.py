@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.peers import PeerServer, presence
 from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.stores.host import HostFolder
@@ -38,7 +39,7 @@ class Visitor:
         self._server = PeerServer(host, key_of, forward=self._gateway.forward)
         self._present = presence.Members(lambda member: self._uplink.connected and has(member), self._server.address)
         presence.add(self._present)
-        self._visiting = asyncio.create_task(self._visit(), name="visitor")
+        self._visiting = spawn(self._visit(), name="visitor")
         self._known: set[str] = set()
 
     async def _visit(self) -> None:

@@ -13,6 +13,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
 
 from ..functions.invoker import Answer
@@ -55,7 +56,7 @@ class ParityInvoker:
         seconds = min(seconds or self.limits.seconds, self.limits.seconds)
         self._calls += 1
         if self._emulation.repeated and self._calls % self._emulation.repeated == 0:
-            copy = asyncio.create_task(self._call(request, size, seconds), name="copy of a call")
+            copy = spawn(self._call(request, size, seconds), name="copy of a call")
             self._copies.add(copy)
             copy.add_done_callback(self._copies.discard)
         return await self._call(request, size, seconds)
@@ -120,7 +121,7 @@ class _Sandbox:
     async def call(self, request: bytes, seconds: float, temporary: int, cold: bool) -> Answer:
         """How the call ended; a sandbox is of no more use unless it answered."""
         self.calls += 1
-        watch = asyncio.create_task(self._watch(temporary), name="temporary folder of a sandbox")
+        watch = spawn(self._watch(temporary), name="temporary folder of a sandbox")
         try:
             async with asyncio.timeout(seconds):
                 response = await self._exchange(request, seconds)

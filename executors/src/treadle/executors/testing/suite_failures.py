@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Outcome, Report, Secret
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass, InternalError
 
 from .workbench import SECRET, Workbench, failure_of
@@ -100,7 +101,7 @@ class FailureTests:
         script = bench.scripted({0: [[("sleep", 60)]]})
         reports: list[Report] = []
         task = bench.scripted_task(script, 1, timeout=seconds)
-        attempt = asyncio.create_task(bench.executor.slots[0].run(task, reports.append), name="attempt")
+        attempt = spawn(bench.executor.slots[0].run(task, reports.append), name="attempt")
         async with asyncio.timeout(60):
             while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
                 await asyncio.sleep(0.01)
@@ -119,7 +120,7 @@ class FailureTests:
         await bench.assert_usable()
 
     async def test_a_slot_refuses_a_second_task(self, bench: Workbench) -> None:
-        first = asyncio.create_task(bench.play(("sleep", 0.5)))
+        first = spawn(bench.play(("sleep", 0.5)))
         await asyncio.sleep(0)
         with pytest.raises(InternalError, match="runs a task already"):
             await bench.assert_usable()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from treadle.executors.program import Outcome, Report
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass
 
 from .workbench import Workbench, failure_of
@@ -67,7 +68,7 @@ class LifetimeTests:
     async def test_stop_ends_an_attempt_under_way(self, bench: Workbench) -> None:
         script = bench.scripted({0: [[("sleep", 60)]]})
         reports: list[Report] = []
-        attempt = asyncio.create_task(bench.executor.slots[0].run(bench.scripted_task(script, 1), reports.append))
+        attempt = spawn(bench.executor.slots[0].run(bench.scripted_task(script, 1), reports.append))
         async with asyncio.timeout(60):
             while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
                 await asyncio.sleep(0.01)

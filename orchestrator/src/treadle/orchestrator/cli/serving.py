@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from treadle.primitives.asyncio_tasks import spawn
+
 from .common.environment import Environment, need
 from .common.exits import advise, complain, say_json
 from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson, Verbs
@@ -86,7 +88,7 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
     schedules = Schedules(client, env.queue, env.key)
     works = TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env)
-    serving = [asyncio.create_task(work) for work in works]
+    serving = [spawn(work) for work in works]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lambda: [one.cancel() for one in serving])
     for ended in await asyncio.gather(*serving, return_exceptions=True):

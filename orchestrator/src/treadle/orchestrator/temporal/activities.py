@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from treadle.dsl import expressions
 from treadle.dsl.model import Spec
 from treadle.dsl.templates import template_paths
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, TreadleError
 from treadle.primitives.run_names import parent_run
 
@@ -183,7 +184,7 @@ class Activities:
     # -- nodes
 
     async def _report(self, order: NodeOrder, desk: Desk) -> NodeReport:
-        work = asyncio.ensure_future(self._work(order, desk))
+        work = spawn(self._work(order, desk))
         try:
             return _report_of(await asyncio.shield(work))
         except SegmentFailed as failed:
@@ -302,7 +303,7 @@ async def _heartbeats(tell: Callable[[], Sequence[Any]]) -> AsyncIterator[None]:
             activity.heartbeat(*tell())
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    task = asyncio.create_task(beat())
+    task = spawn(beat())
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from temporalio import workflow
@@ -57,7 +58,8 @@ class Children:
         """`digest`: of the parent's submission, from which the child makes its own."""
         name = self.run_of(parent.run, run.node)
         start = RunStart(name, digest, parent.resumption, parent.assume, bindings=run.bindings)
-        self._tasks[run.node] = asyncio.create_task(self._run(run.node, start))
+        task = self._tasks[run.node] = asyncio.create_task(self._run(run.node, start))
+        task.add_done_callback(partial(self._never_began, run.node))
 
     def run_of(self, parent: str, node: str) -> str:
         """The id of the run that a node is; a history of before there could be several says only whose child it is."""
@@ -94,6 +96,13 @@ class Children:
         self._held.discard(node)
         del self._tasks[node]
         self._inbox.append(event)
+
+    def _never_began(self, node: str, task: asyncio.Task[None]) -> None:
+        """A task that is stopped before its first step does not enter `_run`, which would have reported its end."""
+        if task.cancelled() and self._tasks.get(node) is task:
+            del self._tasks[node]
+            self._held.discard(node)
+            self._inbox.append(NodeStopped(node))
 
     async def _ended(self, node: str, start: RunStart) -> Event:
         self._handles[node] = handle = await self._started(node, start)

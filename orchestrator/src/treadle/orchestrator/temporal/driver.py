@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from treadle.primitives import trust
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.stores.store import Store
 
@@ -142,7 +143,7 @@ class Driver:
         for worker in self._workers:
             await worker.__aenter__()
         if self._site.host is not None:
-            self._sweeping = asyncio.create_task(sweep(self._site.host, self._client))
+            self._sweeping = spawn(sweep(self._site.host, self._client))
         return self
 
     async def __aexit__(self, *error: object) -> None:

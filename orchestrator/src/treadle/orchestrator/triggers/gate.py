@@ -7,6 +7,8 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 
+from treadle.primitives.asyncio_tasks import spawn
+
 from .starting import Started, Starter, end_of
 
 FRESH = 2.0
@@ -70,7 +72,7 @@ class Gate:
 
     def _entered(self, started: Started) -> None:
         if started.new and started.run not in self._watched:
-            self._watched[started.run] = asyncio.create_task(self._watch(started.run))
+            self._watched[started.run] = spawn(self._watch(started.run))
 
     async def _watch(self, run: str) -> None:
         try:

@@ -8,6 +8,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import TreadleError
 
 from .registry.deployment import Deployment
@@ -45,7 +46,7 @@ class Rounds(ABC):
     def status(self) -> TriggerStatus: ...
 
     async def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        self._task = spawn(self._run())
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
         if self._task is None or (deployment, paused) != (self._deployment, self._paused):

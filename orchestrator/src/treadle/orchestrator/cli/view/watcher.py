@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass
 
 from ..common import words
@@ -132,8 +133,8 @@ class Watcher:
 
     async def watch(self) -> Exit:
         await self._runs.view(self._run)
-        ended = asyncio.ensure_future(self._runs.end(self._run))
-        pressed = asyncio.ensure_future(self._keys.pressed())
+        ended = spawn(self._runs.end(self._run))
+        pressed = spawn(self._keys.pressed())
         try:
             while True:
                 wait = self._wait()
@@ -143,7 +144,7 @@ class Watcher:
                 if pressed.done():
                     if (code := await self._interrupted()) is not None:
                         return code
-                    pressed = asyncio.ensure_future(self._keys.pressed())
+                    pressed = spawn(self._keys.pressed())
                 elif (code := await self._look()) is not None:
                     return code
         finally:
@@ -176,7 +177,7 @@ class Watcher:
 
     async def _view(self) -> RunView:
         """The run; says so when Temporal takes its time, which the SDK waits for some seconds."""
-        asked = asyncio.ensure_future(self._runs.view(self._run))
+        asked = spawn(self._runs.view(self._run))
         done, _ = await asyncio.wait([asked], timeout=SILENCE)
         if not done:
             self._screen.note("Temporal does not answer; trying again")

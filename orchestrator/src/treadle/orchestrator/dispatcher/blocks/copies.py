@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable
 
 from treadle.executors.program import Outcome
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
@@ -40,7 +41,7 @@ class Copies:
         """Begin to copy a committed block, unless the store has it or it travels inline."""
         block = outcome.block
         if block is not None and not {"store", "inline"} & set(block.locations):
-            self._tasks[outcome.partition] = asyncio.create_task(self._copy(block))
+            self._tasks[outcome.partition] = spawn(self._copy(block))
 
     async def finished(self) -> tuple[int, ...]:
         """Partitions whose block the store has now. Raises StoreError when it does not take one."""

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.executors.program import Failure, Report
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
 
@@ -71,7 +72,7 @@ class AttemptLog:
         if self._size >= FULL:
             self._full.set()
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._write_behind(), name="attempt log")
+            self._task = spawn(self._write_behind(), name="attempt log")
 
     async def close(self) -> None:
         """Write what is left. Raises StoreError."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError
 
 from .ledger import Fenced, Ledger, Record
@@ -28,7 +29,7 @@ class LedgerWriter:
         self._busy = False
         self._appended = self._written = 0
         self._waiters: list[asyncio.Future[None]] = []
-        self._task = asyncio.get_running_loop().create_task(self._write_behind(), name="ledger writer")
+        self._task = spawn(self._write_behind(), name="ledger writer")
 
     def append(self, *records: Record) -> None:
         """Raises what broke the ledger, if anything has."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
 from treadle.dsl.expressions import ExpressionError, evaluate, parse
 from treadle.dsl.templates import render
 from treadle.executors.program import Outcome
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
@@ -82,7 +83,7 @@ def _publish(run: Run, segment: str) -> None:
         run.files.create_manifest(manifest, run.files.generation(segment) + 1)
 
 
-async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Event]]) -> None:
+async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Coroutine[Any, Any, Event]]) -> None:
     """Carry out a scheduler's instructions until its graph is over.
 
     Raises SegmentFailed or BlocksLost, and Stopped once everything is drained.
@@ -94,7 +95,7 @@ async def drive(scheduler: Scheduler, execute: Callable[[RunNode], Awaitable[Eve
             for instruction in todo:
                 match instruction:
                     case RunNode():
-                        running[asyncio.ensure_future(execute(instruction))] = instruction
+                        running[spawn(execute(instruction))] = instruction
                     case Stop(node):
                         for task in [task for task, what in running.items() if what.node == node]:
                             task.cancel()

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from treadle.executors.interface import Executor, Slot
 from treadle.executors.program import Report, Task
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
 
 
@@ -136,7 +137,7 @@ class SlotPool:
 
     def _start(self, slot: Slot, client: Client, task: Task) -> None:
         self._idle.remove(slot)
-        run = asyncio.get_running_loop().create_task(self._run(slot, client, task), name=f"slot {slot.name}")
+        run = spawn(self._run(slot, client, task), name=f"slot {slot.name}")
         self._runs[slot.name] = (client, run)
 
     async def _run(self, slot: Slot, client: Client, task: Task) -> None:
@@ -166,7 +167,7 @@ class Pools:
         """The pool of an executor, started. Raises UsageError when there is no such executor, or it does not start."""
         task = self._pools.get(name)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._pools[name] = asyncio.get_running_loop().create_task(self._start(name), name=f"start {name}")
+            task = self._pools[name] = spawn(self._start(name), name=f"start {name}")
         return await asyncio.shield(task)
 
     def open(self) -> list[tuple[str, SlotPool]]:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import TreadleError, UsageError
 
 from ..starting import Starter, end_of
@@ -51,12 +52,12 @@ class ThreadHands:
         self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in self._watching])
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        def spawn() -> None:
-            task = self._loop.create_task(work)
+        def begin() -> None:
+            task = spawn(work)
             self._watching.add(task)
             task.add_done_callback(self._watching.discard)
 
-        self._loop.call_soon_threadsafe(spawn)
+        self._loop.call_soon_threadsafe(begin)
 
     async def _start(self, order: Start) -> None:
         try:

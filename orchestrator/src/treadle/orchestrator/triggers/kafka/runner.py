@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from functools import partial
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError, TreadleError
 
 from ...environment.errors import Unreachable
@@ -69,7 +70,7 @@ class KafkaRunner:
         running = asyncio.get_running_loop()
         name = f"trigger {label(self._workflow, self._trigger)}"
         threading.Thread(target=self._run, args=(running,), name=name, daemon=True).start()
-        self._counting = asyncio.create_task(self._count())
+        self._counting = spawn(self._count())
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
         self._version, self._paused = deployment.version, paused

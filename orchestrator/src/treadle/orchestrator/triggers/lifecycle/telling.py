@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Event
 
@@ -91,7 +92,7 @@ class Telling:
             yield lambda _: None
             return
         reports: list[NodeReport] = []
-        beginning = asyncio.ensure_future(self._node_begins(order))
+        beginning = spawn(self._node_begins(order))
         try:
             yield reports.append
         except BaseException:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import uvicorn
 
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
 
 from .app import Served, make_app
@@ -62,7 +63,7 @@ class HookServer:
             timeout_graceful_shutdown=10,
         )
         self._server = _Quiet(config)
-        self._task = asyncio.create_task(self._server.serve([bound]))
+        self._task = spawn(self._server.serve([bound]))
         while not self._server.started and not self._task.done():  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.01)
 
