@@ -8,19 +8,27 @@ files in a folder whose name is replaced.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import socket
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict, ParseDict
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
+
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.encryption import ENCODING
 from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.triggers.schedules.flow import BEGIN_TICK
 
+ENCRYPTED = base64.b64encode(ENCODING).decode()
 HISTORIES = Path(__file__).with_name("histories")
 TESTS = Path(__file__).parent.parent
 M = "orchestrator.history_functions"
@@ -73,14 +81,13 @@ async def finished(here: Service, document: dict[str, Any], run: str, folder: Pa
 async def paused_and_unpaused(here: Service, run: str, folder: Path) -> None:
     flag = folder / "go"
     await here.submit(waiting(flag, "slowly"), run, folder, TESTS)
-    handle = here.client.get_workflow_handle(run)
     await asyncio.sleep(1.0)
-    pausing = asyncio.ensure_future(handle.execute_update(messages.PAUSE))
+    pausing = asyncio.ensure_future(here.runs.steer(run, "pause"))
     await asyncio.sleep(0.3)
     flag.touch()
     await pausing
     await asyncio.sleep(1.0)
-    await handle.execute_update(messages.UNPAUSE)
+    await here.runs.steer(run, "unpause")
     await here.runs.end(run)
 
 
@@ -102,12 +109,11 @@ async def paused_with_child(here: Service, run: str, folder: Path) -> None:
     child = {"type": "workflow", "uses": inner}
     document = spec(sub=child, more={**child, "when": "stages.sub.outputs.name != ''"})
     await here.submit(document, run, folder, TESTS)
-    handle = here.client.get_workflow_handle(run)
     await asyncio.sleep(2.0)
-    await handle.execute_update(messages.PAUSE)
+    await here.runs.steer(run, "pause")
     await asyncio.sleep(0.5)
     flag.touch()
-    await handle.execute_update(messages.UNPAUSE)
+    await here.runs.steer(run, "unpause")
     await here.runs.end(run)
 
 
@@ -125,6 +131,38 @@ CHILDREN = {"parent/sub": "child"}
 """Run that another one started -> the name of its history."""
 
 
+async def plain_history(here: Service, run: str) -> str:
+    """The history of a run's latest resumption in JSON, with every payload decrypted."""
+    return await asyncio.to_thread(_decrypted, (await here.history(run)).to_json(), here, run)
+
+
+def _decrypted(text: str, here: Service, run: str) -> str:
+    runs = {run, *re.findall(r'"workflowId": "([^"]+)"', text)}
+    codecs = [
+        here.client.data_converter.with_context(one).payload_codec for one in _contexts(here.client.namespace, runs)
+    ]
+
+    def opened(payload: dict[str, Any]) -> dict[str, Any]:
+        found = [asyncio.run(codec.decode([ParseDict(payload, Payload())])) for codec in codecs if codec]
+        (plain,) = [one for (one,) in found if one.metadata["encoding"] != b"treadle/refused"]
+        return MessageToDict(plain)
+
+    def visit(value: Any) -> Any:
+        if isinstance(value, dict):
+            sealed = value.get("metadata", {}).get("encoding") == ENCRYPTED
+            return opened(value) if sealed else {key: visit(one) for key, one in value.items()}
+        return [visit(one) for one in value] if isinstance(value, list) else value
+
+    return json.dumps(visit(json.loads(text)))
+
+
+def _contexts(namespace: str, runs: Collection[str]) -> Iterator[SerializationContext]:
+    for run in runs:
+        yield WorkflowSerializationContext(namespace, run)
+        for kind in (messages.OPEN_RUN, messages.RUN_NODE, messages.END_RUN, BEGIN_TICK):
+            yield ActivitySerializationContext(namespace, None, kind, None, run, None, False)
+
+
 async def record(names: list[str]) -> None:
     HISTORIES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="treadle-histories-") as name:
@@ -135,7 +173,7 @@ async def record(names: list[str]) -> None:
                 await RUNS[run](here, run, folder)
                 below = {child: known for child, known in CHILDREN.items() if child.startswith(f"{run}/")}
                 for each, known in {run: run, **below}.items():
-                    text = (await here.history(each)).to_json()
+                    text = await plain_history(here, each)
                     (HISTORIES / f"{known}.json").write_text(without_machine(text, name))
 
 

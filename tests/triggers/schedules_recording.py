@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from orchestrator.record_histories import ITEMS, TESTS, mapped, spec, without_machine
+from orchestrator.record_histories import ITEMS, TESTS, mapped, plain_history, spec, without_machine
 from temporalio.client import WorkflowExecutionStatus
 from triggers.deployed import deploy, document
 
@@ -70,7 +70,7 @@ async def recorded(folder: Path) -> dict[str, str]:
             stages = {"collected": {"type": "barrier", "input": "each"}, "last": mapped("collected")}
             await here.submit(spec(each=mapped(ITEMS), **stages), "told", folder, TESTS)
             await here.runs.end("told")
-            return {name: (await here.history(id_)).to_json() for name, id_ in ids.items()}
+            return {name: await plain_history(here, id_) for name, id_ in ids.items()}
 
 
 def main() -> None:

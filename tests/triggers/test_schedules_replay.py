@@ -13,6 +13,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
 from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.encryption import plain_converter
 from treadle.orchestrator.protocol.messages import Opened, RunStart
 from treadle.orchestrator.temporal.workflow import RunWorkflow
 from treadle.orchestrator.triggers.schedules.flow import TICK, Tick, TickWorkflow
@@ -44,7 +45,7 @@ class Silent(RunWorkflow):
 
 
 async def replay(name: str, *flows: type[Any]) -> None:
-    replayer = Replayer(workflows=flows, workflow_runner=UnsandboxedWorkflowRunner())
+    replayer = Replayer(workflows=flows, workflow_runner=UnsandboxedWorkflowRunner(), data_converter=plain_converter())
     await replayer.replay_workflow(WorkflowHistory.from_json(name, (HISTORIES / f"{name}.json").read_text()))
 
 

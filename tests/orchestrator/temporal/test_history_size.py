@@ -10,7 +10,6 @@ import pytest
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from temporalio.api.enums.v1 import EventType
 
-from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -68,11 +67,10 @@ async def test_updates_cost_six_events_each(here: Service, tmp_path: Path) -> No
     flag = tmp_path / "go"
     document = spec(first=mapped(ITEMS, "slowly", **{"with": {"flag": str(flag)}}), then=mapped(ITEMS, needs=["first"]))
     await here.submit(document, "updated", tmp_path, TESTS)
-    handle = here.client.get_workflow_handle("updated")
-    updates = 0
-    for name, arguments in [(messages.LIMIT, ["then", 1]), (messages.PAUSE, []), (messages.UNPAUSE, [])]:
-        await handle.execute_update(name, args=arguments)
-        updates += 1
+    await here.runs.steer("updated", "limit", "then", 1)
+    await here.runs.steer("updated", "pause")
+    await here.runs.steer("updated", "unpause")
+    updates = 3
     flag.touch()
     assert (await here.runs.end("updated")).failure is None
     found = await events(here, "updated")

@@ -22,7 +22,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.instructions import Summary
 from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.protocol.limits import after, bounded, check_graph, is_small
-from treadle.orchestrator.protocol.messages import PAUSE, PAYLOAD, NodeReport, pack
+from treadle.orchestrator.protocol.messages import PAYLOAD, NodeReport, pack
 from treadle.orchestrator.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.activities import plan_site
@@ -110,7 +110,7 @@ async def rests(here: Service, folder: Path, resting: asyncio.Event) -> None:
     await here.submit(spec(only=forever), "resting", folder, TESTS)
     async with asyncio.timeout(60):
         await until(lambda: asyncio.to_thread(os.listdir, marks))
-        await here.runs.update("resting", PAUSE)
+        await here.runs.steer("resting", "pause")
         await resting.wait()
 
 

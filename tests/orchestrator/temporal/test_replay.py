@@ -13,6 +13,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
 from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.encryption import plain_converter
 from treadle.orchestrator.protocol.messages import RunStart
 from treadle.orchestrator.temporal.workflow import RunWorkflow
 
@@ -25,7 +26,7 @@ def history(path: Path) -> WorkflowHistory:
 
 
 async def replay(path: Path, flow: type[Any]) -> None:
-    replayer = Replayer(workflows=[flow], workflow_runner=UnsandboxedWorkflowRunner())
+    replayer = Replayer(workflows=[flow], workflow_runner=UnsandboxedWorkflowRunner(), data_converter=plain_converter())
     await replayer.replay_workflow(history(path))
 
 

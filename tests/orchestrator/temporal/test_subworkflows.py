@@ -16,7 +16,6 @@ from temporalio.client import WorkflowExecutionStatus
 
 from treadle.dsl.model import Spec
 from treadle.orchestrator.client.submission import prepare
-from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.temporal.activities import plan_site
 from treadle.orchestrator.testing.service import Service
 from treadle.primitives.errors import UsageError
@@ -229,8 +228,8 @@ async def test_limit_on_a_child_names_its_run(here: Service, tmp_path: Path) -> 
     await here.submit(outer(sub=runs(inner)), "limited", tmp_path, TESTS)
     await until(lambda: sum(lines(log).values()) == 1)
     with pytest.raises(UsageError, match="stage sub is run limited/sub"):
-        await here.runs.update("limited", messages.LIMIT, "sub", 1)
-    await here.runs.update("limited/sub", messages.LIMIT, "held", 1)
+        await here.runs.steer("limited", "limit", "sub", 1)
+    await here.runs.steer("limited/sub", "limit", "held", 1)
     flag.unlink()
     assert (await here.runs.end("limited")).state == "succeeded"
 
@@ -254,8 +253,8 @@ async def test_pause_and_unpause_reach_the_child(here: Service, tmp_path: Path) 
     inner, flag, log = waiting(tmp_path)
     await here.submit(outer({"total": "${{ stages.sub.outputs.total }}"}, sub=runs(inner)), "rest", tmp_path, TESTS)
     await until(lambda: sum(lines(log).values()) == 1)
-    parent, sub = (here.client.get_workflow_handle(run) for run in ("rest", "rest/sub"))
-    await parent.execute_update(messages.PAUSE)
+    sub = here.client.get_workflow_handle("rest/sub")
+    await here.runs.steer("rest", "pause")
 
     async def paused() -> bool:
         return bool(await sub.query("paused"))
@@ -267,7 +266,7 @@ async def test_pause_and_unpause_reach_the_child(here: Service, tmp_path: Path) 
         return (await here.runs.view("rest/sub")).state == "paused" and (await here.runs.view("rest")).state == "paused"
 
     await until(still)
-    await parent.execute_update(messages.UNPAUSE)
+    await here.runs.steer("rest", "unpause")
     assert (await here.runs.end("rest")).outputs == {"total": 6}
     assert not await sub.query("paused")
 

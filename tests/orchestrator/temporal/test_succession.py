@@ -23,7 +23,6 @@ from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.succession import IDENTITY, bury
 from treadle.orchestrator.testing.service import Service
@@ -118,7 +117,7 @@ async def test_a_pause_outlives_the_driver_that_did_not_hear_of_it(
         return any(node.node == "only" for node in (await here.runs.view("silent")).nodes)
 
     await until(begun)
-    await here.client.get_workflow_handle("silent").execute_update(messages.PAUSE)
+    await here.runs.steer("silent", "pause")
 
     async def at_rest() -> bool:
         view = await here.runs.view("silent")
@@ -130,5 +129,5 @@ async def test_a_pause_outlives_the_driver_that_did_not_hear_of_it(
     assert any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT for event in events)
     monkeypatch.undo()
     flag.touch()
-    await here.client.get_workflow_handle("silent").execute_update(messages.UNPAUSE)
+    await here.runs.steer("silent", "unpause")
     assert (await here.runs.end("silent")).failure is None

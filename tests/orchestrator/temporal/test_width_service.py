@@ -23,6 +23,7 @@ from treadle.orchestrator.dispatcher.record.ledger import Committed, read
 from treadle.orchestrator.plan import Plan
 from treadle.orchestrator.planner import groups
 from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.messages import ParentSteering
 from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -95,14 +96,15 @@ async def test_a_run_that_is_paused_before_it_begins_can_go_on(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, policy = here.client.start_workflow, WorkflowIDConflictPolicy.USE_EXISTING
+    signal = {"start_signal": messages.STEER, "start_signal_args": [ParentSteering("pause", 1, 1)]}
 
     async def paused(*what: Any, **how: Any) -> Any:
-        return await begin(*what, **how | {"start_signal": messages.PAUSE, "id_conflict_policy": policy})
+        return await begin(*what, **how | signal | {"id_conflict_policy": policy})
 
     monkeypatch.setattr(here.client, "start_workflow", paused)
     await here.submit(spec(only=numbers(5)), "early", tmp_path, TESTS)
     await until(lambda: asyncio.to_thread(here.runs.files("early").find, Plan, "plan"))
-    await here.runs.update("early", messages.UNPAUSE)
+    await here.runs.steer("early", "unpause")
     async with asyncio.timeout(60):
         assert (await here.runs.end("early")).failure is None
 
@@ -139,15 +141,14 @@ async def test_groups_are_seen_as_one_stage_and_pause_and_limit_reach_them(here:
     await until(lambda: _is_stuck(here, "steered", tmp_path))
     seen = await stage(here, "steered", "only")
     assert (seen.state, seen.partitions) == ("running", 300)
-    handle = here.client.get_workflow_handle("steered")
-    await handle.execute_update(messages.PAUSE)
+    await here.runs.steer("steered", "pause")
     flag.touch()
     await until(lambda: _is_at_rest(here, "steered"))
     held = await stage(here, "steered", "only")
     assert (held.committed, held.partitions) == (on_record(here, "steered"), 300)
     assert seen.committed < held.committed < 300
-    await handle.execute_update(messages.LIMIT, args=["only", 1])
-    await handle.execute_update(messages.UNPAUSE)
+    await here.runs.steer("steered", "limit", "only", 1)
+    await here.runs.steer("steered", "unpause")
     assert (await here.runs.end("steered")).failure is None
     done = await stage(here, "steered", "only")
     assert (done.state, done.committed, done.partitions, done.rows) == ("done", 300, 300, 300)

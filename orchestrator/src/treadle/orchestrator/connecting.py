@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 
 from .environment.errors import unknown_namespace, unreachable
@@ -26,30 +27,32 @@ async def connect(
     profile: Profile,
     home: Home,
     *,
-    data_converter: DataConverter | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Client:
     """A client of the profile's Temporal, whose namespace is known to exist; starts the embedded server when needed.
 
-    Raises Unreachable. It is the only place where connection failures of the SDK are translated.
+    It encrypts what it sends under the home's deployment key. Raises Unreachable, UsageError for a key that cannot be
+    used. It is the only place where connection failures of the SDK are translated.
     """
+    from .protocol.encryption import data_converter
+
     settings = await _connect_settings(profile, home, environ)
+    converter = data_converter(trust.load_or_create_key(home.key), home.former_keys())
     address = settings.setdefault("target_host", "localhost:7233")
     try:
-        return await asyncio.wait_for(_checked_client(settings, data_converter), CONNECT_TIMEOUT)
+        return await asyncio.wait_for(_checked_client(settings, converter), CONNECT_TIMEOUT)
     except TimeoutError:
         raise unreachable(address, "timed out") from None
     except (RuntimeError, ValueError) as error:
         raise unreachable(address, str(error)) from error
 
 
-async def _checked_client(settings: ClientConnectConfig, data_converter: DataConverter | None) -> Client:
+async def _checked_client(settings: ClientConnectConfig, converter: DataConverter) -> Client:
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
     from temporalio.client import Client
-    from temporalio.converter import DataConverter
     from temporalio.service import RPCError, RPCStatusCode
 
-    client = await Client.connect(**settings, data_converter=data_converter or DataConverter.default)
+    client = await Client.connect(**settings, data_converter=converter)
     try:
         await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     except RPCError as error:

@@ -26,6 +26,8 @@ class FailureClass(StrEnum):
     """A block has no readable location, or a store does not answer."""
     UNKNOWN_OUTCOME = "unknown outcome"
     """A non-idempotent attempt was cut off; a person must say whether it took effect."""
+    FORGED = "forged"
+    """A message that came through Temporal was not written by a holder of the deployment key. Final."""
     INTERNAL = "internal"
     """A defect of treadle."""
 

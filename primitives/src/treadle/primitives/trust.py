@@ -33,13 +33,14 @@ def load_or_create_key(path: str | os.PathLike[str]) -> bytes:
     """
     path = Path(path)
     try:
-        return _load_key(path)
+        return load_key(path)
     except FileNotFoundError:
         create_file(path, [secrets.token_bytes(KEY_BYTES)])  # of two creators one wins, and both read its key
-        return _load_key(path)
+        return load_key(path)
 
 
-def _load_key(path: Path) -> bytes:
+def load_key(path: str | os.PathLike[str]) -> bytes:
+    """The 32 bytes of an existing key. Raises as `load_or_create_key`, and FileNotFoundError."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -52,12 +52,12 @@ def terminate(
 
 def pause(run: RunArgument, profile: ProfileOption = None) -> None:
     """Start nothing more; attempts under way may end. `treadle unpause` goes on."""
-    _update(run, profile, "pause", (), "is paused; go on with: treadle unpause {run}")
+    _update(run, profile, "is paused; go on with: treadle unpause {run}", "pause")
 
 
 def unpause(run: RunArgument, profile: ProfileOption = None) -> None:
     """Go on with a paused run."""
-    _update(run, profile, "unpause", (), "goes on; see: treadle watch {run}")
+    _update(run, profile, "goes on; see: treadle watch {run}", "unpause")
 
 
 def limit(
@@ -68,15 +68,22 @@ def limit(
 ) -> None:
     """Let a stage run so many tasks at once from now on."""
     said = f"runs at most {words.counted(tasks, 'task')} of {stage} at once"
-    _update(run, profile, "setConcurrency", (stage, tasks), said)
+    _update(run, profile, said, "limit", stage, tasks)
 
 
-def _update(run: str, profile: str | None, name: str, arguments: tuple[object, ...], said: str) -> None:
+def _update(
+    run: str,
+    profile: str | None,
+    said: str,
+    action: Literal["pause", "unpause", "limit"],
+    stage: str = "",
+    concurrency: int = 0,
+) -> None:
     env = Environment(profile)
 
     async def ask(runs: Runs, view: RunView) -> None:
         await asyncio.to_thread(env.ensure_driver, view.queue)
-        await runs.update(view.run, name, *arguments)
+        await runs.steer(view.run, action, stage, concurrency)
         advise(f"run {view.run} {said.format(run=view.run)}")
 
     _steer(env, run, ask)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
+from uuid import uuid4
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.client import (
@@ -28,14 +29,15 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives import trust
-from treadle.primitives.errors import MissingError, TreadleError, UsageError
+from treadle.primitives.errors import CorruptError, MissingError, TreadleError, UsageError
 from treadle.primitives.run_names import parent_run
 from treadle.primitives.stores.store import Store
 
 from ..environment.errors import Unreachable
 from ..protocol import messages
 from ..protocol.drivers import drivers
-from ..protocol.messages import TRIGGER, RunStart
+from ..protocol.encryption import RefusedMessage
+from ..protocol.messages import TRIGGER, RunStart, Steering
 from ..runfiles import RunFiles, Submission, digest, same_workflow
 from .leftovers import remove
 from .views import RunEnd, RunView, State, failure_of, listed, view_of
@@ -49,6 +51,9 @@ _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
 _KNOWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 """What ids are made of, those of runs that other runs started too (`nightly/load`), so that it may stand in a query."""
 _ANSWER = timedelta(seconds=10)
+_STEERING_ATTEMPTS = 3
+"""A run that cuts its history goes on as another execution, which refuses requests that were made for the last one."""
+_FORGED = "Somebody else can write to Temporal: see SECURITY.md. If you changed the key, keep the former one in keys/."
 _LET_GO = 4.0
 """Seconds after which no driver that lives is at a run that was terminated: a heartbeat says so."""
 
@@ -108,7 +113,8 @@ class Runs:
             await self._start(start, kept, WorkflowIDReusePolicy.REJECT_DUPLICATE)
         except WorkflowAlreadyStartedError:
             description = await self._describe(submission.run)
-            return False, dict(await description.memo())
+            with _translated(submission.run):
+                return False, dict(await description.memo())
         return True, kept.memo
 
     async def _claim_id(self, prepared: Prepared, if_exists: str) -> bool:
@@ -267,7 +273,8 @@ class Runs:
             )
 
     async def end(self, run: str) -> RunEnd:
-        """How the run ended; waits for it."""
+        """How the run ended; waits for it. Raises CorruptError for a result that this run did not give."""
+        first = _first_execution(await self._describe(run))
         handle = self._client.get_workflow_handle(run)
         try:
             with _translated(run):
@@ -275,6 +282,8 @@ class Runs:
         except WorkflowFailureError as error:
             view = await self.view(run)
             return RunEnd(view.state, failure=failure_of(error))
+        if result["execution"] not in (first, _first_execution(await self._describe(run))):
+            raise CorruptError(f"the result of run {run} is that of another execution", _FORGED)
         return RunEnd("succeeded", result["outputs"], tuple(result["skipped"]))
 
     # -- steering
@@ -289,19 +298,33 @@ class Runs:
         with _translated(run):
             await self._client.get_workflow_handle(run).terminate(reason=reason or "treadle terminate")
 
-    async def update(self, run: str, name: str, *arguments: Any) -> None:
+    async def steer(
+        self, run: str, action: Literal["pause", "unpause", "limit"], stage: str = "", concurrency: int = 0
+    ) -> None:
         """Pause, unpause or limit. Raises UsageError when the run refuses, Unreachable when no driver answers."""
+        for attempt in range(_STEERING_ATTEMPTS):
+            execution = (await self._describe(run)).run_id
+            request = Steering(action, execution, uuid4().hex, stage=stage, concurrency=concurrency)
+            refusal = await self._steered(run, request)
+            if refusal is None:
+                return
+            if refusal.type != messages.STALE or attempt == _STEERING_ATTEMPTS - 1:
+                raise UsageError(f"run {run}: {refusal.message}", "See: treadle show " + run)
+
+    async def _steered(self, run: str, request: Steering) -> ApplicationError | None:
+        """Why the run refuses the request; None: it was carried out."""
         handle = self._client.get_workflow_handle(run)
         try:
             with _translated(run):
-                await handle.execute_update(name, args=list(arguments), rpc_timeout=_ANSWER)
+                await handle.execute_update(messages.STEER, request, id=request.id, rpc_timeout=_ANSWER)
         except WorkflowUpdateFailedError as error:
-            cause = error.cause
-            text = cause.message if isinstance(cause, ApplicationError) else str(cause)
-            raise UsageError(f"run {run}: {text}", "See: treadle show " + run) from error
+            if isinstance(error.cause, ApplicationError):
+                return error.cause
+            raise UsageError(f"run {run}: {error.cause}", "See: treadle show " + run) from error
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             text = f"no driver answers for run {run}"
             raise Unreachable(text, "Start one: treadle worker. See: treadle doctor") from error
+        return None
 
     # -- parts
 
@@ -319,6 +342,11 @@ class Runs:
             return bool(await handle.query("paused", rpc_timeout=timedelta(seconds=1)))
         except Exception:  # noqa: BLE001  # no driver to ask: then it only counts as running
             return False
+
+
+def _first_execution(description: WorkflowExecutionDescription) -> str:
+    """Of the executions that a run consists of because its history was cut."""
+    return description.raw_description.workflow_execution_info.first_run_id or description.run_id
 
 
 def memo(submission: Submission, resumption: int = 1) -> dict[str, Any]:
@@ -384,6 +412,8 @@ class _translated:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RefusedMessage):
+            raise CorruptError(f"run {self._run}: {error.message}", _FORGED) from error
         if not isinstance(error, RPCError):
             return
         if error.status == RPCStatusCode.NOT_FOUND:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -13,10 +14,13 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, FailureError
 
 from ..dispatcher.orders import Progress
+from ..protocol.encryption import RefusedMessage, activity_context
 
+FOREIGN = "(of another deployment)"
+"""The workflow's name of a run whose memo this deployment cannot read."""
 State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
 STATES: dict[WorkflowExecutionStatus, State] = {
     WorkflowExecutionStatus.RUNNING: "running",
@@ -91,7 +95,7 @@ async def view_of(description: WorkflowExecutionDescription, paused: bool) -> Ru
 
 async def listed(execution: WorkflowExecution) -> RunView:
     """A run as a listing shows it, without what is under way."""
-    memo = await execution.memo()
+    memo = await _memo(execution)
     return RunView(
         execution.id,
         memo.get("workflow", ""),
@@ -107,6 +111,13 @@ async def listed(execution: WorkflowExecution) -> RunView:
     )
 
 
+async def _memo(execution: WorkflowExecution) -> Mapping[str, Any]:
+    try:
+        return await execution.memo()
+    except RefusedMessage:
+        return {"workflow": FOREIGN}
+
+
 def _due(execution: WorkflowExecution) -> datetime | None:
     due = execution.execution_time
     waits = execution.status == WorkflowExecutionStatus.RUNNING and due is not None and due > datetime.now(UTC)
@@ -114,13 +125,18 @@ def _due(execution: WorkflowExecution) -> datetime | None:
 
 
 async def _node(description: WorkflowExecutionDescription, pending: Any) -> NodeView:
-    converter = description.data_converter
-    details = await converter.decode(pending.heartbeat_details.payloads) if pending.heartbeat_details.payloads else []
+    converter = description.data_converter.with_context(activity_context(description, pending))
+    failure = await converter.decode_failure(pending.last_failure) if pending.HasField("last_failure") else None
+    said = failure.message if isinstance(failure, FailureError) else ""
+    try:
+        details = await converter.decode_wrapper(pending.heartbeat_details)
+    except RefusedMessage as refused:
+        return NodeView("", pending.attempt, (), "", refused.message)
     if not details:
-        return NodeView("", pending.attempt, (), "", pending.last_failure.message)
+        return NodeView("", pending.attempt, (), "", said)
     node, progress, iteration = details
     reports = msgspec.convert(progress, tuple[Progress, ...])
-    return NodeView(node, pending.attempt, reports, iteration, pending.last_failure.message)
+    return NodeView(node, pending.attempt, reports, iteration, said)
 
 
 def failure_of(error: WorkflowFailureError) -> RunFailure | None:

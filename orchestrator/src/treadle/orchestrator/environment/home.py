@@ -60,6 +60,15 @@ class Home:
         name = hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:12]
         return base / f"treadle-{os.geteuid()}" / name
 
+    def former_keys(self) -> list[bytes]:
+        """Deployment keys of earlier, the files of `keys/`: what passed through Temporal under them can still be read.
+
+        Raises UsageError for a file that is no key, or that others may read.
+        """
+        from treadle.primitives import trust
+
+        return [trust.load_key(path) for path in sorted((self.path / "keys").glob("*"))]
+
     def secret(self, name: str) -> str:
         """The secret called `name`: the file `secrets/<name>`, else the variable `TREADLE_SECRET_<NAME>`.
 

@@ -13,6 +13,7 @@ from temporalio.common import SearchAttributeKey
 
 from treadle.executors.program import Keep
 from treadle.primitives.encoding.decoding import known
+from treadle.primitives.errors import FailureClass
 
 from ..dispatcher.orders import Orders
 from ..instructions import Problem, Summary
@@ -24,7 +25,10 @@ GROUPS = ".groups"
 OPEN_RUN = "treadle.open"
 RUN_NODE = "treadle.node"
 END_RUN = "treadle.end"
-PAUSE, UNPAUSE, LIMIT = "pause", "unpause", "setConcurrency"
+STEER = "steer"
+"""The update with a Steering, and the signal with a ParentSteering."""
+STALE = "stale"
+"""The type of the refusal of a Steering that was made for another execution."""
 STOPPING = "stopping"
 PAYLOAD = 1_900_000
 """Bytes of a document: the server takes no more than 2 MB, with what is written around it."""
@@ -54,6 +58,40 @@ class RunStart:
     """Nodes to go on with; what needs more than these waits for another resumption. Empty: everything goes on."""
     bindings: dict[str, Any] = field(default_factory=dict)
     """Of a child run: the values of its parent's stages that its inputs mention."""
+    steered: int = 0
+    """Of a child run: the number of the last ParentSteering; carried over when the history is cut."""
+
+
+@dataclass
+class Steering:
+    """A request to change a run under way. It is bound to one execution, so that it takes effect once."""
+
+    action: Literal["pause", "unpause", "limit"]
+    execution: str
+    """Temporal's run id."""
+    id: str
+    """The update's id: the server takes each only once."""
+    stage: str = ""
+    concurrency: int = 0
+
+
+@dataclass
+class ParentSteering:
+    """What a parent run tells its child."""
+
+    action: Literal["pause", "unpause"]
+    resumption: int
+    number: int
+    """Counts up: a message that comes again changes nothing."""
+
+
+@dataclass
+class Ticket:
+    """What an activity was asked, which its answer repeats: an answer to another request counts for nothing."""
+
+    execution: str = ""
+    """Temporal's run id."""
+    number: int = 0
 
 
 @dataclass
@@ -79,6 +117,7 @@ class Opened:
     """node -> the child run that it is."""
     ahead: int = 0
     """Nodes that may follow another in one activity."""
+    ticket: Ticket = field(default_factory=Ticket)
 
 
 @dataclass
@@ -94,6 +133,7 @@ class NodeOrder:
     """Of a group: when the first one of its node began, in seconds since the epoch."""
     then: list[NodeOrder] = field(default_factory=list)
     """For nodes that follow one another, as long as that is soon done."""
+    ticket: Ticket = field(default_factory=Ticket)
 
 
 @dataclass
@@ -127,6 +167,27 @@ class NodeReport:
     """With `groups`: partitions of one."""
     before: dict[str, str] = field(default_factory=dict)
     """node -> Summary of those that were done before it."""
+    ticket: Ticket = field(default_factory=Ticket)
+
+    @classmethod
+    def refused(cls, reason: str) -> NodeReport:
+        """What stands for a report that treadle did not write."""
+        return cls(problem=pack(forged(reason)))
+
+
+@dataclass
+class Received:
+    """The answer of the activity that publishes how a run ended."""
+
+    @classmethod
+    def refused(cls, reason: str) -> Received:  # noqa: ARG003  # nothing depends on the answer
+        return cls()
+
+
+def forged(reason: str) -> Problem:
+    """Why a node fails whose report treadle did not write."""
+    text = f"refused a message that came through Temporal: {reason}. Nothing of it was used; resume the run"
+    return Problem(str(FailureClass.FORGED), text)
 
 
 def pack(value: Summary | Problem | Orders | Graph) -> str:

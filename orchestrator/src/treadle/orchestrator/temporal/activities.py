@@ -40,7 +40,8 @@ from ..plan import Child, Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
 from ..protocol import limits, messages
-from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, RunStart
+from ..protocol.encryption import RefusedMessage
+from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, Received, RunStart, Ticket
 from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
 from ..runfiles import RunResult, Submission, digest
@@ -95,6 +96,7 @@ class Activities:
                 await self._telling.run_refused(start, started, problem)
                 raise ApplicationError(problem.message, type=problem.failure, non_retryable=True) from None
             await self._telling.run_started(start)
+            opened.ticket = Ticket(activity.info().workflow_run_id or "")
             if opened.groups:
                 opened.seats = seats.there_are(self._site, drivers)
             return opened
@@ -105,6 +107,8 @@ class Activities:
 
         Committed work is found in its ledger and never done again.
         """
+        if order.ticket.execution != activity.info().workflow_run_id:
+            raise RefusedMessage("the order was made for another execution")
         before, desk = dict[str, str](), Desk()
         orders = (order, *order.then)
         with self._busy():
@@ -117,6 +121,7 @@ class Activities:
                 told = limits.after(before, report)
                 if told.closed or told.groups:
                     told.seats = seats.there_are(self._site, await seats.drivers_there(self._client, self._site))
+        told.ticket = order.ticket
         return told
 
     async def _run_node(self, order: NodeOrder, desk: Desk) -> NodeReport:
@@ -128,7 +133,7 @@ class Activities:
         return report
 
     @activity.defn(name=messages.END_RUN)
-    async def end_run(self, ending: Ending) -> None:
+    async def end_run(self, ending: Ending) -> Received:
         """Keep how a child run ended, for its parent's resumptions; tell that the run is over."""
         with self._busy():
             async with _heartbeats(tuple):
@@ -136,6 +141,7 @@ class Activities:
                     files = self._site.files(ending.run)
                     await asyncio.to_thread(files.create, "result", RunResult(ending.outputs))
                 await self._telling.run_ended(ending)
+        return Received()
 
     # -- open
 

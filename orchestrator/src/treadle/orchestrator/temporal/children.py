@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
 
     from ..instructions import Event, NodeDone, NodeFailed, NodeStopped, Problem, Run, Summary
     from ..protocol import messages
-    from ..protocol.messages import RunStart
+    from ..protocol.messages import ParentSteering, RunStart
 
 STILL_ENDING = 30
 """Seconds that a child of an earlier execution, which was terminated with its parent, may take to be gone."""
@@ -45,6 +45,7 @@ class Children:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._handles: dict[str, _Handle] = {}
         self._held: set[str] = set()
+        self._resumption, self._steered = 0, 0
         self._signals: set[asyncio.Task[None]] = set()
 
     def __contains__(self, node: str) -> bool:
@@ -57,6 +58,7 @@ class Children:
     def start(self, parent: RunStart, digest: str, run: Run) -> None:
         """`digest`: of the parent's submission, from which the child makes its own."""
         name = self.run_of(parent.run, run.node)
+        self._resumption = parent.resumption
         start = RunStart(name, digest, parent.resumption, parent.assume, bindings=run.bindings)
         task = self._tasks[run.node] = asyncio.create_task(self._run(run.node, start))
         task.add_done_callback(partial(self._never_began, run.node))
@@ -77,11 +79,11 @@ class Children:
     def hold(self, node: str) -> None:
         """Let it start nothing more until it is released."""
         self._held.add(node)
-        self._signal(node, messages.PAUSE)
+        self._steer(node, "pause")
 
     def release(self, node: str) -> None:
         self._held.discard(node)
-        self._signal(node, messages.UNPAUSE)
+        self._steer(node, "unpause")
 
     # -- carrying out
 
@@ -107,11 +109,13 @@ class Children:
     async def _ended(self, node: str, start: RunStart) -> Event:
         self._handles[node] = handle = await self._started(node, start)
         if node in self._held:
-            self._signal(node, messages.PAUSE)
+            self._steer(node, "pause")
         try:
             result = await handle
         except ChildWorkflowError as error:
             return _failed(node, start.run, error, asked=bool(self._tasks[node].cancelling()))
+        if result["execution"] != handle.first_execution_run_id:
+            return NodeFailed(node, messages.forged(f"the result of run {start.run} is that of another execution"))
         return NodeDone(node, Summary(outputs=result["outputs"]))
 
     async def _started(self, node: str, start: RunStart) -> _Handle:
@@ -136,15 +140,18 @@ class Children:
         )
         return handle
 
-    def _signal(self, node: str, name: str) -> None:
+    def _steer(self, node: str, action: Literal["pause", "unpause"]) -> None:
         """In the order of calls. One that is over by now needs none."""
 
-        async def send(handle: _Handle) -> None:
+        async def send(handle: _Handle, request: ParentSteering) -> None:
             with contextlib.suppress(TemporalError):
-                await handle.signal(name)
+                await handle.signal(messages.STEER, request)
 
         if node in self._handles:
-            task = asyncio.create_task(send(self._handles[node]))
+            handle = self._handles[node]
+            self._steered += 1
+            request = ParentSteering(action, self._resumption, self._steered)
+            task = asyncio.create_task(send(handle, request))
             self._signals.add(task)
             task.add_done_callback(self._signals.discard)
 

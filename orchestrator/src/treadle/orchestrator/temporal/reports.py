@@ -6,7 +6,13 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, NodeStopped, Problem, Summary
 from ..protocol import messages
-from ..protocol.messages import NodeReport
+from ..protocol.messages import NodeOrder, NodeReport, Ticket
+
+
+def answer_to(order: NodeOrder, report: NodeReport) -> NodeReport:
+    """The report, if it answers this order; a report that was made for another order counts as forged."""
+    refused = bool(report.problem) and report.ticket == Ticket()
+    return report if refused or report.ticket == order.ticket else NodeReport.refused("it answers another request")
 
 
 def events_of(nodes: list[str], group: int, report: NodeReport) -> list[Event]:

@@ -19,6 +19,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.primitives.errors import FailureClass
 
+from ..protocol.encryption import activity_context
+
 IDENTITY = "embedded driver"
 """By which the server knows every driver of the first environment of a home."""
 _PATIENCE = 3.0
@@ -65,7 +67,10 @@ async def _bury_of(client: Client, run: WorkflowExecution, identity: str) -> Non
 
 
 async def _end(client: Client, run: WorkflowExecution, attempt: PendingActivityInfo) -> None:
-    handle = client.get_async_activity_handle(workflow_id=run.id, run_id=run.run_id, activity_id=attempt.activity_id)
+    context = activity_context(run, attempt)
+    handle = client.get_async_activity_handle(
+        workflow_id=run.id, run_id=run.run_id, activity_id=attempt.activity_id
+    ).with_context(context)
     if attempt.state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED:
         await handle.report_cancellation()
     else:

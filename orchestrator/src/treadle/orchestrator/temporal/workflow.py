@@ -45,10 +45,20 @@ with workflow.unsafe.imports_passed_through():
     )
     from ..plan import Barrier, Child, Graph
     from ..protocol import messages
-    from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, RunStart
+    from ..protocol.messages import (
+        Ending,
+        NodeOrder,
+        NodeReport,
+        Opened,
+        ParentSteering,
+        Received,
+        RunStart,
+        Steering,
+        Ticket,
+    )
     from ..scheduler import Scheduler
     from .children import Children
-    from .reports import events_of, unexpected
+    from .reports import answer_to, events_of, unexpected
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
 """A driver silent for so long is taken for dead; two dispatchers at once are harmless (see ledger)."""
@@ -77,6 +87,8 @@ class RunWorkflow:
         self._paused, self._limits = start.paused, dict(start.limits)
         self._since = dict(start.since)
         """When the first group of a node began."""
+        self._steered = start.steered
+        self._tickets = 0
         self._inbox: list[Event] = []
         self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
         """By the first node and task group."""
@@ -116,49 +128,42 @@ class RunWorkflow:
 
     # -- what people ask for
 
-    @workflow.update(name=messages.PAUSE)
-    def pause(self) -> None:
-        self._rest()
+    @workflow.update(name=messages.STEER)
+    def steer(self, request: Steering) -> None:
+        if request.action == "limit":
+            self._limit(request.stage, request.concurrency)
+        else:
+            self._rest(request.action == "pause")
 
-    @workflow.update(name=messages.UNPAUSE)
-    def unpause(self) -> None:
-        self._go_on()
+    @workflow.signal(name=messages.STEER)
+    def steer_with_parent(self, request: ParentSteering) -> None:
+        """A request that came before, or was made for another resumption, changes nothing."""
+        if request.resumption == self._start.resumption and request.number > self._steered:
+            self._steered = request.number
+            self._rest(request.action == "pause")
 
-    @workflow.update(name=messages.LIMIT)
-    def limit(self, stage: str, concurrency: int) -> None:
+    def _rest(self, paused: bool) -> None:
+        if self._paused != paused:
+            self._paused = paused
+            self._stopping = "drain" if paused else self._stopping
+            self._inbox.append(Pause() if paused else Unpause())
+
+    def _limit(self, stage: str, concurrency: int) -> None:
         self._limits[stage] = concurrency
         self._stopping = "drain"
         self._inbox.append(Limit(stage, concurrency))
 
-    @workflow.signal(name=messages.PAUSE)
-    def pause_with_parent(self) -> None:
-        if not self._paused:
-            self._rest()
+    @steer.validator
+    def _may_steer(self, request: Steering) -> None:
+        update = workflow.current_update_info()
+        if request.execution != workflow.info().run_id or update is None or request.id != update.id:
+            raise ApplicationError("the request was made for another execution of the run", type=messages.STALE)
+        if request.action == "limit":
+            self._may_limit(request.stage, request.concurrency)
+        elif self._paused == (request.action == "pause"):
+            text = "the run is paused already" if self._paused else "the run is not paused"
+            raise ApplicationError(text, type="refused")
 
-    @workflow.signal(name=messages.UNPAUSE)
-    def unpause_with_parent(self) -> None:
-        if self._paused:
-            self._go_on()
-
-    def _rest(self) -> None:
-        self._paused, self._stopping = True, "drain"
-        self._inbox.append(Pause())
-
-    def _go_on(self) -> None:
-        self._paused = False
-        self._inbox.append(Unpause())
-
-    @pause.validator
-    def _may_pause(self) -> None:
-        if self._paused:
-            raise ApplicationError("the run is paused already", type="refused")
-
-    @unpause.validator
-    def _may_unpause(self) -> None:
-        if not self._paused:
-            raise ApplicationError("the run is not paused", type="refused")
-
-    @limit.validator
     def _may_limit(self, stage: str, concurrency: int) -> None:
         if stage in self._children:
             run = self._children.run_of(self._start.run, stage)
@@ -212,6 +217,7 @@ class RunWorkflow:
             await workflow.execute_activity(
                 messages.END_RUN,
                 ending,
+                result_type=Received,
                 start_to_close_timeout=_TELLING,
                 schedule_to_close_timeout=2 * _TELLING,
                 heartbeat_timeout=_OPEN_HEARTBEAT,
@@ -251,6 +257,9 @@ class RunWorkflow:
             if isinstance(error.cause, ApplicationError) and (error.cause.non_retryable or not locally):
                 raise ApplicationError(error.cause.message, type=error.cause.type, non_retryable=True) from error
             raise
+        if opened.ticket != Ticket(workflow.info().run_id):
+            problem = messages.forged("the plan is that of another execution")
+            raise ApplicationError(problem.message, type=problem.failure, non_retryable=True)
         return opened
 
     async def _drive(self, scheduler: Scheduler) -> None:
@@ -299,6 +308,8 @@ class RunWorkflow:
         self._first |= dict.fromkeys(names, run.node)
         order = NodeOrder(self._start.run, run.node, self._orders(run), self._newly_passed(), run.group)
         order.then = [NodeOrder(self._start.run, one.node, self._orders(one)) for one in run.then]
+        self._tickets += 1
+        order.ticket = Ticket(workflow.info().run_id, self._tickets)
         if grouped:
             order.since = self._since.setdefault(run.node, workflow.time())
         handle = workflow.start_activity(
@@ -313,7 +324,7 @@ class RunWorkflow:
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
         self._activities[run.node, run.group] = handle
-        task = asyncio.create_task(self._hear(names, run.group, handle))
+        task = asyncio.create_task(self._hear(names, order, handle))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
@@ -321,9 +332,9 @@ class RunWorkflow:
         assume: Any = self._start.assume
         return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, assume))
 
-    async def _hear(self, nodes: list[str], group: int, handle: workflow.ActivityHandle[NodeReport]) -> None:
+    async def _hear(self, nodes: list[str], order: NodeOrder, handle: workflow.ActivityHandle[NodeReport]) -> None:
         try:
-            report = await handle
+            report = answer_to(order, await handle)
         except asyncio.CancelledError:
             report = NodeReport(stopped=True)
         except ActivityError as error:
@@ -332,8 +343,8 @@ class RunWorkflow:
             report = (
                 NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(unexpected(nodes[0], error)))
             )
-        self._activities.pop((nodes[0], group), None)
-        self._inbox += events_of(nodes, group, report)
+        self._activities.pop((nodes[0], order.group), None)
+        self._inbox += events_of(nodes, order.group, report)
 
     async def _stop_all(self) -> None:
         self._stopping = "cancel"
@@ -346,7 +357,7 @@ class RunWorkflow:
         """Between nodes, since an activity under way would be stopped."""
         if is_long() and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
             start = dataclasses.replace(self._start, paused=self._paused, limits=self._limits, since=self._since)
-            workflow.continue_as_new(start)
+            workflow.continue_as_new(dataclasses.replace(start, steered=self._steered))
 
     def _outputs(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None
@@ -357,7 +368,8 @@ class RunWorkflow:
         if (size := len(json.dumps(values))) > messages.PAYLOAD:
             text = f"the outputs have {size:,} bytes, and {messages.PAYLOAD:,} are allowed; write large values to files"
             raise ApplicationError(text, type="user error", non_retryable=True)
-        return {"outputs": values, "skipped": list(self._scheduler.skipped)}
+        execution = workflow.info().first_execution_run_id
+        return {"outputs": values, "skipped": list(self._scheduler.skipped), "execution": execution}
 
 
 @contextlib.contextmanager

@@ -169,7 +169,7 @@ class _LoopRunner:
     async def _loop(self, loop: Loop, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
         """Every iteration, and again from where a lost block was made."""
         name = scope.segment(loop.id)
-        env = {**self._run.env, **bindings, "state": dict(scope.scalars)}
+        env = {**bindings, **self._run.env, "state": dict(scope.scalars)}
         while True:
             try:
                 return await self._iterations(loop, name, scope, env)

@@ -55,7 +55,7 @@ class SegmentRun:
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
         self._mine = bounds_of(account.group, len(self._inputs), segment.group)
         """The partitions that are to be run here."""
-        env = {**run.env, **orders.bindings, "state": {**orders.bindings.get("state", {}), **scope.scalars}}
+        env = {**orders.bindings, **run.env, "state": {**orders.bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool

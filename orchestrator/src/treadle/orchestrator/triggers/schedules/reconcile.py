@@ -21,6 +21,7 @@ from temporalio.client import (
     ScheduleListActionStartWorkflow,
     ScheduleUpdate,
 )
+from temporalio.converter import WorkflowSerializationContext
 from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.dsl.triggers import ScheduleTrigger
@@ -28,6 +29,7 @@ from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 
 from ...environment.errors import Unreachable
+from ...protocol.encryption import RefusedMessage
 from ..identity import label
 from ..registry.registry import Registry
 from .flow import TICK, Tick
@@ -167,7 +169,11 @@ class Schedules:
         action = description.schedule.action
         if not isinstance(action, ScheduleActionStartWorkflow) or action.workflow != TICK or not action.args:
             return None, ""
-        (found,) = await self._client.data_converter.decode(action.args[:1], [Tick])
+        context = WorkflowSerializationContext(self._client.namespace, action.id)
+        try:
+            (found,) = await self._client.data_converter.with_context(context).decode(action.args[:1], [Tick])
+        except RefusedMessage:  # of a deployment with another key
+            return None, action.task_queue
         return found if isinstance(found, Tick) else None, action.task_queue
 
     async def _carry_out(self, change: Change, wanted: Wanted | None) -> None:

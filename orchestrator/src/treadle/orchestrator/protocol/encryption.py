@@ -1,0 +1,242 @@
+"""Encryption of everything that passes through Temporal: AES-256-GCM under keys derived from the deployment key.
+
+Temporal stores payloads (arguments, results, heartbeats, memos) and failures. Each payload is encrypted and bound to
+its namespace, workflow id and activity type. A process without the key can neither read it, nor make one, nor use one
+of another run. The codec replaces a payload that fails the check by the reason of its refusal, and the reader raises
+that reason. The codec itself must not raise: Temporal would then repeat the workflow task for ever.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Self, TypeVar
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import WorkflowExecution
+from temporalio.converter import (
+    ActivitySerializationContext,
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultFailureConverter,
+    DefaultPayloadConverter,
+    EncodingPayloadConverter,
+    PayloadCodec,
+    PayloadConverter,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
+from temporalio.exceptions import ApplicationError
+
+from treadle.primitives import trust
+from treadle.primitives.errors import FailureClass
+
+ENCODING = b"binary/treadle-1"
+_REFUSED = b"treadle/refused"
+_NONCE_BYTES = 12
+_SHOWN = "encrypted by treadle; see: treadle show, treadle logs"
+_SERVER_TYPES = {"AcceptedUpdateCompletedWorkflow"}
+"""Types of application failures that Temporal's server makes itself."""
+_SCHEDULED = re.compile(r"(?P<base>.*\.tick)-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+"""A Schedule encrypts its action once; the server appends the nominal time to the id of each workflow it starts."""
+
+T = TypeVar("T")
+
+
+class RefusedMessage(ApplicationError):
+    """A payload or failure that passed through Temporal was not made by a holder of the deployment key."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        text = f"refused a message that came through Temporal: {reason}"
+        super().__init__(text, type=str(FailureClass.FORGED), non_retryable=True)
+
+
+class MessageCipher:
+    """Encrypts under one deployment key, and decrypts under it and its predecessors."""
+
+    def __init__(self, key: bytes, predecessors: Sequence[bytes] = ()) -> None:
+        self._current = key_id(key)
+        self._keys = {key_id(known): known for known in (*predecessors, key)}
+
+    def encrypt(self, place: str, plain: bytes) -> Payload:
+        """`place`: what the payload is bound to."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        data = _cipher(self._keys[self._current], place).encrypt(nonce, plain, self._bound(self._current, place))
+        return Payload(metadata={"encoding": ENCODING, "key": self._current.encode()}, data=nonce + data)
+
+    def decrypt(self, place: str, payload: Payload) -> bytes:
+        """Raises RefusedMessage."""
+        from cryptography.exceptions import InvalidTag
+
+        if payload.metadata.get("encoding") != ENCODING:
+            raise RefusedMessage("it is not encrypted, so treadle did not write it")
+        name = payload.metadata.get("key", b"").decode("ascii", "replace")
+        key = self._keys.get(name)
+        if key is None:
+            raise RefusedMessage(f"it was written under key {name[:16]!r}, and this deployment has {self._known()}")
+        nonce, data = payload.data[:_NONCE_BYTES], payload.data[_NONCE_BYTES:]
+        try:
+            return bytes(_cipher(key, place).decrypt(nonce, data, self._bound(name, place)))
+        except (InvalidTag, ValueError):
+            raise RefusedMessage("it was changed, or was written for another run") from None
+
+    def _known(self) -> str:
+        return ", ".join(self._keys)
+
+    @staticmethod
+    def _bound(name: str, place: str) -> bytes:
+        return b"\x00".join((ENCODING, name.encode(), place.encode()))
+
+
+def key_id(key: bytes) -> str:
+    """Names a deployment key without telling anything of it: 8 bytes in hex."""
+    return trust.purpose_key(key, b"treadle message key id")[:8].hex()
+
+
+@lru_cache(maxsize=1024)
+def _cipher(key: bytes, place: str) -> Any:
+    """A key for each place, so that random nonces never come near their limit of 2**32 messages a key."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(trust.purpose_key(key, b"treadle message\x00" + place.encode()))
+
+
+class EncryptingCodec(PayloadCodec, WithSerializationContext):
+    """Temporal's codec: every payload is encrypted on its way out, and checked on its way in."""
+
+    def __init__(self, cipher: MessageCipher, place: str = "") -> None:
+        self._cipher, self._place = cipher, place
+
+    def with_context(self, context: SerializationContext) -> Self:
+        return type(self)(self._cipher, place_of(context))
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [self._cipher.encrypt(self._place, payload.SerializeToString()) for payload in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [self._decoded(payload) for payload in payloads]
+
+    def _decoded(self, payload: Payload) -> Payload:
+        try:
+            return Payload.FromString(self._cipher.decrypt(self._place, payload))
+        except RefusedMessage as refused:
+            return Payload(metadata={"encoding": _REFUSED}, data=refused.reason.encode())
+
+
+def place_of(context: SerializationContext) -> str:
+    """What a payload is bound to: namespace, workflow id, and for an activity its type."""
+    if isinstance(context, WorkflowSerializationContext):
+        return _place(context.namespace, context.workflow_id, "")
+    if isinstance(context, ActivitySerializationContext):
+        return _place(context.namespace, context.workflow_id or "", context.activity_type or "")
+    return ""
+
+
+def activity_context(run: WorkflowExecution, activity: PendingActivityInfo) -> ActivitySerializationContext:
+    """The context of an activity under way, for a process that is not its worker."""
+    return ActivitySerializationContext(
+        namespace=run.namespace,
+        workflow_id=run.id,
+        workflow_type=run.workflow_type,
+        activity_type=activity.activity_type.name,
+        activity_id=activity.activity_id,
+        activity_task_queue=None,
+        is_local=False,
+    )
+
+
+def _place(namespace: str, workflow: str, activity: str) -> str:
+    scheduled = _SCHEDULED.fullmatch(workflow)
+    return "\x00".join((namespace, scheduled["base"] if scheduled else workflow, activity))
+
+
+class _RefusedConverter(EncodingPayloadConverter):
+    """Reads what the codec puts into the place of a payload it refused."""
+
+    @property
+    def encoding(self) -> str:
+        return _REFUSED.decode()
+
+    def to_payload(self, value: Any) -> Payload | None:  # noqa: ARG002  # nothing is written so
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type[T] | None = None) -> Any:
+        """A message type that has a value for a refusal (`refused`) gets that; else raises RefusedMessage."""
+        reason = payload.data.decode()
+        refused = getattr(type_hint, "refused", None)
+        if refused is None:
+            raise RefusedMessage(reason)
+        return refused(reason)
+
+
+class MessageConverter(CompositePayloadConverter):
+    """The SDK's JSON, and refusals."""
+
+    def __init__(self) -> None:
+        super().__init__(_RefusedConverter(), *DefaultPayloadConverter.default_encoding_payload_converters)
+
+
+class SealedFailures(DefaultFailureConverter):
+    """Failures travel as the attributes that the codec encrypts; one without them counts as forged.
+
+    The server itself makes timeouts, cancellations, terminations and failures that wrap another; they carry none.
+    """
+
+    def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
+        super().to_failure(exception, payload_converter, failure)
+        sealed = {"message": failure.message, "stack_trace": failure.stack_trace, **_application(failure)}
+        failure.encoded_attributes.CopyFrom(payload_converter.to_payloads([sealed])[0])
+        failure.message, failure.stack_trace = _SHOWN, ""
+
+    def from_failure(self, failure: Failure, payload_converter: PayloadConverter) -> BaseException:
+        try:
+            _check(failure, payload_converter)
+        except RefusedMessage as refused:
+            return refused
+        return super().from_failure(_without_details(failure), payload_converter)
+
+
+def _without_details(failure: Failure) -> Failure:
+    """Without what nothing reads, and the server may have written: why it cancelled, and the last heartbeat."""
+    copy = Failure.FromString(failure.SerializeToString())
+    if copy.HasField("canceled_failure_info"):
+        copy.canceled_failure_info.ClearField("details")
+    if copy.HasField("timeout_failure_info"):
+        copy.timeout_failure_info.ClearField("last_heartbeat_details")
+    return copy
+
+
+def _application(failure: Failure) -> dict[str, Any]:
+    if not failure.HasField("application_failure_info"):
+        return {}
+    info = failure.application_failure_info
+    return {"type": info.type, "non_retryable": info.non_retryable}
+
+
+def _check(failure: Failure, converter: PayloadConverter) -> None:
+    """Raises RefusedMessage."""
+    known = _application(failure)
+    if not known or (known["type"] in _SERVER_TYPES and not failure.HasField("encoded_attributes")):
+        return
+    if not failure.HasField("encoded_attributes"):
+        raise RefusedMessage("it reports a failure that treadle did not write")
+    sealed = converter.from_payloads([failure.encoded_attributes])[0]
+    if not isinstance(sealed, dict) or any(sealed.get(key) != value for key, value in known.items()):
+        raise RefusedMessage("it reports a failure that was changed")
+
+
+def plain_converter() -> DataConverter:
+    """As `data_converter`, without encryption: for histories that were recorded and decrypted."""
+    return DataConverter(payload_converter_class=MessageConverter, failure_converter_class=SealedFailures)
+
+
+def data_converter(key: bytes, predecessors: Sequence[bytes] = ()) -> DataConverter:
+    """What a client or worker of a deployment reads and writes messages with."""
+    return replace(plain_converter(), payload_codec=EncryptingCodec(MessageCipher(key, predecessors)))
