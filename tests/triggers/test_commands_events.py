@@ -140,29 +140,6 @@ def test_sample_that_inputs_do_not_take_would_be_a_range(terminal: Terminal) -> 
     assert (code, trial["verdict"]) == (2, "dead letter")
 
 
-def test_time_of_a_schedule_is_read_in_its_timezone(terminal: Terminal) -> None:
-    file = write(terminal, "orders", nightly=NIGHTLY)
-    for text in ("2026-07-01T02:00", "2026-07-01T00:00Z"):
-        code, trial = tried(terminal, file, "orders.nightly", "--time", text)
-        assert (code, trial["run"]) == (0, "orders.nightly.20260701T000000Z")
-        assert trial["inputs"]["day"] == "2026-07-01"
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("2026-07-01T02:00Z", "orders.nightly has no tick at 2026-07-01T04:00:00+02:00"),
-        ("2026-07-01", "orders.nightly has no tick at 2026-07-01T00:00:00+02:00"),
-        ("2026-03-29T02:00", "orders.nightly has no tick at 2026-03-29T03:00:00+02:00"),  # clocks left it out
-        ("0001-01-01T00:00+14:00", "is no time"),
-    ],
-)
-def test_a_time_that_the_schedule_does_not_say_is_refused(terminal: Terminal, text: str, said: str) -> None:
-    file = write(terminal, "orders", nightly=NIGHTLY)
-    done = terminal.run("trigger", "test", "orders.nightly", "--file", file, "--time", text)
-    assert (done.code, done.out, said in done.err) == (2, "", True)
-
-
 def test_request_and_notification_are_samples_too(terminal: Terminal) -> None:
     file = write(terminal, "orders", hook={**HOOK, "filter": "event.data.n > 1"}, files=FILES)
     assert tried(terminal, file, "orders.hook", "-e", sample(terminal, {"n": 1}))[1]["verdict"] == "passed over"
@@ -300,54 +277,6 @@ def test_a_paused_trigger_rests_until_the_version_without_it_is_there(terminal: 
     assert terminal.run("deploy", write(terminal, "resting", hook=HOOK)).code == 0
     (line,) = told(terminal.run("trigger", "list", "resting", "-o", "json"))
     assert line["state"] == "unserved", "the pause went with the trigger"
-
-
-# -- schedules and runs by hand ----------------------------------------------------------------------------------
-
-
-def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Terminal) -> None:
-    folder = terminal.folder / "nights"
-    folder.mkdir()
-    functions = folder / "functions.py"
-    functions.write_text("def same(order, day):\n    return [order, day]\n")
-    assert terminal.run("dev", "up", "--detach").code == 0
-    deployed = told(terminal.run("deploy", write(terminal, "nights", folder, nightly=NIGHTLY), "-o", "json"))
-    assert deployed["schedules"] == [{"schedule": "nights.nightly", "did": "created"}]
-    functions.unlink()  # from here on the code comes from what was deployed
-
-    fired = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00", "--watch")
-    assert (fired.code, fired.out.split()[0]) == (0, "nights.nightly.20261120T010000Z")
-    again = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00")
-    assert (again.code, "was there already" in again.err) == (0, True)
-    filled = terminal.run("trigger", "backfill", "nights.nightly", "--from", "2026-11-20", "--to", "2026-11-20")
-    assert (filled.code, "to 2026-11-20T23:59:59+01:00" in filled.err) == (0, True), "a day is all of it"
-    nothing = terminal.run("trigger", "backfill", "nights.nightly", "--from", "2026-11-20T03", "--to", "2026-11-20T04")
-    assert (nothing.code, "has no time in that range" in nothing.err) == (2, True)
-
-    by_hand = terminal.run("run", "nights@1", "-i", 'orders={"items": [5]}', "--id", "by-hand")
-    assert by_hand.code == 0, by_hand
-    records = terminal.run("result", "by-hand", "--stage", "each")
-    assert json.loads(records.out) == [5, "today"]
-    runs = terminal.home / "store" / "runs"
-    assert sum(path.name == "spec" for path in runs.rglob("*")) >= 2
-    assert not list(runs.rglob("bundle")), "each reads the one that was deployed"
-    assert terminal.run("rerun", "by-hand", "--id", "by-hand-2", "--watch").code == 0
-    assert [path.parent.name for path in runs.rglob("bundle")] == ["by-hand-2"]
-    assert terminal.run("submit", "nights@2", "-i", "orders=[5]").code == 4
-
-    listed = told(terminal.run("list", "--trigger", "nights.nightly", "-o", "json"))
-    assert [one["run"] for one in listed] == ["nights.nightly.20261120T010000Z"]
-    assert terminal.run("list", "--trigger", "nights").code == 2
-
-    assert terminal.run("trigger", "pause", "nights", "--reason", "holiday").code == 0
-    about = told(terminal.run("trigger", "show", "nights.nightly", "-o", "json"))
-    assert (about["state"], about["paused"]["reason"], about["schedule"]["paused"]) == ("paused", "holiday", True)
-    assert terminal.run("trigger", "unpause", "nights.nightly").code == 0
-    about = told(terminal.run("trigger", "show", "nights.nightly", "-o", "json"))
-    assert (about["paused"], about["schedule"]["paused"], len(about["schedule"]["next"]) > 0) == (None, False, True)
-
-    gone = told(terminal.run("undeploy", "nights", "-o", "json"))
-    assert gone["schedules"] == [{"schedule": "nights.nightly", "did": "deleted"}]
 
 
 # -- doctor ------------------------------------------------------------------------------------------------------

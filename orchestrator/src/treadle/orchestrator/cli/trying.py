@@ -6,7 +6,7 @@ import json
 import secrets
 import sys
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from time import time as now
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -74,12 +74,12 @@ def try_(
 
 
 def _tried(env: Environment, deployment: Deployment, name: str, asked: Asked) -> list[Trial]:
-    from ..triggers.trying import try_event, try_tick
+    from ..triggers.trying import try_event, try_times
 
     if (asked.event is None) == (asked.time is None):
         raise UsageError("give a sample or a time", "--event FILE for events; --time 2026-01-31T02:00 for schedules.")
     if asked.event is None:
-        return [try_tick(deployment, name, nominal(deployment, name, str(asked.time)), env.profile.allow)]
+        return try_times(deployment, name, _times(deployment, name, str(asked.time)), env.profile.allow)
     return try_event(deployment, name, _sample(asked.event, asked), env.profile.allow)
 
 
@@ -117,7 +117,42 @@ def fire(target: TargetArgument, asked: Asked, watch: WatchOption = False, profi
         )
     orders = [fired(deployment, name, trial, now(), secrets.token_hex(3)) for trial in trials]
     env.ensure_driver()
-    raise typer.Exit(int(env.with_client(lambda client: _start(env, client, orders, watch))))
+
+    async def work(client: Client) -> Exit:
+        chosen = orders if asked.time is None else [await _taken(env, client, deployment, name, asked.time, orders)]
+        return await _start(env, client, chosen, watch)
+
+    raise typer.Exit(int(env.with_client(work)))
+
+
+async def _taken(
+    env: Environment, client: Client, deployment: Deployment, name: str, text: str, orders: list[StartOrder]
+) -> StartOrder:
+    """The order of the instant that the schedule takes; of a time that clocks repeat the server says which that is.
+
+    Raises UsageError.
+    """
+    from zoneinfo import ZoneInfo
+
+    from ..triggers.schedules.reconcile import Schedules
+    from ..triggers.schedules.ticks import is_repeated, schedule_of, tick_run
+
+    settings = schedule_of(deployment, name)
+    times = _times(deployment, name, text)
+    if settings.cron is not None and is_repeated(times[0], ZoneInfo(settings.timezone)):
+        schedules = Schedules(client, env.queue, env.key)
+        await schedules.reconcile(env.registry)
+        times = await schedules.taken(deployment.workflow, name, times)
+    runs = {tick_run(deployment.workflow, name, one): one for one in times}
+    left = [order for order in orders if order.run in runs]
+    if len(left) == 1:
+        return left[0]
+    if not left:
+        raise UsageError(f"the schedule takes the other {text}: clocks repeat it", "Leave the offset out of --time.")
+    choice = " or ".join(runs[order.run].isoformat() for order in left)
+    raise UsageError(
+        f"clocks repeat {text}, and the schedule takes it both times", f"Give one of them: --time {choice}"
+    )
 
 
 async def _start(env: Environment, client: Client, orders: list[StartOrder], watch: bool) -> Exit:
@@ -145,7 +180,7 @@ def backfill(
 
     env = Environment(profile)
     deployment, name = found(env, target)
-    first, last = nominal(deployment, name, begin), nominal(deployment, name, end, last=True)
+    first, last = _times(deployment, name, begin)[0], _times(deployment, name, end, last=True)[-1]
     if last.timestamp() < first.timestamp():
         raise UsageError("--to is before --from", "Turn them around.")
     env.ensure_driver()
@@ -208,22 +243,20 @@ def _drafted(env: Environment, file: Path, target: str) -> tuple[Deployment, str
     return env.registry.draft(candidate(env, file)), name
 
 
-def nominal(deployment: Deployment, name: str, text: str, *, last: bool = False) -> datetime:
+def _times(deployment: Deployment, name: str, text: str, *, last: bool = False) -> list[datetime]:
     """A time of a schedule, in its timezone unless the text says another; a day is its first second, or its `last`.
 
-    Raises UsageError.
+    Two instants of a local time that clocks repeat. Raises UsageError.
     """
     from zoneinfo import ZoneInfo
 
-    from ..triggers.schedules.ticks import schedule_of
+    from ..triggers.schedules.ticks import instants, schedule_of
 
-    zone = ZoneInfo(schedule_of(deployment, name).timezone)
     try:
         when = datetime.fromisoformat(text)
         if last and _is_day(text):
-            when = when.replace(hour=23, minute=59, second=59, fold=1)
-        when = when.replace(tzinfo=zone) if when.tzinfo is None else when
-        return when.astimezone(UTC).astimezone(zone)  # some times are none there: clocks that go forward leave them out
+            when = when.replace(hour=23, minute=59, second=59)
+        return instants(when, ZoneInfo(schedule_of(deployment, name).timezone))
     except (ValueError, OverflowError):
         raise UsageError(f"{text!r} is no time", "Write 2026-01-31T02:00, or with an offset: ...+01:00.") from None
 

@@ -85,13 +85,24 @@ def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence
     return trials or [Trial(*about, "passed over")]
 
 
-def try_tick(deployment: Deployment, name: str, nominal: datetime, allow: Sequence[str] | None) -> Trial:
-    """What the schedule starts for a nominal time. Raises UsageError for what is no schedule, or no time of it."""
-    about = (label(deployment.workflow, name), deployment.version)
+def try_times(
+    deployment: Deployment, name: str, nominals: Sequence[datetime], allow: Sequence[str] | None
+) -> list[Trial]:
+    """What the schedule starts for each of the nominal times that are its own; several where clocks repeat one.
+
+    Raises UsageError when there is no such schedule, or none of the times is its own.
+    """
     settings = schedule_of(deployment, name)
-    if not is_tick(settings, nominal):
+    ticks = [nominal for nominal in nominals if is_tick(settings, nominal)]
+    if not ticks:
         times = listens_to(deployment.workflow, name, settings)
-        raise UsageError(f"{about[0]} has no tick at {nominal.isoformat()}", f"Give a time of its own: {times}.")
+        text = f"{label(deployment.workflow, name)} has no tick at {nominals[0].isoformat()}"
+        raise UsageError(text, f"Give a time of its own: {times}.")
+    return [_try_tick(deployment, name, nominal, allow) for nominal in ticks]
+
+
+def _try_tick(deployment: Deployment, name: str, nominal: datetime, allow: Sequence[str] | None) -> Trial:
+    about = (label(deployment.workflow, name), deployment.version)
     try:
         order = order_for(deployment, name, nominal)
     except UsageError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -99,10 +99,22 @@ class Schedules:
         # In UTC: elsewhere the time before may be one that clocks leave out, or have twice.
         start, end = start.astimezone(UTC) - timedelta(milliseconds=1), end.astimezone(UTC)
         with _translated(id_):
-            if not await self._has_time(id_, start, end):
+            if not await self._times(id_, start, end):
                 raise UsageError(f"{id_} has no time in that range", "Choose another. See: treadle trigger show " + id_)
             handle = self._client.get_schedule_handle(id_)
             await handle.backfill(ScheduleBackfill(start, end, overlap=OVERLAPS[overlap]))
+
+    async def taken(self, workflow: str, trigger: str, nominals: Sequence[datetime]) -> list[datetime]:
+        """Those of the times, in order, that the server makes ticks for. Raises UsageError, Unreachable.
+
+        The server counts from one time to the next, so the question begins a day before.
+        """
+        id_ = label(workflow, trigger)
+        with _translated(id_):
+            times = await self._times(
+                id_, nominals[0].astimezone(UTC) - timedelta(days=1), nominals[-1].astimezone(UTC)
+            )
+        return [one for one in nominals if one.astimezone(UTC) in times]
 
     async def view(self, workflow: str, trigger: str) -> ScheduleView:
         """Raises UsageError when there is none, Unreachable."""
@@ -125,11 +137,12 @@ class Schedules:
 
     # -- parts
 
-    async def _has_time(self, id_: str, start: datetime, end: datetime) -> bool:
+    async def _times(self, id_: str, start: datetime, end: datetime) -> list[datetime]:
         request = ListScheduleMatchingTimesRequest(namespace=self._client.namespace, schedule_id=id_)
         request.start_time.FromDatetime(start)
         request.end_time.FromDatetime(end)
-        return bool((await self._client.workflow_service.list_schedule_matching_times(request)).start_time)
+        found = await self._client.workflow_service.list_schedule_matching_times(request)
+        return [one.ToDatetime(UTC) for one in found.start_time]
 
     async def _make_so(self, wanted: Mapping[str, Wanted], ids: Iterable[str]) -> list[Change]:
         found = [one for id_ in sorted(ids) if (one := await self._found(id_, id_ in wanted))]

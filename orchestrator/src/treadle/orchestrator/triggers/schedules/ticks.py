@@ -31,6 +31,25 @@ def schedule_of(deployment: Deployment, name: str) -> ScheduleTrigger:
     return trigger
 
 
+def instants(when: datetime, zone: ZoneInfo) -> list[datetime]:
+    """The instants that a time means there, in order: two of a local time that clocks repeat, as they go back.
+
+    A local time that clocks leave out, as they go forward, means the one that is as long after the change.
+    """
+    if when.tzinfo is not None:
+        return [when.astimezone(zone)]
+    both = [when.replace(tzinfo=zone, fold=fold).astimezone(UTC).astimezone(zone) for fold in (0, 1)]
+    there = [one for one in both if one.replace(tzinfo=None, fold=0) == when.replace(fold=0)]
+    # Two of one zone are equal when clocks show the same, whichever hour it is.
+    distinct = {one.timestamp(): one for one in there}
+    return [distinct[at] for at in sorted(distinct)] or both[:1]
+
+
+def is_repeated(nominal: datetime, zone: ZoneInfo) -> bool:
+    """Whether clocks show this local time twice. Only the Temporal server knows which of the two a cron takes."""
+    return len(instants(nominal.astimezone(zone).replace(tzinfo=None), zone)) > 1
+
+
 def is_tick(settings: ScheduleTrigger, nominal: datetime) -> bool:
     """Whether the schedule says this time. Of an hour that comes twice, as clocks go back, the server leaves some times
     out: those are ticks all the same, as the schedule is written."""
