@@ -125,7 +125,8 @@ async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_
     await theirs.keep(Wanted("both", "a", ScheduleTrigger.model_validate({"type": "schedule", "interval": "1h"})))
     unused: Any = None
     profile, store = Profile(), here.site.store
-    site = TriggerSite(unused, profile, here.client, store, here.site.key, registry, unused, "here-0")
+    home = Home(tmp_path / "home")
+    site = TriggerSite(home, profile, here.client, store, here.site.key, registry, unused, "here-0")
     deployment = registry.deployment("both")
     runners = {name: ScheduleRunner(site, "both", name) for name in ("a", "b")}
     for name, runner in runners.items():
