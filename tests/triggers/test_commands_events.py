@@ -205,15 +205,16 @@ def test_deploy_says_what_changed_and_keeps_equal_files_as_one_version(terminal:
     assert [told(again)["workflows"][0][key] for key in ("version", "did")] == [1, "unchanged"]
     assert "@@" not in again.err
     write(terminal, "deploys", folder, hook={**HOOK, "maxActive": 3})
-    changed = terminal.run("deploy", file, "--diff", "-o", "json")
-    (done,) = told(changed)["workflows"]
+    shown = terminal.run("deploy", file, "--diff")
+    assert "+    maxActive: 3" in shown.err
+    assert "nothing was changed" in shown.err
+    assert len(told(terminal.run("trigger", "show", "deploys", "-o", "json"))) == 1
+    (done,) = told(terminal.run("deploy", file, "-o", "json"))["workflows"]
     assert {one["trigger"]: one["did"] for one in done["triggers"]} == {"files": "removed", "hook": "changed"}
-    assert "+    maxActive: 3" in changed.err
     assert done["paused"] == ["hook"]
     (folder / "functions.py").write_text("def same(order, day):\n    return [order]\n")
-    code = terminal.run("deploy", file, "--diff")
-    assert "the code changed" in code.err
-    assert "deploys@3 deployed, changed" in code.out
+    assert "the code changed" in terminal.run("deploy", file, "--diff").err
+    assert "deploys@3 deployed, changed" in terminal.run("deploy", file).out
     versions = told(terminal.run("trigger", "show", "deploys", "-o", "json"))
     assert [one["triggers"] for one in versions] == [["files", "hook"], ["hook"], ["hook"]]
 

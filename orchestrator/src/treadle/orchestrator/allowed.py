@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -49,18 +50,34 @@ _ABOUT = {"startTime": "1970-01-01T00:00:00Z"}
 class Forbidden(UsageError):
     """The run would touch a URI outside what the profile allows; the event, the workflow or the profile must change."""
 
+    uri: str = ""
+    """The URI, where it is known."""
+
 
 def check_allowed(allow: Sequence[str] | None, submission: Submission) -> tuple[str, ...]:
     """The prefixes that hold. Raises Forbidden for the first URI of a triggered run that is below none of them."""
+    prefixes = (submission.base,) if allow is None else tuple(allow)
+    _check_below(prefixes, submission, touched(submission))
+    return prefixes
+
+
+def check_fixed(allow: Sequence[str] | None, submission: Submission) -> None:
+    """Raises Forbidden for an address of the stages that no input changes and that no triggered run may touch."""
+    env = {"run": {"id": submission.run, **_ABOUT}}
+    prefixes = (submission.base,) if allow is None else tuple(allow)
+    for template in _addresses(submission.spec.get("stages", {})):
+        with suppress(ExpressionError):
+            _check_below(prefixes, submission, [str(render(template, env))])
+
+
+def _check_below(prefixes: Sequence[str], submission: Submission, uris: Iterable[str]) -> None:
     base = Path(submission.base)
-    prefixes = (submission.base,) if allow is None else allow
-    for uri in touched(submission):
+    for uri in uris:
         if not any(is_below(uri, prefix, base) for prefix in prefixes):
-            raise Forbidden(
-                f"run {submission.run} would touch {uri!r}, which triggered runs may not",
-                _hint(prefixes),
-            )
-    return tuple(prefixes)
+            text = f"run {submission.run} would touch {uri!r}, which triggered runs may not"
+            error = Forbidden(text, _hint(prefixes))
+            error.uri = uri
+            raise error
 
 
 def check_found(submission: Submission, plan: Plan) -> None:

@@ -41,7 +41,9 @@ class Outcome(Struct):
 
 def deploy(
     files: Annotated[list[Path], typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE")],
-    diff: Annotated[bool, typer.Option("--diff", help="Show what differs from the version that counts now.")] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Show what differs from the version that counts now; change nothing.")
+    ] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Undeploy workflows of the same folders that no FILE holds.")
     ] = False,
@@ -54,8 +56,11 @@ def deploy(
     env = Environment(profile)
     candidates = [candidate(env, file) for file in files]
     _check_names(candidates, files)
+    for one in candidates:
+        _check_reachable(env, env.registry.draft(one))
     if diff:
         _show_differences(env, candidates)
+        dry_run = True
     known = {one.workflow: one for one in env.registry.deployments()}
     done = [_deploy(env, one, known, paused=paused, dry_run=dry_run) for one in candidates]
     if prune:
@@ -108,6 +113,14 @@ def _check_executors(env: Environment, loaded: Loaded) -> None:
         check_named(loaded.spec, open_places(env.home, env.profile))
     except Refused as error:
         raise positioned(error, loaded.document) from error
+
+
+def _check_reachable(env: Environment, draft: Deployment) -> None:
+    from datetime import UTC, datetime
+
+    from ..triggers.reachable import check_reachable
+
+    check_reachable(draft, env.profile.allow, env.profile.name or "PROFILE", datetime.now(UTC))
 
 
 def _check_names(candidates: Sequence[Candidate], files: Sequence[Path]) -> None:
