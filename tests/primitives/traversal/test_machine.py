@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from properties.profiles import examples
 
@@ -94,6 +94,15 @@ def test_a_connection_is_proved_and_a_proved_one_is_used() -> None:
     assert machine.handle(Accepted(2), BEGIN + 1) == [Prove(2)]
     assert machine.handle(Proved(2), BEGIN + 1.1) == [StopListening(), Close(1), Use(2)]
     assert machine.over
+
+
+def test_path_in_use_stays_open_when_it_is_proved_twice() -> None:
+    machine = leader()
+    machine.handle(Tick(), BEGIN)
+    machine.handle(Accepted(3), BEGIN)
+    assert machine.handle(Proved(3), BEGIN + 1)[-1] == Use(3)
+    assert machine.handle(Proved(3), BEGIN + 1) == []
+    assert machine.handle(Proved(4), BEGIN + 1) == [Close(4)]
 
 
 def test_no_other_dial_while_one_is_proved_and_one_after_it_is_refuted() -> None:
@@ -239,6 +248,10 @@ def test_any_order_of_events_and_jumps_of_the_clock_ends_in_time(
 
 
 @examples(100)
+@example(steps=[("accepted", 0.0, 0), ("proved", 0.0, 0), ("proved", 0.0, 0)])
+@example(
+    steps=[("dialled", 0.0, 0), ("tick", 0.0, 0), ("accepted", 0.0, 0), ("accepted", 0.0, 0)] + [("proved", 0.0, 3)] * 2
+)
 @given(steps=STEPS)
 def test_it_never_asks_to_be_woken_in_the_past_for_nothing(steps: list[tuple[str, float, int]]) -> None:
     """After any event, a wake that is due already would be a busy loop."""

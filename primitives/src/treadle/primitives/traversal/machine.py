@@ -20,7 +20,7 @@ Each side runs one `Traversal`, begun at about the same moment. The **leader** i
 
 A dial is not begun anew while nothing refuses it: the kernel repeats its SYN (after 1 s, and 2 s more), and a NAT that
 saw both SYNs takes only the same ones again. A path named by an event that comes too late is closed. Once over, nothing
-follows but such closing.
+follows but such closing; the path in use stays open, however often it is proved.
 
 The two forms are "TCP hole punching" with crossing SYNs and "sequential hole punching" of Ford, Srisuresh, Kegel,
 *Peer-to-Peer Communication Across Network Address Translators* (USENIX ATC 2005, sections 4.2-4.5), see also RFC 5128
@@ -166,6 +166,7 @@ class Traversal:
         self._listening = False
         self._proofs: dict[int, float] = {}
         self._dialled: int | None = None
+        self._used: int | None = None
         self._dials = self._connections = 0
         self._last = "nothing answered"
 
@@ -182,7 +183,7 @@ class Traversal:
         """What to do now; a clock that went backwards counts as standing still."""
         self._now = max(now, self._now)
         if self.over:
-            return _closing(event)
+            return _closing(event, self._used)
         done = self._on(event)
         return done if self.over else done + self._go_on()
 
@@ -224,6 +225,7 @@ class Traversal:
         if path not in self._proofs:
             return [Close(path)]
         del self._proofs[path]
+        self._used = path
         return [*self._end(), Use(path)]
 
     def _prove(self, path: int) -> list[Instruction]:
@@ -294,5 +296,6 @@ def _phases(leads: bool, now: float, schedule: Schedule) -> list[_Phase]:
     return [_Phase(first, True, True), _Phase(second, leads, not leads), _Phase(third, not leads, leads)]
 
 
-def _closing(event: Event) -> list[Instruction]:
-    return [Close(event.path)] if isinstance(event, Dialled | Accepted | Proved) else []
+def _closing(event: Event, used: int | None) -> list[Instruction]:
+    late = isinstance(event, Dialled | Accepted | Proved) and event.path != used
+    return [Close(event.path)] if late else []
