@@ -6,7 +6,9 @@ UV_VERSION := 0.13.8
 PROCESSES ?= 2
 TESTS ?= not chaos
 
-.PHONY: demo test check compiled format chaos fuzz bench workloads isolated clean
+SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven
+
+.PHONY: demo test explore system-packages check compiled format chaos fuzz bench workloads isolated clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -17,6 +19,14 @@ demo: .venv/ready
 ## test: everything but the chaos runs, in two processes: much of a test's time is waiting for servers
 test: .venv/ready
 	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-default} $(BIN)/pytest -q -m '$(TESTS)' -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+
+## explore: the property tests with other examples every time; `make test` has the same ones every time
+explore: .venv/ready
+	HYPOTHESIS_PROFILE=explore $(BIN)/pytest -q -m 'hypothesis and not chaos' -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+
+## system-packages: programs without which some tests are skipped (Debian, Ubuntu)
+system-packages:
+	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes --no-install-recommends $(SYSTEM_PACKAGES)
 
 ## check: what CI runs before the tests: ruff, mypy, import-linter
 check: .venv/ready

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from properties.profiles import FIXED
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 # A busy machine is no defect.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("patient", deadline=None, derandomize=FIXED, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 FIRST = ["chaos", "triggers", "e2e", "properties", "bench", "orchestrator", "executors", "examples", "emulators"]

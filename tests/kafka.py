@@ -230,9 +230,9 @@ def mock_broker() -> Iterator[Mock]:
 def unsupported() -> str:
     """Why the real broker cannot run here, for the reason of a skip; empty when it can."""
     if shutil.which("java") is None:
-        return "the real Kafka broker needs Java 17 (Debian: apt-get install openjdk-17-jre-headless)"
+        return "the real Kafka broker needs Java 17 or newer, which `make system-packages` installs"
     if not _jar_folder().exists() and shutil.which("mvn") is None:
-        return "the jars of the real Kafka broker come through Maven (Debian: apt-get install maven)"
+        return "the jars of the real Kafka broker come through Maven, which `make system-packages` installs"
     try:
         jars()
     except subprocess.SubprocessError as error:

@@ -128,7 +128,7 @@ def cut(source: Host, target: Host, *, both_ways: bool = True) -> Iterator[None]
 def unsupported() -> str:
     """Why this machine cannot do it, for the reason of a skip; empty when it can."""
     if missing := [tool for tool in ("ip", "iptables") if shutil.which(tool) is None]:
-        return f"network namespaces need {' and '.join(missing)} (Debian: apt-get install iproute2 iptables)"
+        return f"network namespaces need {' and '.join(missing)}, which `make system-packages` installs"
     if os.geteuid() != 0:
         return "network namespaces need root"
     try:

@@ -130,7 +130,9 @@ def test_profiles_lead_to_the_providers_of_functions(
             assert table["endpoint"].removesuffix(":80") == f"http://{host}:{port}".removesuffix(":80")
 
 
-@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not installed")
+@pytest.mark.skipif(
+    shutil.which("docker-compose") is None, reason="needs docker-compose, which `make system-packages` installs"
+)
 def test_compose_accepts_the_file(prepared: Path) -> None:
     done = subprocess.run(["docker-compose", "config", "-q"], cwd=prepared, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
