@@ -297,5 +297,6 @@ def _phases(leads: bool, now: float, schedule: Schedule) -> list[_Phase]:
 
 
 def _closing(event: Event, used: int | None) -> list[Instruction]:
-    late = isinstance(event, Dialled | Accepted | Proved) and event.path != used
-    return [Close(event.path)] if late else []
+    if isinstance(event, Dialled | Accepted | Proved) and event.path != used:
+        return [Close(event.path)]
+    return []
