@@ -32,7 +32,7 @@ def test_reason_of_a_skip_names_the_target_that_installs(module: object, monkeyp
 def test_reason_names_maven_when_only_java_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(shutil, "which", {"java": "/bin/java"}.get)
     monkeypatch.setattr(kafka, "_jar_folder", lambda: tmp_path / "missing")
-    assert kafka.unsupported.__wrapped__() == f"the jars of the real Kafka broker come through Maven, which {TARGET} installs"
+    assert f"come through Maven, which {TARGET} installs" in kafka.unsupported.__wrapped__()
 
 
 @pytest.mark.parametrize("package", ["iproute2", "iptables", "docker-compose", "default-jre-headless", "maven"])
