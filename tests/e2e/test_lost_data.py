@@ -69,7 +69,43 @@ def test_after_a_reboot_the_shared_memory_is_made_again(here: Project) -> None:
     assert set(starts(here, "rebooted").values()) == {2}
 
 
-FORGED = ("spec", "plan", "segments/make/manifest/1", "segments/total/ledger/00000001", "bundle")
+FORGED = ("spec", "plan", "segments/total/ledger/00000001", "bundle")
+MANIFEST = "segments/make/manifest/1"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_damaged_manifest_is_named_and_made_again(here: Project, cut: bool) -> None:
+    run = f"manifest-{cut}"
+    failed_run(here, run)
+    here.kill_driver()
+    path = here.home.store / "runs" / run / MANIFEST
+    sealed = path.read_bytes()
+    path.write_bytes(sealed[:-20] if cut else sealed[:-1] + bytes([sealed[-1] ^ 1]))
+    done = here.treadle("resume", run)
+    assert done.returncode == 0, done.stderr
+    assert f"runs/{run}/{MANIFEST} is damaged; the run makes it again" in done.stderr
+    assert here.records(run, "total") == [100_000 * i for i in range(6)]
+    assert set(starts(here, run).values()) == {1}
+
+
+def test_damaged_plan_of_a_run_that_has_begun_is_refused_with_what_to_do(here: Project) -> None:
+    failed_run(here, "replanned")
+    here.kill_driver()
+    (here.home.store / "runs" / "replanned" / "plan").write_bytes(b"")
+    done = here.treadle("resume", "replanned")
+    assert done.returncode == 1
+    assert "a new one may differ" in done.stderr
+    assert "treadle rerun replanned" in done.stderr
+
+
+def test_damaged_plan_of_a_run_that_has_begun_nothing_is_made_again(here: Project) -> None:
+    here.submit("early", stages(here, "early"), "--start-delay", "1h")
+    (here.root / "early.gate").touch()
+    assert here.treadle("terminate", "early", "--yes").returncode == 0
+    (here.home.store / "runs" / "early" / "plan").write_bytes(b"torn")
+    done = here.treadle("resume", "early")
+    assert done.returncode == 0, done.stderr
+    assert "runs/early/plan is damaged; the run makes it again" in done.stderr
 
 
 def test_objects_that_this_deployment_did_not_write_are_refused(here: Project) -> None:

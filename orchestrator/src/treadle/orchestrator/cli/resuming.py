@@ -70,6 +70,8 @@ def resume(
 
     async def work(runs: Runs) -> Exit:
         name = await runs.find(run)
+        if not explain:
+            await _mend(env, runs, name)
         now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
         only = await _failed(env, runs, name) if only_failed else []
         if explain:
@@ -104,6 +106,18 @@ async def _resume(
         advise(_open_words(run, view, alone))
     await say_when_alone(env, runs)
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
+
+
+async def _mend(env: Environment, runs: Runs, run: str) -> None:
+    """Replace damaged objects of a run that is over, if they follow from others, and name them."""
+    from ..reuse.mending import mend
+
+    view = await runs.view(run)
+    if view.open or view.state == "succeeded" or parent_run(run):
+        return
+    await runs.submission(run)
+    for name in await asyncio.to_thread(lambda: list(mend(env.files(run), env.files))):
+        complain(f"{name} is damaged; the run makes it again")
 
 
 def _have_driver(env: Environment, view: RunView) -> str:
