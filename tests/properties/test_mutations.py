@@ -45,6 +45,12 @@ HEAVY = {
         + "}}}}\n",
         MAX_STAGES // 2,
     ),
+    "one_shuffle_of_many_inputs": f"{HEAD}stages: {{a: {{type: shuffle, by: 'm:f', input: ["
+    + ",".join(["{range: 1}"] * 200)
+    + "]}}\n",
+    "one_shuffle_of_too_many_inputs": f"{HEAD}stages: {{a: {{type: shuffle, by: 'm:f', input: ["
+    + ",".join(["{range: 1}"] * 30_000)
+    + "]}}\n",
     "too_many_stages": stages("  s{i}: {{type: barrier, input: s{j}}}\n", 15_000),
     "one_wide_list": items(f"[{','.join(['1'] * 99_000)}]"),
     "deep_lists": items("[" * 55 + ",".join(["[[[]]]"] * 33_000) + "]" * 55),

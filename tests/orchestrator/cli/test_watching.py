@@ -130,6 +130,25 @@ def test_run_is_named_by_prefix_last_temporal_run_id_or_url(terminal: Terminal) 
     assert (nothing.code, nothing.err.splitlines()[0]) == (2, "treadle: no run is named")
 
 
+def test_run_shown_by_the_beginning_of_its_id_is_named_on_stderr(terminal: Terminal) -> None:
+    assert ok(terminal.run("result", "goo")).err.splitlines()[0] == "run good"
+    assert "run good" not in ok(terminal.run("result", "good")).err
+
+
+def test_ids_of_runs_differ_by_case(terminal: Terminal) -> None:
+    done = terminal.run("result", "GOO")
+    assert (done.code, done.out) == (4, "")
+    assert "there is no run GOO\n  Did you mean good? Write the whole id." in done.err
+
+
+@pytest.mark.parametrize("verb", ["resume", "rerun", "cancel", "terminate", "pause", "unpause"])
+@pytest.mark.parametrize("text", ["GOOD", "goo"])
+def test_verb_that_changes_a_run_takes_its_whole_id_only(terminal: Terminal, verb: str, text: str) -> None:
+    done = terminal.run(verb, text)
+    assert (done.code, done.out) == (4, "")
+    assert f"there is no run {text}\n  Did you mean good? Write the whole id." in done.err
+
+
 def test_list_filters_by_status_and_time(terminal: Terminal) -> None:
     def runs(*options: str) -> set[str]:
         return {one["run"] for one in json.loads(ok(terminal.run("list", "-o", "json", *options)).out)}

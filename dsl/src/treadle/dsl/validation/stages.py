@@ -28,6 +28,9 @@ from ..quantities import parse_percentage
 from .gangs import check_quorum_of_gang
 from .report import Report
 
+MAX_INPUTS = 200
+"""Of one shuffle: each becomes a segment that knows all the others."""
+
 
 def check_stage(graph: Graph, kinds: Kinds, report: Report, node: Node) -> None:
     """Everything about one stage that needs no expression."""
@@ -208,6 +211,9 @@ def _check_pairs(report: Report, node: Node, stage: ShuffleStage) -> None:
 
 
 def _check_several(report: Report, node: Node, stage: ShuffleStage) -> None:
+    if isinstance(stage.input, list) and len(stage.input) > MAX_INPUTS:
+        message = f"a shuffle reads at most {MAX_INPUTS} inputs, here are {len(stage.input):,}"
+        report.add("T015", (*node.path, "input"), message, "read many files with one wildcard in a `uri`", key=True)
     seen: set[str] = set()
     for below, item in inputs_of(stage):
         if isinstance(item, str):

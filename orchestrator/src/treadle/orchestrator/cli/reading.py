@@ -12,6 +12,7 @@ from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
 from .common.exits import Exit, advise, complain, say
+from .common.named import run_to_read
 from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
 from .view.watcher import code_of_state, print_outputs, reason
 
@@ -41,7 +42,7 @@ def logs(
     env = Environment(profile)
 
     async def work(runs: Runs) -> None:
-        name = await runs.find(run)
+        name = await run_to_read(runs, run)
         await runs.submission(name)
         read = _reader(env, name, stage, partition, attempt)
         if follow:
@@ -122,7 +123,7 @@ def result(
         raise UsageError("--limit counts records of a stage", "Name it: --stage S.")
 
     async def work(runs: Runs) -> Exit:
-        name = await runs.find(run)
+        name = await run_to_read(runs, run)
         view = await runs.view(name)
         if wait and view.open:
             await runs.end(name)

@@ -12,6 +12,7 @@ from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
 from .common.exits import complain, writing
+from .common.named import run_to_read
 from .common.options import ProfileOption, RunArgument
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def report(
     env = Environment(profile)
 
     async def work(runs: Runs) -> tuple[str, str]:
-        name = await runs.find(run)
+        name = await run_to_read(runs, run)
         return name, await _page(env, runs, name)
 
     name, page = env.with_runs(work)

@@ -9,7 +9,8 @@ import typer
 
 from .common.environment import Environment
 from .common.exits import Exit
-from .common.options import DryRunOption, ProfileOption, RunArgument, WatchOption, with_options
+from .common.named import run_to_change
+from .common.options import DryRunOption, ProfileOption, WatchOption, WholeRunArgument, with_options
 from .starting import Given, Starting, show_dry_run, start
 from .view.watcher import Watching, watch_run
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @with_options
 def rerun(
-    run: RunArgument,
+    run: WholeRunArgument,
     given: Given,
     dry_run: DryRunOption = False,
     no_cache: Annotated[
@@ -35,7 +36,7 @@ def rerun(
     env = Environment(profile)
 
     async def work(runs: Runs) -> Exit:
-        known = await runs.submission(await runs.find(run))
+        known = await runs.submission(await run_to_change(runs, run))
         prepared = prepare_again(env, known, given, cache=not no_cache)
         if dry_run:
             show_dry_run(prepared)

@@ -15,7 +15,8 @@ from treadle.primitives.run_names import parent_run, stage_of
 from .common import words
 from .common.environment import Environment
 from .common.exits import Exit, advise, complain
-from .common.options import InputOption, InputsOption, ProfileOption, RunArgument, with_options
+from .common.named import run_to_change
+from .common.options import InputOption, InputsOption, ProfileOption, WholeRunArgument, with_options
 from .starting import Given, prepare_file, say_when_alone
 from .view.watcher import Watching, print_outputs, watch_run
 
@@ -33,7 +34,7 @@ AssumeOption = Annotated[
 
 @with_options
 def resume(
-    run: RunArgument,
+    run: WholeRunArgument,
     how: Watching,
     assume: AssumeOption = None,
     file: Annotated[
@@ -69,7 +70,7 @@ def resume(
     env = Environment(profile)
 
     async def work(runs: Runs) -> Exit:
-        name = await runs.find(run)
+        name = await run_to_change(runs, run)
         if not explain:
             await _mend(env, runs, name)
         now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None

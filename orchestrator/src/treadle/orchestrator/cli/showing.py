@@ -17,6 +17,7 @@ from .common import words
 from .common.advice import advice
 from .common.environment import Environment
 from .common.exits import advise, say, say_json
+from .common.named import run_to_read
 from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair
 from .view.watcher import driver_command
 
@@ -42,7 +43,7 @@ def show(
     env = Environment(profile)
 
     async def work(runs: Runs) -> dict[str, Any]:
-        return await describe(env, runs, await runs.find(run), cost=cost)
+        return await describe(env, runs, await run_to_read(runs, run), cost=cost)
 
     about = env.with_runs(work)
     if output == "json":
@@ -198,7 +199,7 @@ def list_(
     by_trigger = _prefix(trigger) if trigger else ""
 
     async def work(runs: Runs) -> list[RunView]:
-        prefix = f"{await runs.find(children)}/" if children else by_trigger
+        prefix = f"{await run_to_read(runs, children)}/" if children else by_trigger
         wanted = runs.list_runs(limit, states=states, since=start, prefix=prefix, labels=labels)
         return [view async for view in wanted]
 

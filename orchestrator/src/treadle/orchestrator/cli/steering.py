@@ -14,7 +14,8 @@ from treadle.primitives.errors import UsageError
 from .common import words
 from .common.environment import Environment
 from .common.exits import advise, complain
-from .common.options import ProfileOption, ReasonOption, RunArgument, YesOption
+from .common.named import run_to_change
+from .common.options import ProfileOption, ReasonOption, WholeRunArgument, YesOption
 
 if TYPE_CHECKING:
     from ..client.client import Runs
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 Ask = Callable[["Runs", "RunView"], Awaitable[None]]
 
 
-def cancel(run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None) -> None:
+def cancel(
+    run: WholeRunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
+) -> None:
     """Stop a run in good order: attempts end, what is committed stays. `treadle resume` goes on with it."""
     env = Environment(profile)
 
@@ -37,7 +40,7 @@ def cancel(run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, 
 
 
 def terminate(
-    run: RunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
+    run: WholeRunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
 ) -> None:
     """End a run at once, without asking it and without a driver. `treadle resume` goes on with it."""
     env = Environment(profile)
@@ -50,18 +53,18 @@ def terminate(
     _steer(env, run, ask)
 
 
-def pause(run: RunArgument, profile: ProfileOption = None) -> None:
+def pause(run: WholeRunArgument, profile: ProfileOption = None) -> None:
     """Start nothing more; attempts under way may end. `treadle unpause` goes on."""
     _update(run, profile, "is paused; go on with: treadle unpause {run}", "pause")
 
 
-def unpause(run: RunArgument, profile: ProfileOption = None) -> None:
+def unpause(run: WholeRunArgument, profile: ProfileOption = None) -> None:
     """Go on with a paused run."""
     _update(run, profile, "goes on; see: treadle watch {run}", "unpause")
 
 
 def limit(
-    run: RunArgument,
+    run: WholeRunArgument,
     stage: Annotated[str, typer.Argument(help="A stage of the run.", metavar="STAGE")],
     tasks: Annotated[int, typer.Argument(min=1, help="Tasks of it at once.", metavar="N")],
     profile: ProfileOption = None,
@@ -93,7 +96,7 @@ def _steer(env: Environment, run: str, ask: Ask) -> None:
     """Do it to an open run; one that is over is refused, since what was asked cannot happen."""
 
     async def work(runs: Runs) -> None:
-        name = await runs.find(run)
+        name = await run_to_change(runs, run)
         view = await runs.view(name)
         if not view.open:
             raise UsageError(f"run {name} is over: it {_ended(view.state)}", f"See: treadle show {name}")

@@ -8,6 +8,7 @@ import typer
 
 from .common.environment import Environment
 from .common.exits import Exit
+from .common.named import run_to_read
 from .common.options import ProfileOption, RunArgument, with_options
 from .view.watcher import Watching, watch_run
 
@@ -21,6 +22,6 @@ def watch(run: RunArgument, how: Watching, profile: ProfileOption = None) -> Non
     env = Environment(profile)
 
     async def work(runs: Runs) -> Exit:
-        return await watch_run(env, runs, await runs.find(run), how)
+        return await watch_run(env, runs, await run_to_read(runs, run), how)
 
     raise typer.Exit(int(env.with_runs(work)))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote
 from uuid import uuid4
 
 from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
@@ -45,11 +43,7 @@ from .views import RunEnd, RunView, State, failure_of, listed, view_of
 if TYPE_CHECKING:
     from .submission import Prepared
 
-_ALL = f"WorkflowType = '{messages.WORKFLOW}'"
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
-_KNOWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
-"""What ids are made of, those of runs that other runs started too (`nightly/load`), so that it may stand in a query."""
+ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _ANSWER = timedelta(seconds=10)
 _STEERING_ATTEMPTS = 3
 """A run that cuts its history goes on as another execution, which refuses requests that were made for the last one."""
@@ -124,7 +118,7 @@ class Runs:
         known = await asyncio.to_thread(files.find, Submission, "spec")
         # Before Temporal is asked: what somebody else submits at this moment may begin at any.
         remains = known is not None and await asyncio.to_thread(_is_of_before, files, known, prepared.submission)
-        if known is not None and await self._exists(run):
+        if known is not None and await self.exists(run):
             if not _may_replace(known, prepared.submission, if_exists):
                 return False
             await self._end(run)
@@ -141,7 +135,7 @@ class Runs:
             await self.terminate(run, "another run takes the id")
             await asyncio.sleep(0 if view.due else _LET_GO)
 
-    async def _exists(self, run: str) -> bool:
+    async def exists(self, run: str) -> bool:
         try:
             await self._describe(run)
         except NoSuchRun:
@@ -218,10 +212,12 @@ class Runs:
 
         Runs that other runs started are left out, unless the prefix asks for them: `nightly/`.
         """
-        query = f"{_ALL} AND StartTime >= '{since.isoformat()}'" if since else _ALL
+        query = f"{ALL} AND StartTime >= '{since.isoformat()}'" if since else ALL
         query += f" AND WorkflowId STARTS_WITH '{prefix}'" if prefix else ""
         seen: set[str] = set()
-        async for view in self._executions(query):
+        async for view in self.executions(query):
+            if not view.run.startswith(prefix):  # Temporal's SQLite compares without regard to case
+                continue
             if view.run in seen or len(seen) > 100_000 or (parent_run(view.run) and "/" not in prefix):
                 continue
             seen.add(view.run)
@@ -231,33 +227,8 @@ class Runs:
             if not limit:
                 return
 
-    async def find(self, text: str) -> str:
-        """The run that a person means: its id, a unique beginning of it, `@last`, or what Temporal's UI shows.
-
-        Raises NoSuchRun, and UsageError when several runs begin so.
-        """
-        if text == "@last":
-            async for view in self.list_runs(1):
-                return view.run
-            raise NoSuchRun("there is no run yet", "Start one: treadle run FILE")
-        if not text:
-            raise UsageError("no run is named", "Name one, or @last; see: treadle list")
-        if match := _UI.match(text):
-            text = unquote(match[1])
-        if await self._exists(text):
-            return text
-        query = f"RunId = '{text}'" if _UUID.fullmatch(text) else f"{_ALL} AND WorkflowId STARTS_WITH '{text}'"
-        found = {view.run async for view in self._executions(query)} if _KNOWN_ID.fullmatch(text) else set()
-        if "/" not in text:
-            found = {run for run in found if not parent_run(run)} or found
-        if not found:
-            raise NoSuchRun(f"there is no run {text}", "See: treadle list")
-        if len(found) > 1:
-            shown = ", ".join(sorted(found)[:5]) + (", ..." if len(found) > 5 else "")
-            raise UsageError(f"{len(found)} runs begin with {text}: {shown}", "Give more of the id.")
-        return found.pop()
-
-    async def _executions(self, query: str) -> AsyncIterator[RunView]:
+    async def executions(self, query: str) -> AsyncIterator[RunView]:
+        """What Temporal lists for the query. Raises Unreachable."""
         with _translated():
             async for execution in self._client.list_workflows(query):
                 yield await listed(execution)

@@ -14,9 +14,7 @@ from treadle.dsl.graph.needs import (
     all_needs,
     broadcast_paths,
     dependencies,
-    expression_paths,
     needs_first,
-    order_stages,
     stage_name,
 )
 from treadle.dsl.model import (
@@ -52,7 +50,7 @@ from ..plan import (
     StateData,
     Tolerance,
 )
-from .flow import Dataset, Flow, by_of, nested_paths, why_not_fused
+from .flow import Dataset, Flow, by_of, why_not_fused
 from .planner import Planner
 from .references import beside_one_input, kept_references, reads, skipped_where
 from .writing import output_of, writer_of
@@ -167,9 +165,9 @@ class Level:
             id=name,
             stages=(name,),
             data=tuple(sorted(dataset.nodes)),
-            after=tuple(order_stages(stage)),
+            after=tuple(self.planner.order(stage)),
             when=stage.when or "",
-            paths=tuple(sorted(nested_paths(expression_paths(stage)))),
+            paths=tuple(sorted(self.planner.paths(stage))),
         )
 
     # -- reading
@@ -227,8 +225,8 @@ class Level:
         self._flows.setdefault(name, []).append(flow)
         flow.policy = self.planner.policy(stage)
         flow.when = flow.when or stage.when or ""
-        flow.after |= order_stages(stage) - set(flow.stages)
-        flow.paths |= nested_paths(expression_paths(stage))
+        flow.after |= self.planner.order(stage) - set(flow.stages)
+        flow.paths |= self.planner.paths(stage)
         for path in broadcast_paths(stage):
             self.use_broadcast(flow, ".".join(path), path[1])
         self._wait_to_know(flow, stage)
@@ -237,7 +235,7 @@ class Level:
         """The flow only brings the stage its input: it runs when the stage does, and no user code runs in it."""
         policy = self.planner.policy(stage if isinstance(stage, Settings) else Settings())
         flow.policy = msgspec.structs.replace(policy, gang=0, idempotent=True)
-        flow.when, flow.after = stage.when or "", order_stages(stage)
+        flow.when, flow.after = stage.when or "", {*self.planner.order(stage)}
         self._wait_to_know(flow, stage)
 
     def _wait_to_know(self, flow: Flow, stage: Stage) -> None:
@@ -341,7 +339,7 @@ class Level:
         flow = self._open[producer]
         if stage.when:
             return f"{name} has a condition"
-        awaited = order_stages(stage) & set(flow.stages)
+        awaited = self.planner.order(stage) & set(flow.stages)
         if awaited:
             return f"{name} waits for all of {', '.join(sorted(awaited))}"
         if not self._before(dependencies(stage) - set(flow.stages), name).isdisjoint(flow.stages):

@@ -9,11 +9,13 @@ import msgspec
 
 from treadle.dsl.graph.graph import Graph
 from treadle.dsl.graph.kinds import is_single
+from treadle.dsl.graph.needs import expression_paths, order_stages
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import MapStage, Settings, Spec, Stage, WorkflowStage
 from treadle.primitives.stores.files import absolute_uri
 
 from ..plan import Kept, Plan, Policy
+from .flow import nested_paths
 from .keeping import kept_stages
 from .places import within
 from .settings import Decorators, decorated_settings, policy_of
@@ -36,6 +38,8 @@ class Planner:
         self.document = Graph(spec)
         kept, self.not_kept = kept_stages(self.document, sources, functions)
         self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}
+        self._order: dict[int, set[str]] = {}
+        self._paths: dict[int, set[str]] = {}
         self._outermost = {id(stage) for stage in spec.stages.values()}
 
     def policy(self, stage: Settings) -> Policy:
@@ -58,6 +62,18 @@ class Planner:
     def location(self, uri: str) -> str:
         """The absolute URI of a place to write to; empty where it is missing and may be."""
         return self.sources.if_there(lambda: absolute_uri(self.sources.text(uri), self.base), "")
+
+    def order(self, stage: Stage) -> set[str]:
+        """As `order_stages`, worked out once: a shuffle of many inputs asks for each of them."""
+        if id(stage) not in self._order:
+            self._order[id(stage)] = order_stages(stage)
+        return self._order[id(stage)]
+
+    def paths(self, stage: Stage) -> set[str]:
+        """The dotted paths of `expression_paths`, worked out once."""
+        if id(stage) not in self._paths:
+            self._paths[id(stage)] = nested_paths(expression_paths(stage))
+        return self._paths[id(stage)]
 
     def flat(self, stage: MapStage) -> bool:
         known = self.functions.get(stage.uses, {}).get("flat")

@@ -27,6 +27,9 @@ FileOrNameArgument = Annotated[
 RunArgument = Annotated[
     str, typer.Argument(help="Run id, a unique beginning of one, @last, or what Temporal calls it.", metavar="RUN")
 ]
+WholeRunArgument = Annotated[
+    str, typer.Argument(help="Run id in full, @last, or what Temporal calls it.", metavar="RUN")
+]
 InputOption = Annotated[
     list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input; repeatable.")
 ]

@@ -10,6 +10,7 @@ from treadle.primitives.errors import CorruptError, MissingError, UsageError
 
 from ..common import words
 from ..common.exits import complain
+from ..common.named import run_to_read
 
 if TYPE_CHECKING:
     from ...client.submission import Prepared
@@ -129,7 +130,7 @@ def find_run(env: Environment, text: str) -> str:
     """The run that a person means; asks Temporal only for what is not a whole id."""
     if env.store.head(f"{env.files(text).prefix}/spec") is not None:
         return text
-    return env.with_runs(lambda runs: runs.find(text))
+    return env.with_runs(lambda runs: run_to_read(runs, text))
 
 
 def difference_lines(run: str, differences: Sequence[Difference]) -> list[str]:
