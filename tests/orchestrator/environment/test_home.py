@@ -11,6 +11,7 @@ import pytest
 from treadle.executors import limits
 from treadle.orchestrator.environment.home import Home, room_for_blocks
 from treadle.primitives.errors import UsageError
+from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.trust import load_or_create_key
 
 
@@ -101,6 +102,57 @@ def test_host_root_differs_by_home_and_is_the_same_through_a_link(tmp_path: Path
     assert first.host_root != second.host_root
     assert Home(tmp_path / "link").host_root == first.host_root
     assert first.host_root.parent.name == f"treadle-{os.geteuid()}"
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for `/dev/shm`."""
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.setattr("treadle.orchestrator.environment.home._SHARED_MEMORY", folder)
+    return folder
+
+
+def test_link_in_place_of_the_common_folder_is_not_followed(tmp_path: Path, memory: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (memory / f"treadle-{os.geteuid()}").symlink_to(target)
+    root = Home(tmp_path / "home").host_root
+    HostFolder(root)
+    assert list(target.iterdir()) == []
+    assert root.parent.name.startswith(f"treadle-{os.geteuid()}-")
+    assert Home(tmp_path / "home").host_root == root
+
+
+def test_common_folder_that_others_may_write_is_left_for_another_name(tmp_path: Path, memory: Path) -> None:
+    taken = memory / f"treadle-{os.geteuid()}"
+    taken.mkdir()
+    taken.chmod(0o777)
+    home = Home(tmp_path / "home")
+    first = home.host_root
+    assert first.parent != taken
+    first.parent.symlink_to(tmp_path)  # another user took this name as well
+    second = home.host_root
+    assert second.parent not in (taken, first.parent)
+    HostFolder(second)
+    assert list(taken.iterdir()) == []
+
+
+def test_host_folder_makes_nothing_below_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(UsageError, match="is not a folder of yours"):
+        HostFolder(tmp_path / "link" / "blocks")
+    assert list(target.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_common_folder_of_another_user_is_left_for_another_name(tmp_path: Path, memory: Path) -> None:
+    taken = memory / f"treadle-{os.geteuid()}"
+    taken.mkdir(mode=0o700)
+    os.chown(taken, 65534, 65534)
+    assert Home(tmp_path / "home").host_root.parent != taken
 
 
 def test_host_root_falls_back_without_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus as Status
@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.orchestrator.temporal import sweeping
 from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.spares import LEAST
 
 
 @dataclass
@@ -99,3 +100,32 @@ async def test_blocks_of_a_run_that_another_temporal_knows_stay_while_it_writes(
     ):
         os.utime(host.path(folder.rstrip("/")), (old, old))
     assert await swept(host, RUNS, monkeypatch) == {"busy", "busy-inside", "running"}
+
+
+async def test_driver_that_ends_leaves_no_freed_memory_behind(tmp_path: Path) -> None:
+    host = HostFolder(tmp_path / "shared" / "host")
+    for run in RUNS:
+        host.put(f"{run}/each/0.1.x", [bytes(LEAST)])
+    client: Any = Temporal(RUNS, len(RUNS))
+    await sweeping.sweep_at_end(host, client)
+    assert set(host.runs()) == {"running", "cut", "failed"}
+    assert os.listdir(host.root / ".spares") == []
+
+
+async def test_driver_that_ends_gives_freed_memory_back_when_temporal_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "_PATIENCE", 0.01)
+    host = HostFolder(tmp_path / "shared" / "host")
+    for run in ("freed", "left"):
+        host.put(f"{run}/each/0.1.x", [bytes(LEAST)])
+    host.delete_run("freed")
+    assert len(os.listdir(host.root / ".spares")) == 1
+
+    async def silent(*_: object) -> bool:
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(sweeping, "_needless", silent)
+    await sweeping.sweep_at_end(host, cast("Any", None))
+    assert os.listdir(host.root / ".spares") == []
+    assert host.runs() == ["left"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -15,6 +16,7 @@ from treadle.primitives.errors import UsageError
 
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SHARED_MEMORY = Path("/dev/shm")
+_TRIES = 10
 
 
 class Home:
@@ -54,11 +56,32 @@ class Home:
 
     @property
     def host_root(self) -> Path:
-        """Where blocks in this host's shared memory live; the temporary folder on a host without `/dev/shm`."""
+        """Where blocks in this host's shared memory live; the temporary folder on a host without `/dev/shm`.
+
+        Its parent has a name that is the same for all homes of the user. When another user took that name, this home
+        has one that cannot be guessed, and keeps it in its file `shared-memory`.
+        """
+        from treadle.primitives.stores.host import is_private  # every command imports this module
+
         usable = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
         base = _SHARED_MEMORY if usable else Path(tempfile.gettempdir())
         name = hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:12]
-        return base / f"treadle-{os.geteuid()}" / name
+        common = base / f"treadle-{os.geteuid()}"
+        return (common if is_private(common) else self._own_parent(base)) / name
+
+    def _own_parent(self, base: Path) -> Path:
+        """Another name than the common one, made up when there is none or when another user has taken it too."""
+        from treadle.primitives.stores.host import is_private
+        from treadle.primitives.stores.whole_files import create_file
+
+        record = self.path / "shared-memory"
+        for _ in range(_TRIES):
+            create_file(record, [f"treadle-{os.geteuid()}-{secrets.token_hex(8)}".encode()])
+            parent = base / record.read_text()
+            if parent.parent == base and is_private(parent):
+                return parent
+            record.unlink(missing_ok=True)
+        raise UsageError(f"no folder for blocks can be made in {base}", "Look at what other users do there.")
 
     def former_keys(self) -> list[bytes]:
         """Deployment keys of earlier, the files of `keys/`: what passed through Temporal under them can still be read.

@@ -37,7 +37,7 @@ from ..triggers.schedules.flow import TickWorkflow
 from . import seats
 from .activities import Activities
 from .succession import bury, identity
-from .sweeping import sweep
+from .sweeping import sweep, sweep_at_end
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -154,6 +154,8 @@ class Driver:
             await asyncio.gather(*(worker.__aexit__(None, None, None) for worker in self._workers))
         finally:
             await self._site.pools.stop()
+            if self._site.host is not None:
+                await sweep_at_end(self._site.host, self._client)
             if self._announcer is not None:
                 await self._announcer.close()
             if self._site.hosts is not None:

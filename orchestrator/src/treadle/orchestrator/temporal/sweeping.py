@@ -20,6 +20,8 @@ from treadle.primitives.stores.host import HostFolder
 from ..dispatcher.blocks.strays import remove_strays
 
 SWEEP_SECONDS = 20.0
+_PATIENCE = 3.0
+"""Seconds that a driver which ends has for it."""
 KEEP_SPARES = 300.0
 """Seconds in which memory of removed blocks is used again or given back."""
 KEEP_FAILED = timedelta(hours=24)
@@ -33,14 +35,26 @@ async def sweep(host: HostFolder, client: Client) -> None:
     with suppress(OSError):
         await asyncio.to_thread(remove_strays, host.root.parent)
     while True:
-        try:
-            for run in await asyncio.to_thread(host.runs):
-                if await _needless(host, client, run):
-                    await asyncio.to_thread(host.delete_run, run)
-            await asyncio.to_thread(host.spares.drop, KEEP_SPARES)
-        except (RPCError, StoreError, OSError) as error:
-            _log.warning("shared memory was not swept: %s", error)
+        await _sweep_once(host, client, KEEP_SPARES)
         await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def sweep_at_end(host: HostFolder, client: Client) -> None:
+    """When a driver ends: remove what no run needs, and all memory that was kept for the next blocks."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_sweep_once(host, client, 0), _PATIENCE)
+    with suppress(OSError):
+        await asyncio.to_thread(host.spares.drop)
+
+
+async def _sweep_once(host: HostFolder, client: Client, keep_spares: float) -> None:
+    try:
+        for run in await asyncio.to_thread(host.runs):
+            if await _needless(host, client, run):
+                await asyncio.to_thread(host.delete_run, run)
+        await asyncio.to_thread(host.spares.drop, keep_spares)
+    except (RPCError, StoreError, OSError) as error:
+        _log.warning("shared memory was not swept: %s", error)
 
 
 async def _needless(host: HostFolder, client: Client, run: str) -> bool:

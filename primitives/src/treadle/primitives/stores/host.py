@@ -30,10 +30,10 @@ class HostFolder:
         """Make the folder if need be. Raises UsageError when it, or its parent in shared memory, is another's."""
         self.root = Path(root)
         self.url = f"file://{self.root}"
-        with border(self.url):
-            make_folders(self.root)
-        _refuse_others(self.root, 0o077)
-        _refuse_others(self.root.parent, 0o022)
+        for folder, forbidden in ((self.root.parent, 0o022), (self.root, 0o077)):
+            with border(self.url):
+                make_folders(folder)
+            _refuse_others(folder, forbidden)  # before anything is made in it: it may be a link
         self.host_id = host_id(self.root)
         self.spares = Spares(self.root / _SPARES)
 
@@ -98,6 +98,17 @@ def _full(root: Path) -> StoreError:
         "The block goes to the store instead; free some of it, or make /dev/shm larger, to be fast again.",
         retryable=True,
     )
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a `HostFolder` can be made in the folder: it is not there yet, or no other user's and no link."""
+    try:
+        _refuse_others(folder, 0o022)
+    except FileNotFoundError:
+        return True
+    except UsageError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _refuse_others(folder: Path, forbidden: int) -> None:
