@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,11 +38,13 @@ def gc(
     env = Environment(profile)
     before = time.time() - duration(older_than, "--older-than")
 
+    from ..client.leftovers import remove_all
+
     async def work(runs: Runs) -> None:
         expired, lent = await asyncio.to_thread(_cached, env, dry_run=dry_run)
         objects, kept = await _needless(runs, before, lent)
         if not dry_run:
-            await asyncio.to_thread(_remove, runs, objects, kept)
+            await asyncio.to_thread(remove_all, runs.store, objects, kept)
         _print(objects, expired, output, dry_run=dry_run)
 
     env.with_runs(work)
@@ -77,7 +78,7 @@ async def _needless(
 ) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
     """What can go; run -> the names of what stays of it, though it goes."""
     from ..client.client import NoSuchRun
-    from ..client.leftovers import ROOT, borrowed, leftovers, needless, removable, run_of
+    from ..client.leftovers import ROOT, leftovers, needless, separated
 
     async def is_open(run: str) -> bool:
         try:
@@ -87,19 +88,7 @@ async def _needless(
 
     listed = await asyncio.to_thread(lambda: list(runs.store.list(ROOT)))
     gone = {one.run for one in await needless(leftovers(listed), before, is_open)}
-    found = list(removable(listed, gone, lent, borrowed(listed, gone)))
-    going, kept = {info.name for info in found}, defaultdict(set)
-    for info in listed:
-        if run_of(info) in gone and info.name not in going:
-            kept[run_of(info)].add(info.name)
-    return found, kept
-
-
-def _remove(runs: Runs, objects: list[ObjectInfo], kept: dict[str, set[str]]) -> None:
-    from ..client.leftovers import remove, run_of
-
-    for run in sorted({run_of(info) for info in objects}):
-        remove(runs.store, run, kept.get(run, ()))
+    return separated(listed, gone, lent)
 
 
 def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: bool) -> None:

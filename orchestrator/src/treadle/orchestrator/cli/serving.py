@@ -79,6 +79,8 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     """Until SIGTERM or SIGINT; then in order."""
     import signal
 
+    from ..reuse.entries import Entries
+    from ..triggers.retention import Retention
     from ..triggers.running import TriggerSite
     from ..triggers.schedules.reconcile import Schedules
     from ..triggers.schedules.runner import keep_swept
@@ -87,7 +89,10 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     starter = await env.starter(client)
     site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
     schedules = Schedules(client, env.queue, env.key)
-    works = TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env)
+    works = [TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env)]
+    retention = env.profile.triggers.retention
+    if retention != "never":
+        works.append(Retention(client, env.runs(client), Entries(env.store, env.key), retention).keep())
     serving = [spawn(work) for work in works]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lambda: [one.cancel() for one in serving])

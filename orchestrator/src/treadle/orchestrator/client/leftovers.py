@@ -77,6 +77,26 @@ def removable(objects: Iterable[ObjectInfo], gone: Collection[str], *lent: Lent)
             yield info
 
 
+def separated(
+    listed: Iterable[ObjectInfo], gone: Collection[str], lent: Lent
+) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
+    """What goes with those runs, and by run the names of what stays of them. Pure."""
+    listed = list(listed)
+    found = list(removable(listed, gone, lent, borrowed(listed, gone)))
+    going = {info.name for info in found}
+    kept: dict[str, set[str]] = defaultdict(set)
+    for info in listed:
+        if run_of(info) in gone and info.name not in going:
+            kept[run_of(info)].add(info.name)
+    return found, dict(kept)
+
+
+def remove_all(store: Store, objects: Iterable[ObjectInfo], kept: Mapping[str, Collection[str]]) -> None:
+    """Remove the runs of these objects but for what is `kept`. Blocking."""
+    for run in sorted({run_of(info) for info in objects}):
+        remove(store, run, kept.get(run, ()))
+
+
 def remove(store: Store, run: str, kept: Collection[str] = ()) -> None:
     """Remove a run but for the objects `kept`. Blocking.
 

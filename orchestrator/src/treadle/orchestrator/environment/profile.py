@@ -14,6 +14,7 @@ Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `tempo
 
     allow = ["s3://lake/orders/"]
     webhook = { address = "127.0.0.1:8088" }
+    triggers = { retention = "30d" }
     lifecycle = { kafka = { connection = "prod_kafka", topic = "treadle.lifecycle" } }
 
     [lab.executors.functions]
@@ -30,13 +31,13 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from treadle.dsl.base import Identifier
-from treadle.dsl.quantities import Size
+from treadle.dsl.quantities import Duration, Size
 from treadle.executors.worker.environment import is_withheld
 from treadle.primitives.errors import UsageError
 from treadle.primitives.wire import is_loopback
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 
 Slots = Annotated[int, Field(ge=1, le=10_000)]
 """Tasks at a time on one machine: each is a process."""
+
+LEAST_RETENTION = 3600.0
+"""Seconds. What is being started is in the store before Temporal hears of it."""
 
 SDK_DEFAULT = "default"
 """The SDK's name for the profile that it uses when none is named."""
@@ -97,6 +101,20 @@ class WebhookSettings(Table):
 
     address: Annotated[str, Field(pattern=r"^[^\s/:]+:\d+$|^\[[0-9A-Fa-f:.]+\]:\d+$")] = "127.0.0.1:8088"
     """`host:port`. Plain HTTP: whoever makes it reachable from other hosts puts a proxy with TLS before it."""
+
+
+class TriggersSettings(Table):
+    """What `treadle triggers` does beside starting runs."""
+
+    retention: Literal["never"] | Duration = Field(default_factory=lambda: 30 * 86_400.0)
+    """Seconds after the last write of a triggered run that is over until its files in the store are removed."""
+
+    @field_validator("retention")
+    @classmethod
+    def _long_enough(cls, seconds: Literal["never"] | float) -> Literal["never"] | float:
+        if seconds != "never" and seconds < LEAST_RETENTION:
+            raise ValueError("at least 1h, so that a run that fails can be looked at")
+        return seconds
 
 
 class LifecycleTopic(Table):
@@ -167,6 +185,7 @@ class Profile(Table):
     allow: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
     """URI prefixes that runs started by triggers may touch; None: only what is below the deployment's folder."""
     webhook: WebhookSettings = WebhookSettings()
+    triggers: TriggersSettings = TriggersSettings()
     lifecycle: LifecycleSettings | None = None
     """None: nothing is told."""
 
