@@ -56,6 +56,8 @@ class Invocation(Struct, frozen=True):
     cold: bool
     error: str
     """What X-Amz-Function-Error says."""
+    initial: float = 0.0
+    """Seconds of initialisation, of a cold call."""
 
 
 class LambdaEmulator:
@@ -241,7 +243,8 @@ class LambdaEmulator:
             ended = _bounded(ended)
             seconds = time.monotonic() - started
             log = sandbox.log_tail() + _report(sandbox, name, seconds, cold)
-            self.invocations.append(Invocation(function.name, name, run, begun, seconds, cold, ended.error))
+            initial = sandbox.init_seconds if cold else 0.0
+            self.invocations.append(Invocation(function.name, name, run, begun, seconds, cold, ended.error, initial))
             await self._back(sandbox, ended)
             return ended, log[-4096:]
         finally:

@@ -23,6 +23,8 @@ class FlakyS3:
         self._target, self._share, self._seconds = target, share, seconds
         self._random = random.Random(seed)
         self.count: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        """Requests by what S3 charges for them (Amazon S3 pricing, "Requests & data retrievals")."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="flaky S3", daemon=True)
 
@@ -52,6 +54,7 @@ class FlakyS3:
     async def _answer(self, request: Request) -> Reply:
         drawn = self._random.random()
         self.count["requests"] += 1
+        self.kinds[_kind(request)] += 1
         if drawn < self._share:
             self.count["failed"] += 1
             return Reply(503, _SLOW_DOWN, {"Content-Type": "application/xml"})
@@ -65,3 +68,11 @@ class FlakyS3:
         if request.method == "HEAD":
             kept["Content-Length"] = said.headers.get("content-length", "0")
         return Reply(said.status_code, said.content, kept)
+
+
+def _kind(request: Request) -> str:
+    if request.method == "GET" and "list-type" in request.query:  # ListObjectsV2
+        return "list"
+    if request.method == "POST" and "delete" in request.target.partition("?")[2].split("&"):  # DeleteObjects
+        return "delete"
+    return "put" if request.method == "POST" else request.method.lower()

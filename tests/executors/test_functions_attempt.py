@@ -68,7 +68,10 @@ def failure(reports: list[Report]) -> Failure:
 async def test_the_answer_holds_the_reports_in_order(rig: Rig) -> None:
     provider = rig.provider()
     executor = rig.executor(provider)
-    assert await run(executor, rig.task(3, 1, 2)) == outcomes(provider.orders[0])
+    first, *others = await run(executor, rig.task(3, 1, 2))
+    assert first.charge is not None
+    assert (first.charge.calls, first.charge.memory) == (1, min(executor.means.invoker.limits.memory))
+    assert [msgspec.structs.replace(first, charge=None), *others] == outcomes(provider.orders[0])
     assert executor.usage.calls == 1
 
 

@@ -21,7 +21,7 @@ def failed(kind: str, message: str) -> bytes:
 
 
 def test_the_report_line_is_read() -> None:
-    assert metering(_REPORT) == Metering(512 * _MB, 508 * _MB, True)
+    assert metering(_REPORT) == Metering(512 * _MB, 508 * _MB, True, 2.312)
 
 
 def test_a_warm_call_has_no_init_duration() -> None:
@@ -31,7 +31,7 @@ def test_a_warm_call_has_no_init_duration() -> None:
 def test_the_report_is_read_in_the_json_format() -> None:
     record = {"metrics": {"billedDurationMs": 2312, "memorySizeMB": 512, "maxMemoryUsedMB": 508, "initDurationMs": 310}}
     line = json.dumps({"time": "t", "type": "platform.report", "record": record}).encode()
-    assert metering(b"hello\n" + line + b"\n") == Metering(512 * _MB, 508 * _MB, True)
+    assert metering(b"hello\n" + line + b"\n") == Metering(512 * _MB, 508 * _MB, True, 2.312)
 
 
 @pytest.mark.parametrize("log", [b"", b"no report", b'"platform.report"', b"REPORT RequestId: 1"])

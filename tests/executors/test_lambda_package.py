@@ -69,7 +69,8 @@ async def test_the_deployed_package_runs_tasks_over_an_object_store_that_fails_n
         monkeypatch.setenv(name, value)
     key_file = str(tmp_path / "key")
     key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
-    about = create(emulator, function_name("treadle", 1024), {KEY_VARIABLE: key, **known})
+    emulator.functions.role_environment = known
+    about = create(emulator, function_name("treadle", 1024), {KEY_VARIABLE: key})
     assert about["CodeSize"] == len(local_package().data)
     invoker = LambdaInvoker("treadle", [1024], region=REGION, endpoint=emulator.endpoint, seconds=60)
     executor = FunctionExecutor("lambda", invoker, key_file=key_file, slots=3)

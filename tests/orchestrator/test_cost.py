@@ -291,7 +291,7 @@ def test_every_attempt_of_a_run_is_counted(breaking: Breaking, prices: Prices, t
     assert after["first"] == before["first"]
     assert after["only"].attempts >= before["only"].attempts + 8
     assert after["only"].moved.keys() == {"store"}
-    assert after["only"].gets == 8
+    assert after["only"].puts >= 8
     assert after["(run)"].actions == math.ceil(35 / 6) + 2
     assert made.cost == pytest.approx(sum(line.cost for line in made.lines))
     assert made.cost > 0

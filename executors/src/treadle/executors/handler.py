@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,7 @@ import msgspec
 from treadle.primitives import trust
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError, UsageError
+from treadle.primitives.stores import requests
 from treadle.primitives.stores.store import Store
 
 from .functions.calls import ALIVE_AFTER, ALIVE_EVERY, usable
@@ -48,7 +50,7 @@ from .functions.payload import (
 )
 from .functions.sizes import OVERHEAD
 from .local.executor import LocalExecutor, LocalSlot
-from .program import Failure, Report, Task
+from .program import Charge, Failure, Report, Task
 from .worker.environment import secret_variable
 
 KEY_VARIABLE = "TREADLE_KEY"
@@ -104,12 +106,13 @@ class Handler:
 
         Whatever goes wrong with the task is a report. The reports are in the store before they are returned.
         """
+        begun, before = time.monotonic(), requests.made()
         content = self.open(request)
         if isinstance(content, Response):
             return content
         if isinstance(content, Adopt):
             return Response(problem="order")
-        return self._loop.run(self._handle(request.run, content, seconds, memory))
+        return self._loop.run(self._handle(request.run, content, seconds, memory, _Begun(begun, before)))
 
     def open(self, request: Request) -> Order | Join | Adopt | Response:
         """What was sealed into it, or why it is not believed."""
@@ -144,13 +147,13 @@ class Handler:
         self._loop.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int) -> Response:
+    async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int, begun: _Begun) -> Response:
         if isinstance(content, Join):
             from .members.member import take_part  # a cold start is short: most functions are no members
 
             return await take_part(self, run, content, seconds, memory)
         key, store = self.run_key(run), self._open_store(content.task.job.store)
-        return await self._serve(_Call(content, key, store, seconds, memory))
+        return await self._serve(_Call(content, key, store, seconds, memory, begun))
 
     async def hold_blocks(self) -> Path:
         """The folder in which the worker keeps blocks that stay here, from now on.
@@ -240,6 +243,13 @@ class Handler:
             raise UsageError(f"the function has no secret {name!r}", hint) from None
 
 
+class _Begun(NamedTuple):
+    """When a call began (monotonic), and what requests this process had made by then."""
+
+    time: float
+    requests: dict[str, int]
+
+
 class _Call(NamedTuple):
     """One call, and where its reports go."""
 
@@ -248,6 +258,7 @@ class _Call(NamedTuple):
     store: Store
     seconds: float
     memory: int
+    begun: _Begun
 
     def earlier(self) -> bytes | None:
         """What another run of this call has reported."""
@@ -257,13 +268,21 @@ class _Call(NamedTuple):
 
     def publish(self, reports: list[Report]) -> Response:
         """Put the reports into their object, unless another run of this call was first: then its reports count."""
-        sealed = seal_reports(self.order, reports, self.key)
+        sealed = seal_reports(self.order, self._charged(reports), self.key)
         try:
             if not self.store.create(self.order.reports, sealed):
                 sealed = self.store.get(self.order.reports)
         except (StoreError, MissingError) as error:
             return self._unwritten(sealed, error)
         return response_of(self.order, sealed)
+
+    def _charged(self, reports: list[Report]) -> list[Report]:
+        """The first has what the call took besides its partitions, with the request that will write the reports."""
+        first, *others = reports
+        made = Counter(requests.since(self.begun.requests)) + Counter(first.requests) + Counter(put=1)
+        charge = Charge(1, time.monotonic() - self.begun.time, self.memory)
+        charged = msgspec.structs.replace(first, requests=dict(made), charge=charge)
+        return [charged, *(msgspec.structs.replace(each, charge=Charge()) for each in others)]
 
     def _unwritten(self, sealed: bytes, error: TreadleError) -> Response:
         """The reports are on their way in the response at least, if they fit."""

@@ -41,6 +41,13 @@ class Capabilities(Struct, frozen=True):
     """Libraries that its workers do not have: `pyarrow`, `confluent_kafka`."""
     kept: float = 0.0
     """Seconds that a worker without a task is kept, and charged for; 0: none is charged for without a task."""
+    machine: str = ""
+    """`aarch64` where a provider's price depends on it; empty: the provider's usual one."""
+
+    @property
+    def kind(self) -> str:
+        """What its prices are listed under."""
+        return f"{self.name}/{self.machine}" if self.machine else self.name
 
 
 class Slot(Protocol):

@@ -313,6 +313,15 @@ class StageCount(Struct, frozen=True, array_like=True):
     failed: int
 
 
+class Charge(Struct, frozen=True, array_like=True):
+    """What a provider charges for a call. The first report of the call has it, its other reports have zeros."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    memory: int = 0
+    """Bytes of the function."""
+
+
 class Outcome(Struct, frozen=True, tag="outcome"):
     """A partition is done: its block is put, its part is written. It counts once the ledger holds it."""
 
@@ -343,6 +352,10 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     """Bytes written to temporary files because they did not fit into its memory."""
     log: bytes = b""
     """What the attempt printed, its last 64 KiB."""
+    requests: dict[str, int] = {}
+    """To stores, by kind (`treadle.primitives.stores.requests`), of the process that ran it."""
+    charge: Charge | None = None
+    """None: it was no call of a function, or a function that stays ran it."""
 
 
 class Failure(Struct, frozen=True, tag="failure"):
@@ -367,6 +380,8 @@ class Failure(Struct, frozen=True, tag="failure"):
     peak_memory: int = 0
     followed: bool = False
     """It only follows from the failure of another member of its gang."""
+    requests: dict[str, int] = {}
+    charge: Charge | None = None
 
     @property
     def text(self) -> str:

@@ -37,6 +37,8 @@ class Metering(Struct, frozen=True):
     peak_memory: int = 0
     """Bytes it used at most."""
     cold: bool = False
+    billed: float = 0.0
+    """Seconds, with those of initialisation where they are charged."""
 
 
 class BrokenPackage(Exception):
@@ -46,7 +48,7 @@ class BrokenPackage(Exception):
 def answer_of(payload: bytes, function_error: str, log: bytes) -> Answer:
     """Of a call with status 200. Raises BrokenPackage."""
     meter = metering(log)
-    about = (log, meter.peak_memory, meter.cold)
+    about = (log, meter.peak_memory, meter.cold, meter.billed)
     if not function_error:
         return Answer("answered", payload, "", *about)
     kind, message = _error(payload)
@@ -74,7 +76,7 @@ def _error(payload: bytes) -> tuple[str, str]:
 
 
 _REPORT = re.compile(rb"^REPORT RequestId: .*$", re.MULTILINE)
-_FIELD = re.compile(rb"(Memory Size|Max Memory Used|Init Duration): ([0-9.]+)")
+_FIELD = re.compile(rb"(Billed Duration|Memory Size|Max Memory Used|Init Duration): ([0-9.]+)")
 
 
 def metering(log: bytes) -> Metering:
@@ -86,6 +88,7 @@ def metering(log: bytes) -> Metering:
             int(fields.get("Memory Size", 0)) * MEGABYTE,
             int(fields.get("Max Memory Used", 0)) * MEGABYTE,
             "Init Duration" in fields,
+            fields.get("Billed Duration", 0.0) / 1000,
         )
     for line in reversed(log.splitlines()):
         if b'"platform.report"' in line:
@@ -100,6 +103,7 @@ def _platform_report(line: bytes) -> Metering:
             int(metrics.get("memorySizeMB", 0)) * MEGABYTE,
             int(metrics.get("maxMemoryUsedMB", 0)) * MEGABYTE,
             "initDurationMs" in metrics,
+            float(metrics.get("billedDurationMs", 0)) / 1000,
         )
     except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError):
         return Metering()

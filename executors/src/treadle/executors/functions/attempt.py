@@ -20,7 +20,7 @@ import msgspec
 
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 
-from ..program import Failure, Outcome, Report, Task
+from ..program import Charge, Failure, Outcome, Report, Task
 from .book import CallBook
 from .calls import START_SECONDS, Call, work_of
 from .endings import failure_at_end, failure_of, refuse, unreachable
@@ -129,8 +129,10 @@ class FunctionAttempt:
             task, self._book.reports(), self._seconds(task), self._limits.response, repeats=self._limits.repeats
         )
         request = await asyncio.to_thread(encode_request, order, self._book.key, self._limits.request)
+        begun, size = time.monotonic(), self._means.sizes.of(order.task)
         call, answer = await self._invoke(order, request)
-        reports = await self._reports(order, call, answer)
+        elapsed = time.monotonic() - begun
+        reports = _charged(await self._reports(order, call, answer), answer, elapsed, size)
         for report in reports:
             if isinstance(report, Failure) and report.failure is FailureClass.OUT_OF_MEMORY:
                 self._means.sizes.ran_out(task, report.partition)
@@ -202,3 +204,11 @@ class FunctionAttempt:
             return open_reports(order.reports, sealed, self._book.key)
         except CorruptError as error:
             return [failure_of(order.task, FailureClass.CORRUPT, error.message)]
+
+
+def _charged(reports: list[Report], answer: Answer | StoreError, elapsed: float, size: int) -> list[Report]:
+    """The first with the call's charge: as the provider says, else as the function measured, else as it took here."""
+    first, *others = reports
+    billed = answer.billed if isinstance(answer, Answer) else 0.0
+    seconds = billed or (first.charge.seconds if first.charge else elapsed)
+    return [msgspec.structs.replace(first, charge=Charge(1, seconds, size)), *others]

@@ -50,6 +50,8 @@ class Activation(Struct):
     response: Response
     logs: list[str] = []
     annotations: list[Annotation] = []
+    duration: int = 0
+    """Milliseconds, with those of initialisation."""
 
 
 class Pending(Struct, frozen=True):
@@ -110,11 +112,11 @@ def answer_of(record: Activation) -> Answer:
     code = record.response.code()
     cold = any(annotation.key == "initTime" for annotation in record.annotations)
     if code == _SUCCESS:
-        return Answer("answered", bytes(record.response.result), cold=cold)
+        return Answer("answered", bytes(record.response.result), cold=cold, billed=record.duration / 1000)
     said = error_of(bytes(record.response.result))
     if code == _PLATFORM:
         raise lost(f"activation {record.activationId}: {said}")
-    return Answer(_ended(said), how=said, log=text_of(record.logs), cold=cold)
+    return Answer(_ended(said), how=said, log=text_of(record.logs), cold=cold, billed=record.duration / 1000)
 
 
 def lost(said: str) -> StoreError:

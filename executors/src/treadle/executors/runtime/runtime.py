@@ -25,6 +25,7 @@ from treadle.primitives.channels.current import taking_part
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, UsageError
+from treadle.primitives.stores import requests
 from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.stores.store import Store
 from treadle.primitives.stores.whole_files import Buffer
@@ -93,6 +94,7 @@ class Runtime:
         self._room = room
         self._secrets = secrets
         self._meter = Meter()
+        self._requests = requests.made()
         self._run: _Run | None = None
         self._functions: dict[str, Function] = {}
         self._captured: dict[str, bytes] = {}
@@ -106,11 +108,16 @@ class Runtime:
             services = self._services(task, key)
         except Exception as error:  # noqa: BLE001  whatever is wrong with the task is wrong with each partition
             for partition in task.partitions:
-                report(_failure(partition, error, "", Redactor({})))
+                report(self._with_requests(_failure(partition, error, "", Redactor({}))))
             return
         self._meter.start_task()
         for partition in task.partitions:
-            report(self._partition(services, partition, self._gang(task.gang, key)))
+            report(self._with_requests(self._partition(services, partition, self._gang(task.gang, key))))
+
+    def _with_requests(self, report: Report) -> Report:
+        """With those made since the last report, so that what a task needs at first counts for its first partition."""
+        made, self._requests = requests.since(self._requests), requests.made()
+        return msgspec.structs.replace(report, requests=made) if made else report
 
     def rest(self) -> None:
         """Give back the memory, and the blocks, that were kept for another task."""

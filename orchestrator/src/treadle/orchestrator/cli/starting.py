@@ -225,6 +225,7 @@ def _start(env: Environment, file: Path, given: Given, begin: Starting, how: Wat
         name = await start(env, runs, prepared, begin)
         if how is None:
             typer.echo(name)
+            await asyncio.to_thread(env.keep_requests, name)
             return Exit.SUCCESS
         complain(f"run {name}")
         return await watch_run(env, runs, name, how)

@@ -19,7 +19,7 @@ class Line(Struct, frozen=True, rename="camel"):
     executor: str
     """As stages name it; empty: the driver itself."""
     kind: str
-    """Of the executor: what its prices are listed under."""
+    """Of the executor, with `/` and its machine where that has a price of its own: what its prices are listed under."""
     usage: Usage
     partitions: int = 0
     waves: int = 0
@@ -30,6 +30,8 @@ class Line(Struct, frozen=True, rename="camel"):
     """Bytes that an attempt is given, when it is estimated."""
     late: bool = False
     """A task of it would take longer than its executor allows."""
+    measured: bool = False
+    """Its GB-seconds are those that the provider charges, rounded already."""
     cost: float = 0.0
 
 
@@ -40,25 +42,29 @@ class Bill(Struct, frozen=True, rename="camel"):
     currency: str
     prices: str
     """Date and source of the prices."""
+    unknown: tuple[str, ...] = ()
+    """What is not in it, since nothing measured it."""
 
 
-def bill(lines: Sequence[Line], prices: Prices, store: str) -> Bill:
-    """The lines with their cost, and the sum. `store`: the URL of the store."""
+def bill(lines: Sequence[Line], prices: Prices, store: str, unknown: Sequence[str] = ()) -> Bill:
+    """The lines with their cost, and the sum. `store`: the URL of the store; `unknown`: what is not in the lines."""
     rates = prices.stores.get(store.partition("://")[0], StoreRates())
     priced = tuple(_priced(line, prices, rates) for line in lines)
     source = f"{prices.date}, {prices.source}"
     cost = math.fsum(line.cost for line in priced)
-    return Bill(priced, total(line.usage for line in priced), cost, prices.currency, source)
+    return Bill(priced, total(line.usage for line in priced), cost, prices.currency, source, tuple(unknown))
 
 
 def _priced(line: Line, prices: Prices, store: StoreRates) -> Line:
-    rates = prices.executors.get(line.kind, Rates())
+    plain = prices.executors.get(line.kind.partition("/")[0], Rates())
+    rates = prices.executors.get(line.kind, plain)
     usage = line.usage
     cost = [
-        usage.attempts * rates.call,
-        _billed(usage, rates) * rates.gigabyte_second,
+        (usage.calls or usage.attempts) * rates.call,
+        (usage.gigabyte_seconds if line.measured else _billed(usage, rates)) * rates.gigabyte_second,
+        usage.temporary * rates.temporary_gigabyte_second,
         usage.cpu_seconds * rates.cpu_second,
-        usage.puts * store.put,
+        (usage.puts + usage.lists) * store.put,
         usage.gets * store.get,
         (usage.moved.get("store", 0) + usage.moved.get("stored", 0)) / GIGABYTE * store.gigabyte,
         usage.actions * prices.action,

@@ -27,7 +27,7 @@ from ..plan import (
     Segment,
 )
 from .bill import Line
-from .usage import GIGABYTE, Usage, memory_given
+from .usage import GIGABYTE, Usage, memory_given, temporary_given
 
 LEDGER_SECONDS = 0.05
 """Commits within so long share an object of the ledger."""
@@ -145,7 +145,7 @@ def _line(
     memory = memory_given(can, segment.policy.memory_start)
     usage = _repeated(_usage(segment, can, own, inputs, each, waves * each), times)
     name, late = segment.policy.executor, 0 < can.time_limit < each
-    return Line(segment.id, name, can.name, usage, own.partitions, waves, times * waves * each, memory, late)
+    return Line(segment.id, name, can.kind, usage, own.partitions, waves, times * waves * each, memory, late)
 
 
 def _usage(segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape], each: float, elapsed: float) -> Usage:
@@ -159,6 +159,7 @@ def _usage(segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape],
         _gets(segment, own, inputs),
         _moved(segment, inputs),
         1 + math.ceil(elapsed / HEARTBEAT_SECONDS),
+        temporary=temporary_given(can, seconds) if can.sizes else 0.0,
     )
 
 

@@ -21,13 +21,17 @@ class Rates(Struct, frozen=True, forbid_unknown_fields=True):
     second_rounding: float = 0.0
     """A call is billed in steps of so many seconds, rounded up; 0: as it is."""
     cpu_second: float = 0.0
+    temporary_gigabyte_second: float = 0.0
+    """Of the temporary folder, beyond what there is for nothing."""
 
 
 class StoreRates(Struct, frozen=True, forbid_unknown_fields=True):
     """Of a kind of store, by the scheme of its URL."""
 
     put: float = 0.0
+    """Also of COPY, POST and LIST."""
     get: float = 0.0
+    """Also of HEAD."""
     gigabyte: float = 0.0
     """Of 2^30 bytes that leave the store."""
 

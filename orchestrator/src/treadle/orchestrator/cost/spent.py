@@ -8,17 +8,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from treadle.executors.program import Outcome
+from msgspec import structs
+
+from treadle.executors.program import Charge, Outcome
 from treadle.primitives.errors import MissingError
+from treadle.primitives.run_names import parent_run
+from treadle.primitives.stores.files import is_local
 
 from ..dispatcher.record.attempts import AttemptRecord
 from ..dispatcher.record.ledger import Committed, Started, read_from
-from ..plan import FilesFeed, Graph, Loop, NarrowFeed, NodeData, Plan, Segment
+from ..plan import Graph, Loop, Plan, Segment
+from ..run_requests import read_requests
 from ..runfiles import RunFiles
 from .bill import Line
-from .estimate import HEARTBEAT_SECONDS, PER_CALL
+from .estimate import HEARTBEAT_SECONDS
 from .idle import Worked, idle_line
-from .usage import GIGABYTE, Usage, memory_given
+from .usage import GIGABYTE, Usage, memory_given, temporary_given
 
 EVENTS = 6
 """Of the history, for each activity: three of its own, three of the workflow task that follows."""
@@ -34,22 +39,28 @@ class _Sum:
     cpu_seconds: float = 0.0
     given: float = 0.0
     """Bytes of memory times seconds."""
-    puts: int = 0
-    stored: int = 0
-    """Blocks in the store."""
+    charged: float = 0.0
+    """Seconds that were charged for: those of calls, else of attempts."""
+    calls: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
     moved: Counter[str] = field(default_factory=Counter)
     partitions: set[int] = field(default_factory=set)
 
     def add(self, outcome: Outcome, memory: int) -> None:
-        in_store = outcome.block is not None and "store" in outcome.block.locations
         self.committed += 1
-        self.seconds += outcome.seconds
         self.cpu_seconds += outcome.cpu_seconds
-        self.given += outcome.seconds * memory
-        self.puts += in_store + (outcome.part is not None) + (outcome.failed_items is not None)
-        self.stored += in_store
+        self.took(outcome.seconds, memory, outcome.requests, outcome.charge)
         self.moved.update(outcome.read)
         self.partitions.add(outcome.partition)
+
+    def took(self, seconds: float, memory: int, requests: Mapping[str, int], charge: Charge | None) -> None:
+        """An attempt, whatever became of it."""
+        paid, size = (seconds, memory) if charge is None else (charge.seconds, charge.memory)
+        self.seconds += seconds
+        self.charged += paid
+        self.given += paid * size
+        self.calls += charge.calls if charge else 0
+        self.requests.update(requests)
 
 
 class Spending:
@@ -64,19 +75,22 @@ class Spending:
         self._worked: dict[str, set[Worked]] = defaultdict(set)
         """executor whose workers stay -> attempts there."""
 
-    def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds: float = 0.0) -> list[Line]:
+    def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds_of_run: float = 0.0) -> list[Line]:
         """A line for each segment that has begun. Blocking.
 
-        `failed`: the log of attempts, for what those that failed took; `events` of the run's history and the `seconds`
-        it has taken tell the orchestrator's actions.
+        `failed`: the log of attempts, for what those that failed took; `events` of the run's history and the
+        `seconds_of_run` tell the orchestrator's actions.
         """
-        lost: dict[str, float] = defaultdict(float)
+        lost: dict[str, _Sum] = defaultdict(_Sum)
         for record in failed:
-            if record.failure and record.started and _node(record.segment) in self._segments:
+            if record.failure and _node(record.segment) in self._segments:
                 segment = self._segments[_node(record.segment)]
-                lost[segment.id] += max(0.0, record.time - record.started)
-                self._note(segment, record.slot, record.started, record.time, self._memory(segment, record.peak_memory))
-        lines = [Line("(run)", "", "", Usage(actions=actions_of(events, seconds)))]
+                memory = self._memory(segment, record.peak_memory)
+                seconds = max(0.0, record.time - record.started) if record.started else 0.0
+                lost[segment.id].took(seconds, memory, record.requests, record.charge)
+                if record.started:
+                    self._note(segment, record.slot, record.started, record.time, memory)
+        lines = [Line("(run)", "", "", self._of_driver(actions_of(events, seconds_of_run)))]
         for node, segments in self._ledgers.items():
             wide = any(segment.group for segment in segments.values())
             for chain in self._files.ledgers(node) if wide else [self._files.segment(node)]:
@@ -106,36 +120,45 @@ class Spending:
     def _idle(self) -> list[Line]:
         now = time.time()
         known = [(name, self._plan.executors[name], worked) for name, worked in sorted(self._worked.items())]
-        found = [idle_line(name, can.name, worked, can.kept, now) for name, can, worked in known]
+        found = [idle_line(name, can.kind, worked, can.kept, now) for name, can, worked in known]
         return [line for line in found if line is not None]
 
     def _memory(self, segment: Segment, peak: int = 0) -> int:
         can = self._plan.executors[segment.policy.executor]
         return memory_given(can, segment.policy.memory_start, peak)
 
-    def _line(self, segment: Segment, lost: float) -> Line:
-        known, can = self._sums[segment.id], self._plan.executors[segment.policy.executor]
-        attempts = max(known.started, known.committed)
-        usage = Usage(
-            attempts,
-            known.seconds + lost,
-            known.cpu_seconds,
-            (known.given + lost * self._memory(segment)) / GIGABYTE,
-            known.puts + (PER_CALL * attempts if can.sizes and not can.kept else 0),
-            self._gets(segment, known),
-            dict(sorted(known.moved.items())),
-        )
-        return Line(segment.id, segment.policy.executor, can.name, usage, len(known.partitions))
+    @property
+    def unknown(self) -> list[str]:
+        """What nothing has measured."""
+        shared = not is_local(self._files.store.url) and not parent_run(self._files.run)
+        return ["requests of the driver"] if shared and read_requests(self._files) is None else []
 
-    def _gets(self, segment: Segment, known: _Sum) -> int:
-        """A range of a file for each partition; of a shuffle a part of each stored block; else each stored block."""
-        feed = segment.feed
-        if isinstance(feed, FilesFeed):
-            return known.committed
-        blocks = sum(self._sums[need].stored for need in segment.data if need in self._sums)
-        if isinstance(feed, NarrowFeed) and isinstance(feed.data, NodeData) and feed.data.form == "scattered":
-            return blocks * known.committed // feed.data.groups
-        return blocks
+    def _of_driver(self, actions: int) -> Usage:
+        """Runs below another count with that one."""
+        made = {} if parent_run(self._files.run) else read_requests(self._files) or {}
+        return _with_requests(Usage(actions=actions), made)
+
+    def _line(self, segment: Segment, lost: _Sum) -> Line:
+        known, can = self._sums[segment.id], self._plan.executors[segment.policy.executor]
+        charged = known.charged + lost.charged
+        usage = Usage(
+            max(known.started, known.committed),
+            known.seconds + lost.seconds,
+            known.cpu_seconds,
+            (known.given + lost.given) / GIGABYTE,
+            moved=dict(sorted(known.moved.items())),
+            calls=known.calls + lost.calls,
+            temporary=temporary_given(can, charged) if can.sizes else 0.0,
+        )
+        usage = _with_requests(usage, known.requests + lost.requests)
+        name = segment.policy.executor
+        return Line(segment.id, name, can.kind, usage, len(known.partitions), measured=usage.calls > 0)
+
+
+def _with_requests(usage: Usage, made: Mapping[str, int]) -> Usage:
+    gets = made.get("get", 0) + made.get("head", 0)
+    lists, deletes = made.get("list", 0), made.get("delete", 0)
+    return structs.replace(usage, puts=made.get("put", 0), gets=gets, lists=lists, deletes=deletes)
 
 
 def actions_of(events: int, seconds: float) -> int:

@@ -174,6 +174,8 @@ def open_lambda(settings: LambdaSettings, place: Place) -> Executor:
     )
     invoker.limits = structs.replace(invoker.limits, temporary=settings.deploy.temporary * MEGABYTE)
     executor = _functions("lambda", invoker, settings.concurrency, place, files=settings.files)
+    if settings.deploy.machine != "x86_64":
+        executor.capabilities = structs.replace(executor.capabilities, machine=settings.deploy.machine)
     return _staying(executor, settings, place, inbound=False)
 
 

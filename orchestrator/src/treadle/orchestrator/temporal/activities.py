@@ -21,6 +21,7 @@ from treadle.dsl.templates import template_paths
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, TreadleError
 from treadle.primitives.run_names import parent_run
+from treadle.primitives.stores.requests import counted_for
 
 from ..allowed import check_found
 from ..children import child_submission, keep_child
@@ -44,6 +45,7 @@ from ..protocol.encryption import RefusedMessage
 from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, Received, RunStart, Ticket
 from ..reuse.again import narrowed
 from ..reuse.opening import keep, take_over
+from ..run_requests import keep_requests
 from ..runfiles import RunResult, Submission, digest
 from ..triggers.lifecycle.telling import Telling
 from . import seats
@@ -118,11 +120,16 @@ class Activities:
                     if one is orders[-1] or not limits.is_small(report, AHEAD) or activity.is_cancelled():
                         break
                     before[one.node] = report.summary
+                await asyncio.to_thread(self._keep_requests, order.run)
                 told = limits.after(before, report)
                 if told.closed or told.groups:
                     told.seats = seats.there_are(self._site, await seats.drivers_there(self._client, self._site))
         told.ticket = order.ticket
         return told
+
+    def _keep_requests(self, run: str) -> None:
+        with contextlib.suppress(StoreError):  # what a run costs is no reason to fail it
+            keep_requests(self._site.files(run.partition("/")[0]))
 
     async def _run_node(self, order: NodeOrder, desk: Desk) -> NodeReport:
         desk.node, desk.iteration = order.node, ""
@@ -146,6 +153,10 @@ class Activities:
     # -- open
 
     def _open(self, start: RunStart, started: str, drivers: int) -> Opened:
+        with counted_for(start.run):
+            return self._opened(start, started, drivers)
+
+    def _opened(self, start: RunStart, started: str, drivers: int) -> Opened:
         files = self._site.files(start.run)
         submission, started = self._submission(start, started)
         plan = files.find(Plan, "plan")

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from ..errors import UsageError
 from .aws_chain import ENDPOINT_VARIABLES, s3_settings
+from .requests import PAGE, Sent, count, pages
 from .store_errors import border
 from .streamed import create_in_parts
 from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
@@ -32,8 +33,8 @@ _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
 """How an S3 store copies to a name that nothing has, as an option or a variable, for those with a way of their own."""
 _CHUNK = 8 << 20
-_BULK = 1000
-"""Objects removed with one request, where the store has one for several."""
+_COPY_REQUESTS = 3
+"""Of a copy to a name that nothing has: an upload is begun, filled by a copy, and completed."""
 Data: TypeAlias = Buffer | Sequence[Buffer]
 Stream: TypeAlias = Data | Iterator[Buffer]
 """An iterator's buffers are sent as they come, and not kept."""
@@ -136,22 +137,27 @@ class FileStore(Store):
         return self.root / check_name(name)
 
     def put(self, name: str, data: Stream) -> None:
+        count("put", name)
         with border(self.url, name, writing=True):
             write_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data), durable=True)
 
     def create(self, name: str, data: Stream) -> bool:
+        count("put", name)
         with border(self.url, name, writing=True):
             return create_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data))
 
     def get(self, name: str) -> bytes:
+        count("get", name)
         with border(self.url, name, reading=True):
             return self.path(name).read_bytes()
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
+        count("get", name)
         with border(self.url, name, reading=True):
             return read_range(self.path(name), start, length)
 
     def head(self, name: str) -> ObjectInfo | None:
+        count("head", name)
         with border(self.url, name):
             try:
                 status = self.path(name).stat()
@@ -163,6 +169,7 @@ class FileStore(Store):
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         prefix = _folder_name(prefix)
+        count("list", prefix)
         with border(self.url, prefix):
             found = list(self._walk(prefix))
         return iter(sorted(found, key=_by_name))
@@ -185,6 +192,7 @@ class FileStore(Store):
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
+            count("delete", name)
             with border(self.url, name), suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 self.path(name).unlink()
 
@@ -204,9 +212,10 @@ class ObjectStore(Store):
         self._obstore = obstore
 
     def put(self, name: str, data: Stream) -> None:
-        sent = data if isinstance(data, Iterator) else _in_chunks(data)
+        sent = Sent(data if isinstance(data, Iterator) else _in_chunks(data))
         with border(self.url, name):
-            self._obstore.put(self._inner, check_name(name), sent, chunk_size=_CHUNK, max_concurrency=4)
+            self._obstore.put(self._inner, check_name(name), sent.data, chunk_size=_CHUNK, max_concurrency=4)
+        count("put", name, sent.requests(_CHUNK))
 
     def create(self, name: str, data: Stream) -> bool:
         if isinstance(data, Iterator):
@@ -217,11 +226,13 @@ class ObjectStore(Store):
     def copy(self, source: str, name: str) -> bool:
         """Give `name` the bytes of `source`, within the store, unless there is one; False: there was one already."""
         copy, place = self._obstore.copy, check_name(source)
+        count("put", name, _COPY_REQUESTS - 1)
         return self._made(name, lambda at: copy(self._inner, place, at, overwrite=False))
 
     def _made(self, name: str, make: Callable[[str], object]) -> bool:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        count("put", name)
         with border(self.url, name):
             try:
                 make(check_name(name))
@@ -230,10 +241,12 @@ class ObjectStore(Store):
             return True
 
     def get(self, name: str) -> bytes:
+        count("get", name)
         with border(self.url, name):
             return self._obstore.get(self._inner, check_name(name)).bytes().to_bytes()
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
+        count("get", name)
         with border(self.url, name):
             try:
                 return self._obstore.get_range(self._inner, check_name(name), start=start, length=length).to_bytes()
@@ -246,6 +259,7 @@ class ObjectStore(Store):
                 raise
 
     def head(self, name: str) -> ObjectInfo | None:
+        count("head", name)
         with border(self.url, name):
             try:
                 return _object_info(self._obstore.head(self._inner, check_name(name)))
@@ -256,18 +270,21 @@ class ObjectStore(Store):
         prefix = _folder_name(prefix)
         with border(self.url, prefix):
             metas = self._obstore.list(self._inner, f"{prefix}/" if prefix else None).collect()
+        count("list", prefix, pages(len(metas)))
         return iter(sorted(map(_object_info, metas), key=_by_name))
 
     def list_folder(self, prefix: str = "") -> Iterator[ObjectInfo]:
         prefix = _folder_name(prefix)
         with border(self.url, prefix):
             found = self._obstore.list_with_delimiter(self._inner, f"{prefix}/" if prefix else None)
+        count("list", prefix, pages(len(found["objects"]) + len(found["common_prefixes"])))
         return iter(sorted(map(_object_info, found["objects"]), key=_by_name))
 
     def delete(self, names: Iterable[str]) -> None:
         rest = map(check_name, names)
-        while some := list(islice(rest, _BULK)):
+        while some := list(islice(rest, PAGE)):
             alone = some[0] if len(some) == 1 else ""
+            count("delete", some[0])
             with border(self.url, alone):
                 try:
                     self._obstore.delete(self._inner, alone or some)

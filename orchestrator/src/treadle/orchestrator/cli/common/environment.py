@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -69,6 +70,15 @@ class Environment:
         from ...runfiles import RunFiles
 
         return RunFiles(self.store, run, run_key(self.key, run))
+
+    def keep_requests(self, run: str) -> None:
+        """Add this command's requests to what the run has taken; a store that refuses them is no error. Blocking."""
+        from treadle.primitives.errors import StoreError
+
+        from ...run_requests import keep_requests
+
+        with suppress(StoreError):
+            keep_requests(self.files(run.partition("/")[0]))
 
     def plan_site(self) -> Site:
         """What the embedded driver or a worker with this profile will have; how many there are, is not asked."""

@@ -131,24 +131,28 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
     from ...cost.prices import load_prices
 
     lines: list[Line] = []
+    unknown: list[str] = []
     for below, files, plan in await asyncio.to_thread(lambda: list(family(env.files(run), env.files))):
         try:
             view = await runs.view(files.run)
         except NoSuchRun:  # Temporal has forgotten it; its ledgers have not
             view = None
-        lines += await asyncio.to_thread(_lines_of, below, files, plan, view)
-    return bill(lines, load_prices(env.home), env.profile.store_url(env.home))
+        found, missing = await asyncio.to_thread(_lines_of, below, files, plan, view)
+        lines, unknown = [*lines, *found], [*unknown, *missing]
+    return bill(lines, load_prices(env.home), env.profile.store_url(env.home), unknown)
 
 
-def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> list[Line]:
+def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> tuple[list[Line], list[str]]:
+    """(lines of one run, what is not in them)"""
     from datetime import UTC, datetime
 
     from ...cost.spent import Spending
     from .following import LogFollower
 
     seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds() if view else 0.0
-    found = Spending(files, plan).lines(LogFollower(files).new(), view.history_events if view else 0, seconds)
-    return [replace(line, node=below + line.node) for line in found]
+    spending = Spending(files, plan)
+    found = spending.lines(LogFollower(files).new(), view.history_events if view else 0, seconds)
+    return [replace(line, node=below + line.node) for line in found], spending.unknown
 
 
 def money(cost: float, currency: str) -> str:
@@ -183,10 +187,11 @@ def spent_lines(made: Bill) -> list[str]:
     rows = [["segment", "executor", "attempts", "time", *_USAGE, "reads", "cost"]]
     for line in [*made.lines, None]:
         rows.append(_spent(made, line))
-    return ["", *words.columns(rows), "", f"prices: {made.prices}"]
+    missing = [f"not counted: {', '.join(made.unknown)}"] if made.unknown else []
+    return ["", *words.columns(rows), "", *missing, f"prices: {made.prices}"]
 
 
-_USAGE = ("GB-seconds", "requests", "puts", "gets", "actions")
+_USAGE = ("GB-seconds", "calls", "puts", "lists", "gets", "actions")
 
 
 def _spent(made: Bill, line: Line | None) -> list[str]:
@@ -204,6 +209,6 @@ def _end(made: Bill, line: Line | None) -> list[str]:
 
 
 def _cells(usage: Usage) -> list[str]:
-    counts = [usage.attempts, usage.puts, usage.gets, usage.actions]
+    counts = [usage.calls or usage.attempts, usage.puts, usage.lists, usage.gets, usage.actions]
     seconds = f"{usage.gigabyte_seconds:,.3g}" if usage.gigabyte_seconds < 1000 else f"{usage.gigabyte_seconds:,.0f}"
     return [seconds if usage.gigabyte_seconds else "", *(words.number(count) if count else "" for count in counts)]

@@ -78,7 +78,9 @@ async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Ex
 
     watcher = Watcher(env, runs, run, how)
     try:
-        return await watcher.watch()
+        code = await watcher.watch()
+        await asyncio.to_thread(env.keep_requests, run)
+        return code
     except Unreachable as error:
         hint = f"The run itself is safe. Look again: treadle watch {run}; or go on: {resuming(run)}"
         raise Unreachable(error.message, hint) from error

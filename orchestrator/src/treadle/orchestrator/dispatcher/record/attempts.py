@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.executors.program import Failure, Report
+from treadle.executors.program import Charge, Failure, Report
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
@@ -41,6 +41,8 @@ class AttemptRecord(Struct, frozen=True):
     slot: str = ""
     started: float = 0.0
     """By the worker's clock; 0: nobody knows."""
+    requests: dict[str, int] = {}
+    charge: Charge | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -111,7 +113,7 @@ def _record(segment: str, report: Report, slot: str, final: bool) -> AttemptReco
     names = ["partition", "attempt", "peak_memory", "started"]
     known: dict[str, Any] = {}
     if isinstance(report, Failure):
-        names += ["how", "stage", "error", "message", "traceback"]
+        names += ["how", "stage", "error", "message", "traceback", "requests", "charge"]
         known = {"failure": str(report.failure), "final": final}
     known |= {name: getattr(report, name) for name in names}
     log = report.log.decode("utf-8", "replace")
