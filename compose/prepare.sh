@@ -37,6 +37,7 @@ TREADLE_UID=$user
 TREADLE_GID=$group
 TREADLE_KEY=$(base64 < "$private/key" | tr -d '\n')
 TREADLE_SECRET_OPENWHISK=$guest
+OPENWHISK_IMAGE=openwhisk/standalone:1.0.0
 ENV
 mkdir "$private/home/secrets" # for commands on this host
 printf %s "$access" > "$private/home/secrets/store-id"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import stat
@@ -68,9 +70,53 @@ def test_services_wait_for_services_that_tell_their_health(composition: dict[str
     assert all(("healthcheck" in services[name]) == (name not in ENDING) for name in SERVICES)
 
 
-def test_images_are_of_one_version(composition: dict[str, Any]) -> None:
-    images = {service["image"] for service in composition["services"].values()}
-    assert all(re.search(r":[\w.-]+$", image) and not image.endswith(":latest") for image in images)
+def images(composition: dict[str, Any]) -> dict[str, str]:
+    """The image of each service, as it is without `.env`."""
+    named = {name: service["image"] for name, service in composition["services"].items()}
+    return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", image) for name, image in named.items()}
+
+
+def test_images_have_exact_versions(composition: dict[str, Any]) -> None:
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    for image in [*images(composition).values(), *bases]:
+        assert re.search(r"(:\d+\.\d+[\w.-]*|@sha256:[0-9a-f]{64})$", image), image
+        assert not re.search(r"postgres:16-|python:3\.12(-slim)?$", image), image
+
+
+def test_services_have_no_capability_that_they_do_not_name(composition: dict[str, Any]) -> None:
+    for name, service in composition["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert not service.get("privileged"), name
+        assert not {"ALL", "SYS_ADMIN", "DAC_READ_SEARCH", "NET_ADMIN"} & set(service.get("cap_add", [])), name
+
+
+def test_socket_of_the_engine_is_given_only_when_it_is_asked_for(composition: dict[str, Any]) -> None:
+    services = composition["services"]
+    given = {name for name, each in services.items() if any("docker.sock" in one for one in each.get("volumes", []))}
+    assert given == {"openwhisk"}
+    assert services["openwhisk"]["profiles"] == ["openwhisk"]
+
+
+def test_pinning_names_every_image_by_its_digest(composition: dict[str, Any], prepared: Path) -> None:
+    folder = prepared / "bin"
+    folder.mkdir()
+    docker = folder / "docker"
+    docker.write_text(
+        '#!/bin/sh\nfor image in "$@"; do :; done\nprintf sha256:; printf %s "$image" | sha256sum | cut -c1-64\n'
+    )
+    docker.chmod(0o755)
+    environ = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    command = [prepared / "compose" / "pin.sh"]
+    subprocess.run(command, env=environ, check=True, capture_output=True)
+    pinned = yaml.safe_load((prepared / "docker-compose.override.yml").read_text())["services"]
+    wanted = {name: image for name, image in images(composition).items() if not image.startswith("treadle:")}
+    assert pinned == {
+        name: {"image": f"{image}@sha256:{hashlib.sha256(image.encode()).hexdigest()}"}
+        for name, image in wanted.items()
+    }
+    assert subprocess.run(command, env=environ, check=False, capture_output=True).returncode == 1
 
 
 def test_example_of_the_environment_names_what_is_written(prepared: Path) -> None:
