@@ -82,8 +82,13 @@ def test_dead_letter_is_listed_mended_and_replayed_once(place: Installation, tmp
         state = until(hand, "trigger", "list", name, holds=lambda found: found[0]["state"] == "running")[0]
         assert (state["dead"], state["started"]) == (1, 2)
 
-        busy = hand.run("trigger", "seek", f"{name}.live", "--to", "earliest")
-        assert (busy.code, "a service runs the trigger" in busy.err) == (2, True)
+        before = len(told(hand.run("list", "--trigger", f"{name}.live", "-o", "json")))
+        moved = hand.run("trigger", "seek", f"{name}.live", "--to", "earliest", "-o", "json")
+        assert [(one["partition"], one["offset"]) for one in told(moved)] == [(0, 0)]
+        assert "waiting until it hands it over" in moved.err
+        place.kafka.produce(name, [json.dumps({**GOOD, "id": "after the seek"}).encode()])
+        found = until(hand, "list", "--trigger", f"{name}.live", holds=lambda found: len(found) > before)
+        assert len(found) == before + 1, "the service goes on, and what has a run gets no second"
     finally:
         place.end(service, signal.SIGTERM)
     check_seek(hand, name, len(told(hand.run("list", "--trigger", f"{name}.live", "-o", "json"))), place)

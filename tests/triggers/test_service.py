@@ -18,6 +18,7 @@ from treadle.orchestrator.environment.connections import KafkaConnection, kafka_
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.triggers import service as module
+from treadle.orchestrator.triggers.registry import registry
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
@@ -80,28 +81,68 @@ async def heard(trigger: str, text: str) -> None:
 
 
 async def test_deployed_triggers_run_change_rest_and_end(site: TriggerSite, tmp_path: Path) -> None:
-    registry = site.registry
-    deploy(registry, document({"a": HOOK, "bad": HOOK, "broken": HOOK}, "w"), tmp_path)
+    known = site.registry
+    deploy(known, document({"a": HOOK, "bad": HOOK, "broken": HOOK}, "w"), tmp_path)
     service = TriggerService(site)
     task = asyncio.create_task(service.run())
     await heard("w.a", "start")
     await heard("w.broken", "start")
-    registry.pause("w", "a")
+    known.pause("w", "a")
     await heard("w.a", "update 1 paused")
     failed = next(one for one in service.statuses() if one.trigger == "bad")
     assert (failed.state, "it cannot be" in failed.error) == ("failed", True)
-    deploy(registry, document({"a": {**HOOK, "maxActive": 3}}, "w"), tmp_path)
+    deploy(known, document({"a": {**HOOK, "maxActive": 3}}, "w"), tmp_path)
     await heard("w.a", "update 2 paused")
     await heard("w.broken", "stop")
     assert [one.trigger for one in service.statuses()] == ["a"]
-    registry.undeploy("w")
+    known.undeploy("w")
     await heard("w.a", "stop")
-    deploy(registry, document({"later": HOOK}, "v"), tmp_path)
+    deploy(known, document({"later": HOOK}, "v"), tmp_path)
     await heard("v.later", "start")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert Runner.made["v.later"].log[-1] == "stop"
     assert list(site.store.list("deployments/status/")) == []
+
+
+async def test_a_trigger_that_is_set_aside_is_left_and_taken_up_again(site: TriggerSite, tmp_path: Path) -> None:
+    deploy(site.registry, document({"a": HOOK, "b": HOOK}, "w"), tmp_path)
+    task = asyncio.create_task(TriggerService(site).run())
+    await heard("w.a", "start")
+    await heard("w.b", "start")
+    first, other = Runner.made["w.a"], Runner.made["w.b"]
+    with site.registry.set_aside("w", "a"):
+        await heard("w.a", "stop")
+        assert site.registry.aside() == {("w", "a")}
+    async with asyncio.timeout(30):
+        while Runner.made["w.a"] is first:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await heard("w.a", "start")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert other.log.count("stop") == 1
+    assert site.registry.aside() == set()
+
+
+def test_a_trigger_is_not_set_aside_for_ever(site: TriggerSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    with site.registry.set_aside("w", "a"):
+        monkeypatch.setattr(registry, "ASIDE_LASTS", 0.0)
+        assert site.registry.aside() == set()
+
+
+async def test_a_new_trigger_is_reported_at_the_next_look(
+    site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TELL_EVERY", 1e9)
+    deploy(site.registry, document({"a": HOOK}, "w"), tmp_path)
+    task = asyncio.create_task(TriggerService(site).run())
+    for name in ("w", "v"):
+        deploy(site.registry, document({"a": HOOK}, name), tmp_path)
+        async with asyncio.timeout(30):
+            while name not in {one.workflow for said in read_statuses(site.store, KEY).values() for one in said}:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_report_under_way_does_not_outlive_the_service(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from time import sleep
 from time import time as now
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -24,9 +27,12 @@ from .view.watcher import Watching, watch_run
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from ..triggers.kafka.judge import Lineage
     from ..triggers.registry.deployment import Deployment
     from ..triggers.starting import StartOrder
     from ..triggers.trying import Sample, Trial
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -203,7 +209,8 @@ def seek(
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Set where a Kafka trigger reads on, in all partitions; end the service first. What has a run gets no second."""
+    """Set where a Kafka trigger reads on, in all partitions. A service that runs it hands it over meanwhile. What has a
+    run gets no second."""
     need("confluent_kafka")
     from ..triggers.kafka.judge import lineage
     from ..triggers.kafka.positions import KafkaPositions, StoredMarks, group_of
@@ -215,11 +222,34 @@ def seek(
         raise UsageError(f"{target} reads no Kafka topic", "Of schedules: treadle trigger backfill.")
     group = group_of(env.key, deployment.workflow, name, at.born)
     marks = StoredMarks(env.store, env.key, group)
-    places = KafkaPositions(env.home, env.profile).seek(at, group, marks, _position(to))
+    wanted = _position(to)
+    places = _handed_over(env, at, lambda: KafkaPositions(env.home, env.profile).seek(at, group, marks, wanted))
     if output == "json":
         say_json(places)
     else:
         typer.echo("\n".join(f"{one.topic}/{one.partition} at {one.offset}" for one in places))
+
+
+HANDOVER = 60.0
+"""Seconds that services have to leave a consumer group: a broker waits for a member that may come back."""
+
+
+def _handed_over(env: Environment, at: Lineage, work: Callable[[], T]) -> T:
+    """What the work returns once no service is in the trigger's consumer group. Raises Occupied after HANDOVER."""
+    from ..triggers.kafka.cluster import Occupied
+
+    with contextlib.suppress(Occupied):
+        return work()
+    complain("a service runs the trigger: waiting until it hands it over")
+    with env.registry.set_aside(at.workflow, at.name):
+        deadline = now() + HANDOVER
+        while True:
+            try:
+                return work()
+            except Occupied:
+                if now() > deadline:
+                    raise
+            sleep(1.0)
 
 
 def _position(text: str) -> int | datetime | Literal["earliest", "latest"]:

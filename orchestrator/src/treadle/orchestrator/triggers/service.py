@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import importlib
 import logging
+import math
 import os
 import socket
 import threading
@@ -72,7 +73,7 @@ class TriggerService:
         self._site = site
         self._runners: dict[tuple[str, str, str], TriggerRunner] = {}
         self._broken: dict[tuple[str, str, str], TriggerStatus] = {}
-        self._told = 0.0
+        self._told = -math.inf
         self._telling, self._over = threading.Lock(), False
         """A report under way when the service is ended must not come after it is taken back."""
 
@@ -100,21 +101,27 @@ class TriggerService:
         return sorted(found.values(), key=lambda one: (one.workflow, one.trigger))
 
     async def _reconcile(self) -> None:
-        deployments, paused = await asyncio.to_thread(self._look)
+        deployments, paused, aside = await asyncio.to_thread(self._look)
         wanted = {
             (one.workflow, name, kind_of(trigger)): one
             for one in deployments
             for name, trigger in one.spec.triggers.items()
+            if (one.workflow, name) not in aside
         }
-        await self._stop([key for key in self._runners if key not in wanted])
+        if gone := [key for key in self._runners if key not in wanted]:
+            await self._stop(gone)
+        if gone or wanted.keys() - self._runners.keys() - self._broken.keys():
+            self._told = -math.inf  # so that `trigger list` need not wait for the next report
         self._broken = {key: status for key, status in self._broken.items() if key in wanted}
         await asyncio.gather(
             *(self._ensure(key, one, key[1] in paused.get(one.workflow, ())) for key, one in wanted.items())
         )
 
-    def _look(self) -> tuple[list[Deployment], dict[str, set[str]]]:
-        deployments = self._site.registry.deployments()
-        return deployments, {one.workflow: set(self._site.registry.paused(one.workflow)) for one in deployments}
+    def _look(self) -> tuple[list[Deployment], dict[str, set[str]], set[tuple[str, str]]]:
+        """What is deployed, what is paused, and what is set aside."""
+        registry = self._site.registry
+        deployments = registry.deployments()
+        return deployments, {one.workflow: set(registry.paused(one.workflow)) for one in deployments}, registry.aside()
 
     async def _ensure(self, key: tuple[str, str, str], deployment: Deployment, paused: bool) -> None:
         """There is a runner, and it knows the newest version."""

@@ -233,8 +233,12 @@ class ClusterSource:
             _log.warning("Kafka: %s", error.str())
 
 
+class Occupied(UsageError):
+    """The group has members: try again when they have left."""
+
+
 def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[Partition, int]) -> None:
-    """Set the offsets of a group that has no members. Raises KafkaException, and UsageError when it has some."""
+    """Set the offsets of a group that has no members. Raises KafkaException, and Occupied when it has some."""
     consumer = Consumer({**settings, **GROUP, "group.id": group}, logger=_log)
     wanted = _marked(offsets)
     try:
@@ -243,7 +247,7 @@ def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[P
     except KafkaException as error:
         if error.args[0].code() in _OCCUPIED:
             text = "a service runs the trigger now, or did until a moment ago"
-            raise UsageError(text, "End it, and wait for a quarter of a minute.") from error
+            raise Occupied(text, "Try again in a quarter of a minute, or end the service.") from error
         raise
     finally:
         consumer.close()

@@ -3,6 +3,7 @@
 deployments/workflows/<workflow>/versions/<n>       a Deployment
 deployments/workflows/<workflow>/begins/<n>         from which offsets on it decides, written once it is there
 deployments/workflows/<workflow>/paused/<trigger>   there while the trigger is paused
+deployments/aside/<workflow>/<trigger>              there while no service may run the trigger, for a short time
 deployments/bundles/<digest>                        user code, shared by the versions that need it and their runs
 
 Every object is sealed under the deployment key. Versions are created if absent: of two who deploy at once, one gets the
@@ -14,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -31,6 +33,9 @@ from .deployment import Deployment, Paused, Position
 
 _ROOT = "deployments"
 _WORKFLOWS = f"{_ROOT}/workflows"
+_ASIDE = f"{_ROOT}/aside"
+ASIDE_LASTS = 120.0
+"""Seconds."""
 _SAME = ("document", "functions", "bundle", "base", "executor")
 """What makes two versions the same."""
 
@@ -180,6 +185,33 @@ class Registry:
             except MissingError:
                 continue  # unpaused since it was listed
         return found
+
+    # -- handing over
+
+    @contextmanager
+    def set_aside(self, workflow: str, trigger: str) -> Iterator[None]:
+        """Meanwhile services leave the trigger, within seconds, and its consumer group with it.
+
+        They take it up again afterwards, or after ASIDE_LASTS when this process dies. Raises StoreError.
+        """
+        name = f"{_ASIDE}/{workflow}/{trigger}"
+        self._objects.put(name, msgspec.msgpack.encode(time.time()))
+        try:
+            yield
+        finally:
+            self._store.delete([name])
+
+    def aside(self) -> set[tuple[str, str]]:
+        """(workflow, trigger) of those that services leave now."""
+        return {key for info in self._store.list(f"{_ASIDE}/") if (key := self._aside(info.name))}
+
+    def _aside(self, name: str) -> tuple[str, str] | None:
+        try:
+            since = decoded(float, name, self._objects.get(name))
+        except MissingError:
+            return None
+        workflow, trigger = name.split("/")[2:]
+        return (workflow, trigger) if time.time() < since + ASIDE_LASTS else None
 
     # -- parts
 
