@@ -20,6 +20,7 @@ from .common.options import ProfileOption, TextOrJson
 
 if TYPE_CHECKING:
     from ..deployment.aws import LambdaDeployment
+    from ..deployment.hello import Met
     from ..deployment.openwhisk import OpenWhiskDeployment
     from ..deployment.request import Provider, Request
     from ..deployment.wanted import Change
@@ -38,6 +39,9 @@ AdoptOption = Annotated[
 PolicyOption = Annotated[
     Literal["driver", "deployer", "functions"] | None,
     typer.Option("--policy", help="Print the IAM policy that these need; deploy nothing."),
+]
+HelloOption = Annotated[
+    bool, typer.Option("--hello", help="Then call a function, try the store from there, and say what is refused.")
 ]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
 ImageOption = Annotated[
@@ -64,6 +68,7 @@ def deploy_lambda(
     prune: PruneOption = False,
     adopt: AdoptOption = False,
     dry_run: DryOption = False,
+    hello: HelloOption = False,
     policy: PolicyOption = None,
     template: TemplateOption = None,
     dockerfile: ImageOption = None,
@@ -88,6 +93,8 @@ def deploy_lambda(
     deployment = _lambda(env, settings, request, adopt=adopt)
     changes = deployment.plan() if dry_run else deployment.apply(prune)
     _print("lambda", request, changes, output, diff=diff, dry_run=dry_run)
+    if hello and not dry_run:
+        _say_hello(env, "lambda", executor, settings)
 
 
 def deploy_openwhisk(
@@ -96,6 +103,7 @@ def deploy_openwhisk(
     prune: PruneOption = False,
     adopt: AdoptOption = False,
     dry_run: DryOption = False,
+    hello: HelloOption = False,
     dockerfile: ImageOption = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
@@ -111,7 +119,10 @@ def deploy_openwhisk(
     def changes(deployment: OpenWhiskDeployment) -> Awaitable[list[Change]]:
         return deployment.plan() if dry_run else deployment.apply(prune)
 
-    _print("openwhisk", request, _openwhisk(env, settings, request, changes, adopt), output, diff=diff, dry_run=dry_run)
+    done = _openwhisk(env, settings, request, changes, adopt)
+    _print("openwhisk", request, done, output, diff=diff, dry_run=dry_run)
+    if hello and not dry_run:
+        _say_hello(env, "openwhisk", executor, settings)
 
 
 def undeploy_lambda(
@@ -174,6 +185,49 @@ def _openwhisk(
     return asyncio.run(done())
 
 
+# -- a first call ----------
+
+
+def _say_hello(
+    env: Environment, provider: Provider, executor: str | None, settings: LambdaSettings | OpenWhiskSettings
+) -> None:
+    """Print what was tried and how long it took. Raises UsageError for the first thing that was refused."""
+    import asyncio
+
+    from ..deployment.hello import say_hello
+    from ..places.places import open_places
+
+    store = env.profile.store_url(env.home)
+    name = executor or _table_name(env, provider)
+    found = asyncio.run(say_hello(open_places(env.home, env.profile)[name], store))
+    for one in found:
+        typer.echo(f"{one.what}: {one.error or f'{one.milliseconds:.0f} ms'}")
+    refused = [one for one in found if one.error]
+    if refused:
+        raise UsageError(f"{refused[0].what} was refused", _remedy(provider, refused, store, settings))
+    typer.echo("all of it works")
+
+
+def _remedy(
+    provider: Provider, refused: Sequence[Met], store: str, settings: LambdaSettings | OpenWhiskSettings
+) -> str:
+    from ..deployment.aws_policies import statements_for
+    from ..places.kinds import LambdaSettings
+
+    actions = {one.action for one in refused} - {""}
+    if provider != "lambda" or not actions or not isinstance(settings, LambdaSettings):
+        return "See the error; the store's credentials are `environment_secrets` of the table `deploy`."
+    whose = refused[0].whose
+    wanted = statements_for("driver" if whose == "driver" else "functions", settings.function, store, settings.deploy)
+    shown = [each for each in wanted if actions.intersection(_listed(each["Action"]))]
+    party = "your own identity" if whose == "driver" else "the role of the functions"
+    return f"Add to the policy of {party}:\n{json.dumps(shown, indent=2)}"
+
+
+def _listed(actions: str | list[str]) -> list[str]:
+    return [actions] if isinstance(actions, str) else actions
+
+
 # -- what is asked for ----------
 
 
@@ -181,6 +235,11 @@ def _settings(env: Environment, provider: Provider, executor: str | None) -> Any
     """The table of the executor. Raises UsageError when it is not clear which one is meant, or none is."""
     from ..places.kinds import KINDS
 
+    table = env.profile.executors[_table_name(env, provider, executor)]
+    return KINDS[provider].settings({key: value for key, value in table.items() if key != "kind"})
+
+
+def _table_name(env: Environment, provider: Provider, executor: str | None = None) -> str:
     tables = {name: table for name, table in env.profile.executors.items() if table.get("kind", name) == provider}
     if executor is None and len(tables) > 1:
         raise UsageError(
@@ -193,7 +252,7 @@ def _settings(env: Environment, provider: Provider, executor: str | None) -> Any
             f"the profile has no executor {executor or f'of kind {provider}'}",
             f"Add to {env.home.profiles}:\n  {where}\n  {_EXAMPLES[provider]}",
         )
-    return KINDS[provider].settings({key: value for key, value in tables[name].items() if key != "kind"})
+    return name
 
 
 def _request(

@@ -33,6 +33,11 @@ def policy_of(whose: Whose, prefix: str, store: str, settings: LambdaDeploySetti
     return {"Version": "2012-10-17", "Statement": statements}
 
 
+def statements_for(whose: Whose, prefix: str, store: str, settings: LambdaDeploySettings) -> list[dict[str, Any]]:
+    """The statements of such a document."""
+    return list(policy_of(whose, prefix, store, settings)["Statement"])
+
+
 def _driver(prefix: str, store: str, data: Sequence[str]) -> list[dict[str, Any]]:
     """Commands too: `run`, `show`, `gc` read, write and delete in the store."""
     calls = _statement("Calls", ["lambda:InvokeFunction"], _functions(prefix))
