@@ -41,35 +41,43 @@ def _mend_plan(files: RunFiles, damaged: CorruptError) -> str:
             f"{damaged.message}. Stages were committed by this plan, and a new one may differ from it",
             f"Start a new run: treadle rerun {files.run}",
         ) from damaged
-    files.store.delete([f"{files.prefix}/plan"])
-    return f"{files.prefix}/plan"
+    return _removed(files, "plan")
 
 
 def _mend_run(files: RunFiles) -> Iterator[str]:
-    manifests, closed, results = _newest(files)
+    manifests, closed, loops = _newest(files)
     for (segment, group), generation in closed.items():
         if _is_damaged(partial(files.group_closing, segment, group, generation)):
-            name = f"segments/{segment}/closed/{group}/{generation}"
-            _check_ledgers(files, segment)
-            files.store.delete([f"{files.prefix}/{name}"])
-            _reopen(files, segment, files.generation(segment) + 1)
-            yield f"{files.prefix}/{name}"
+            yield _mend_group(files, segment, f"segments/{segment}/closed/{group}/{generation}")
     for segment, generation in manifests.items():
-        if _is_damaged(partial(files.find, Closing, name := f"segments/{segment}/manifest/{generation}")):
-            loops = [loop for loop in results if segment.startswith(f"{loop}-")]
-            _check_ledgers(files, *(loops or [segment]))
-            files.store.delete(
-                f"{files.prefix}/{one}" for one in (name, *(f"segments/{loop}/result" for loop in loops))
-            )
-            _reopen(files, segment, generation)
-            yield f"{files.prefix}/{name}"
-    for loop in results:
-        if _is_damaged(partial(files.find, LoopResult, name := f"segments/{loop}/result")):
-            files.store.delete([f"{files.prefix}/{name}"])
-            yield f"{files.prefix}/{name}"
-    if _is_damaged(lambda: files.find(RunResult, "result")):
-        files.store.delete([f"{files.prefix}/result"])
-        yield f"{files.prefix}/result"
+        if _is_damaged(partial(files.find, Closing, f"segments/{segment}/manifest/{generation}")):
+            yield _mend_manifest(files, segment, generation, [loop for loop in loops if segment.startswith(f"{loop}-")])
+    for loop in loops:
+        if _is_damaged(partial(files.find, LoopResult, f"segments/{loop}/result")):
+            yield _removed(files, f"segments/{loop}/result")
+    if _is_damaged(partial(files.find, RunResult, "result")):
+        yield _removed(files, "result")
+
+
+def _mend_group(files: RunFiles, segment: str, name: str) -> str:
+    _check_ledgers(files, segment)
+    _reopen(files, segment, files.generation(segment) + 1)
+    return _removed(files, name)
+
+
+def _mend_manifest(files: RunFiles, segment: str, generation: int, loops: list[str]) -> str:
+    """`loops`: those that the segment is in, which run their last iteration's end again."""
+    _check_ledgers(files, *(loops or [segment]))
+    for loop in loops:
+        _removed(files, f"segments/{loop}/result")
+    name = _removed(files, f"segments/{segment}/manifest/{generation}")
+    _reopen(files, segment, generation)
+    return name
+
+
+def _removed(files: RunFiles, name: str) -> str:
+    files.store.delete([f"{files.prefix}/{name}"])
+    return f"{files.prefix}/{name}"
 
 
 def _newest(files: RunFiles) -> tuple[dict[str, int], dict[tuple[str, int], int], list[str]]:
