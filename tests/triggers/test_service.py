@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 import tomllib
@@ -133,16 +134,22 @@ def test_a_trigger_is_not_set_aside_for_ever(site: TriggerSite, monkeypatch: pyt
 async def test_a_new_trigger_is_reported_at_the_next_look(
     site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TELL_EVERY", 1e9)
-    deploy(site.registry, document({"a": HOOK}, "w"), tmp_path)
+    monkeypatch.setattr(module, "TELL_EVERY", math.inf)
     task = asyncio.create_task(TriggerService(site).run())
-    for name in ("w", "v"):
-        deploy(site.registry, document({"a": HOOK}, name), tmp_path)
-        async with asyncio.timeout(30):
-            while name not in {one.workflow for said in read_statuses(site.store, KEY).values() for one in said}:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+    for names in (["a"], ["a", "b"]):
+        deploy(site.registry, document(dict.fromkeys(names, HOOK), "w"), tmp_path)
+        await reported(site, names)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def reported(site: TriggerSite, names: list[str]) -> None:
+    def found() -> list[str]:
+        return sorted(one.trigger for said in read_statuses(site.store, KEY).values() for one in said)
+
+    async with asyncio.timeout(30):
+        while found() != names:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_a_report_under_way_does_not_outlive_the_service(

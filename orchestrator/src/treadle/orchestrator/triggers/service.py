@@ -152,7 +152,7 @@ class TriggerService:
             del self._runners[key]
 
     async def _tell(self) -> None:
-        if time.monotonic() >= self._told + TELL_EVERY:
+        if time.monotonic() - self._told >= TELL_EVERY:
             self._told = time.monotonic()
             await asyncio.to_thread(self._report, self.statuses())
 
