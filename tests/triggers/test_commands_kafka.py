@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -108,3 +109,7 @@ def check_seek(hand: Terminal, name: str, runs: int, place: Installation) -> Non
         assert len(found) == runs + 1
     finally:
         place.end(service, signal.SIGTERM)
+    undeployed = hand.run("undeploy", name, "-o", "json")
+    ((group,),) = [one["groups"] for one in told(undeployed)["workflows"]]
+    assert re.fullmatch(rf"treadle\.[0-9a-f]{{8}}\.{name}\.live\.1", group)
+    assert group in [one.group_id for one in place.kafka.admin.list_consumer_groups().result().valid]

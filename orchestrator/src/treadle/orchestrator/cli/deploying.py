@@ -37,6 +37,8 @@ class Outcome(Struct):
     triggers: list[TriggerChange]
     paused: list[str]
     """Triggers that rest."""
+    groups: list[str] = []
+    """Consumer groups in Kafka of triggers that are removed: nothing reads in them any more."""
 
 
 def deploy(
@@ -173,7 +175,7 @@ def _deploy(
     for one in changes:  # and after it, since until then the trigger is served
         if one.did == "removed":
             env.registry.unpause(draft.workflow, one.trigger)
-    return Outcome(draft.workflow, deployed.version, did, changes, sorted(resting))
+    return Outcome(draft.workflow, deployed.version, did, changes, sorted(resting), _groups(env, before, changes))
 
 
 def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
@@ -190,9 +192,25 @@ def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcom
     from ..triggers.registry.changes import trigger_changes
 
     changes = trigger_changes(deployment.workflow, deployment.spec.triggers, {})
+    groups = _groups(env, deployment, changes)
     if not dry_run:
         env.registry.undeploy(deployment.workflow)
-    return Outcome(deployment.workflow, deployment.version, "undeployed", changes, [])
+    return Outcome(deployment.workflow, deployment.version, "undeployed", changes, [], groups)
+
+
+def _groups(env: Environment, before: Deployment | None, changes: Sequence[TriggerChange]) -> list[str]:
+    """The consumer groups of the triggers of `before` that are removed."""
+    from ..triggers.kafka.judge import lineage
+    from ..triggers.kafka.positions import group_of
+    from ..triggers.kafka.reading import reading_of
+
+    removed = [one.trigger for one in changes if one.did == "removed"]
+    if before is None or not any(reading_of(before.spec.triggers[name]) for name in removed):
+        return []
+    history = [one for one in env.registry.history(before.workflow) if one.version <= before.version]
+    settled = [one for one in history if one.begins is not None]
+    found = [at for name in removed if (at := lineage(settled, name)) is not None]
+    return [group_of(env.key, at.workflow, at.name, at.born) for at in found]
 
 
 def _has_schedules(done: Sequence[Outcome]) -> bool:
@@ -226,7 +244,14 @@ def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *,
         typer.echo(f"Schedule {change.schedule} {change.did}")
     if dry_run:
         complain("nothing was changed")
-    elif any(one.triggers and one.did in ("new", "changed") for one in done):
+        return
+    if groups := [group for one in done for group in one.groups]:
+        advise(
+            "Kafka keeps the consumer groups of removed triggers until their offsets expire. To remove them once the "
+            "services have left them:"
+        )
+        advise("\n".join(f"  kafka-consumer-groups.sh --bootstrap-server ... --delete --group {one}" for one in groups))
+    if any(one.triggers and one.did in ("new", "changed") for one in done):
         advise("Events are served while this runs: treadle triggers")
 
 
