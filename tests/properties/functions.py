@@ -140,6 +140,13 @@ def to_rows(record: Any, *, context: Any) -> Any:
     return numpy.arange(digest(record) % 4)
 
 
+def placed(record: Any, *, context: Any) -> list[Any]:
+    """Where the record stands."""
+    play(context)
+    place = context.record
+    return [place.position, place.uri, place.line, place.row]
+
+
 def several(record: Any, *, context: Any) -> Iterator[int]:
     """None, one or two records."""
     play(context)
@@ -369,6 +376,7 @@ def _values(values: Any) -> Any:
 def of_key(key: Any, values: Any, *, context: Any) -> Any:
     play(context)
     found = _values(values)
+    assert repr(context.record.key) == repr(key)
     return [repr(key), {name: digest(one) for name, one in found.items()} if isinstance(found, dict) else found]
 
 

@@ -193,7 +193,7 @@ def test_a_large_row_group_comes_a_few_rows_at_a_time(place: str) -> None:
     [
         ("text", b"good\n" * 99 + b"b\xff\n", "input is not UTF-8 at byte 496"),
         ("jsonl", b"[1]\n\n" * 99 + b"{\n2\n", "input, line 199, which begins at byte 495, is not JSON"),
-        ("csv", b"a,b\n" + b"1,2\n" * 99 + b"1\n", "input, record 99 of the split at byte 0, has 1 fields"),
+        ("csv", b"a,b\n" + b"1,2\n" * 99 + b"1\n", "input, line 101, has 1 fields"),
         ("csv", b"a,b\n" + b"1,2\n" * 99 + b'1,"2\n', "input, line 101, is not CSV"),
     ],
 )

@@ -171,7 +171,7 @@ def test_csv_with_a_quote_anywhere_is_one_split(place: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"a,b\n1\n", "record 0 .* has 1 fields, the header has 2"),
+        (b"a,b\n1\n", "line 2, has 1 fields, the header has 2"),
         (b"a,a\n1,2\n", "does not name its columns"),
         (b"\na,b\n", "does not name its columns"),
         (b'a\n"1\n', "is not CSV: unexpected end of data"),

@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from treadle.primitives.errors import MissingError
+from treadle.primitives.record_place import RecordPlace
 from treadle.primitives.run_names import run_folder
 
 from .program import Job
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.random import Generator
@@ -60,8 +62,18 @@ class Context:
         """With its iteration path, such as `lloyd[3].assign`."""
         self.partition = partition
         self.attempt = attempt
+        self.find_record: Callable[[], RecordPlace] = RecordPlace
+        """What `record` asks; the runtime sets it."""
         self._store, self._key = store, key
         self._reported = 0.0
+
+    @property
+    def record(self) -> RecordPlace:
+        """Where the record stands that the function was called with: worked out when it is asked for.
+
+        Raises StoreError or DataError when the line or row must be looked up in a file that cannot be read any more.
+        """
+        return self.find_record()
 
     @cached_property
     def rng(self) -> Generator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from types import TracebackType
 from typing import Any
@@ -32,13 +33,17 @@ class StageFailed(BaseException):
     Not an Exception: it may pass through the user function of a fused later stage, which must not handle it.
     """
 
-    def __init__(self, stage: str, position: int | None, error: BaseException, retryable: bool) -> None:
+    def __init__(
+        self, stage: str, position: int | None, error: BaseException, retryable: bool, place: str = ""
+    ) -> None:
         super().__init__(stage, position)
         self.stage = stage
         self.position = position
         """Index of the record in the stage's input; None: the partition as a whole."""
         self.error = error
         self.retryable = retryable
+        self.place = place
+        """File and line, or key, of the record; empty: not known."""
 
 
 class InputFailed(BaseException):
@@ -124,18 +129,29 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def plain_json(record: Any) -> Any:
-    """A record as what JSON can hold, so that whoever lists it needs none of its classes; else its repr."""
+def json_of(record: Any) -> dict[str, Any]:
+    """`record` as JSON, so that a list needs no class of theirs; else `recordRepr`, as Python shows it."""
     import msgspec
 
     try:
-        return msgspec.json.decode(msgspec.json.encode(record))
+        return {"record": msgspec.json.decode(msgspec.json.encode(record, enc_hook=_listed))}
     except Exception:  # noqa: BLE001  a user's object may raise anything
-        return _shown(record)
+        return {"record": None, "recordRepr": _shown(record)}
+
+
+def _listed(value: Any) -> Any:
+    """NumPy values as lists and numbers."""
+    if type(value).__module__ == "numpy":
+        return value.tolist()
+    raise TypeError(f"a {type(value).__name__} is no JSON")
+
+
+_without_addresses = re.compile(r" at 0x[0-9a-f]+").sub
+"""What differs from process to process."""
 
 
 def _shown(record: Any) -> str:
     try:
-        return repr(record)
+        return _without_addresses("", repr(record))
     except Exception as error:  # noqa: BLE001  likewise
         return f"<a {type(record).__name__} whose __repr__ raised {error_name(error)}>"

@@ -335,7 +335,7 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     """stage -> metric -> value."""
     counts: dict[str, StageCount] = {}
     failed_items: BlockRef | None = None
-    """Records: dicts stage, partition, position, error, message, record."""
+    """Records: dicts; docs/semantics.md says which members they have."""
     slot: str = ""
     """Where it ran; the dispatcher fills it in."""
     started: float = 0.0
@@ -380,16 +380,21 @@ class Failure(Struct, frozen=True, tag="failure"):
     peak_memory: int = 0
     followed: bool = False
     """It only follows from the failure of another member of its gang."""
+    place: str = ""
+    """File and line or row, or key, of the record that user code failed for; empty: not known."""
     requests: dict[str, int] = {}
     charge: Charge | None = None
 
     @property
     def text(self) -> str:
-        return error_text(self.error, self.message)
+        return error_text(self.error, self.message, self.place)
 
 
-def error_text(error: str, message: str) -> str:
-    """An error for people: `ValueError: no number`. What treadle itself raises says all in its message."""
+def error_text(error: str, message: str, place: str = "") -> str:
+    """An error for people: `orders.csv, line 17: ValueError: no number`. What treadle itself raises says all in its
+    message."""
+    if place:
+        return f"{place}: {error_text(error, message)}"
     if not error or (message and error.startswith("treadle.")):
         return message
     return f"{error}: {message}" if message else error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.functions import describe, matches_type
+from treadle.primitives.record_place import RecordPlace
 from treadle.primitives.result import Result
 from treadle.primitives.shuffling import seeds
 
@@ -63,6 +64,12 @@ class Context:
     partition: int
     attempt: int
     checkpoint: Checkpoint
+    find_record: Callable[[], RecordPlace] = RecordPlace
+
+    @property
+    def record(self) -> RecordPlace:
+        """Where the record stands that the function was called with."""
+        return self.find_record()
 
     @cached_property
     def rng(self) -> Generator:

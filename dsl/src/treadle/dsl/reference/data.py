@@ -12,6 +12,7 @@ from treadle.primitives.encoding import tabular
 from treadle.primitives.encoding.frozen import read_only, sealed
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import UsageError
+from treadle.primitives.formats import FileSplit
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Partition:
     value: Any
     inputs: tuple[Partition, ...] = field(default=(), repr=False)
     """Of a shuffle with several inputs: what came from each."""
+    split: FileSplit | None = field(default=None, repr=False, compare=False)
+    """Where it was read from, for the stage that reads files itself."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def isolated(partition: Partition) -> Partition:
     """As a function may have it: what it does to its input changes nothing for anyone else."""
     if partition.kind == "table":
         return partition
-    return Partition(partition.kind, isolated_value(partition.value), tuple(map(isolated, partition.inputs)))
+    inputs = tuple(map(isolated, partition.inputs))
+    return Partition(partition.kind, isolated_value(partition.value), inputs, partition.split)
 
 
 def isolated_value(value: Any) -> Any:

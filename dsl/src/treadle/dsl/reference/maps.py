@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from types import GeneratorType
 from typing import Any
 
 from treadle.primitives.encoding.tabular import items_of
 from treadle.primitives.errors import UsageError
+from treadle.primitives.formats.locate import Locator
+from treadle.primitives.formats.unparsable import Unparsable
 from treadle.primitives.functions import describe
+from treadle.primitives.record_place import RecordPlace
 from treadle.primitives.result import Result
 from treadle.primitives.shuffling.partitioning import cut
 
@@ -53,19 +57,21 @@ class Mapper:
         return each(partition, function, call)
 
     def _per_record(self, partition: Partition, function: Function, call: Call) -> Mapped:
-        result = Mapped(Partition("objects", []), entered=0)
+        result, place_of = Mapped(Partition("objects", []), entered=0), _places(partition)
         for position, record in enumerate(records(partition)):
             result.entered += 1
+            call.context.find_record = partial(place_of, position)
             try:
-                result.partition.value.extend(self._results(function(record), call))
+                result.partition.value.extend(self._results(function(_parsed(record)), call))
             except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
-                result.failed.append(self._set_aside(error, call, position, record))
+                result.failed.append(self._set_aside(error, call, record))
         return result
 
     def _per_partition(self, partition: Partition, function: Function, call: Call) -> Mapped:
         argument: Any = partition.value
         if partition.kind == "objects":
-            argument = partition.value[0] if self.stage.whole else iter(partition.value)
+            argument = partition.value[0] if self.stage.whole else map(_parsed, partition.value)
+        call.context.find_record = partial(_places(partition), None)
         try:
             result = function(argument)
             value = result.value if isinstance(result, Result) else result
@@ -75,7 +81,7 @@ class Mapper:
                 return Mapped(whole, entered=1)
             return Mapped(Partition("objects", list(self._results(result, call))), entered=1)
         except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
-            return Mapped(Partition("objects", []), 1, [self._set_aside(error, call, None, None)])
+            return Mapped(Partition("objects", []), 1, [self._set_aside(error, call, None)])
 
     def _results(self, result: Any, call: Call) -> Iterator[Any]:
         """The records that one call gives, all of them made before the first is used."""
@@ -86,20 +92,37 @@ class Mapper:
         call.metrics.take(result)
         return iter(made)
 
-    def _set_aside(self, error: Exception, call: Call, position: int | None, record: Any) -> dict[str, Any]:
+    def _set_aside(self, error: Exception, call: Call, record: Any) -> dict[str, Any]:
         """The failed item, or `error` again when it may not be tolerated (yet)."""
         if not self.tolerant or isinstance(error, MemoryError) or not call.gives_up(error):
             raise error
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        place = call.context.record
         return {
             "stage": call.context.stage.rpartition(".")[2],
             "partition": call.context.partition,
-            "position": position,
+            "position": place.position,
+            "uri": place.uri,
+            "line": place.line,
+            "row": place.row,
+            "fromByte": place.from_byte,
             "error": name,
             "message": str(error),
-            "record": record,
+            "record": record.text if isinstance(record, Unparsable) else record,
         }
+
+
+def _places(partition: Partition) -> Callable[[int | None], RecordPlace]:
+    """Position -> where that record stands."""
+    return RecordPlace if partition.split is None else Locator(partition.split).place
+
+
+def _parsed(record: Any) -> Any:
+    """A record of a tolerant stage. Raises DataError for one that could not be read."""
+    if isinstance(record, Unparsable):
+        raise record.error
+    return record
 
 
 def is_tolerated(stage: MapStage, entered: int, failed: int) -> bool:

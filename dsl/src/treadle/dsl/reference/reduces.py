@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from treadle.primitives.record_place import RecordPlace
 from treadle.primitives.shuffling.folds import NOTHING, left_fold
 from treadle.primitives.shuffling.keys import Key, identity
 from treadle.primitives.shuffling.order import order
@@ -53,10 +54,10 @@ class Reducer:
         if self.uses is not None:
             function = call.bind(self.uses, self.arguments)
             groups = joint_groups(partition, grouping) if grouping.names else single_groups(partition, grouping)
-            return [(key, call.metrics.take(function(key, values))) for key, values in groups]
+            return [(at(call, key), call.metrics.take(function(key, values))) for key, values in groups]
         finish = self._finish(call)
         folded = group(as_one(partition), grouping).values()
-        return [(key, self._root(self._folded(values), call, finish)[0]) for key, values in folded]
+        return [(at(call, key), self._root(self._folded(values), call, finish)[0]) for key, values in folded]
 
     def _folded(self, values: Iterable[Any]) -> Any:
         assert self.combine is not None
@@ -75,6 +76,12 @@ class Reducer:
         if value is NOTHING:
             return []
         return [call.metrics.take(finish(value))]
+
+
+def at(call: Call, key: Key) -> Key:
+    """The key, which is from now on that of `context.record`."""
+    call.context.find_record = lambda: RecordPlace(key=key)
+    return key
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import FileSplit, ReadOptions
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_evenly
@@ -14,12 +16,15 @@ from .data import Partition
 from .run import Run
 
 
-def read_source(source: Source | Items | Range | EventRange, run: Run) -> list[Partition]:
-    """The partitions of a source. Raises UsageError, also for events: no broker is asked."""
+def read_source(source: Source | Items | Range | EventRange, run: Run, *, tolerate: bool = False) -> list[Partition]:
+    """The partitions of a source; with `tolerate` lines that cannot be parsed are among the records.
+
+    Raises UsageError, also for events: no broker is asked.
+    """
     if isinstance(source, EventRange):
         raise UsageError("the reference interpreter reads no events", "Give it the records as {items: [...]}.")
     if isinstance(source, Source):
-        return [_read(split) for split in _splits(source, run)]
+        return [_read(split) for split in _splits(source, run, tolerate)]
     if isinstance(source, Items):
         values: list[Any] = source.items
     else:
@@ -33,14 +38,15 @@ def read_texts(source: Source, run: Run) -> list[Partition]:
     """For `whole: true`: each partition as a list of one str."""
     from treadle.primitives.formats import read_text
 
-    return [Partition("objects", [read_text(split)]) for split in _splits(source, run)]
+    return [Partition("objects", [read_text(split)], split=split) for split in _splits(source, run, False)]
 
 
-def _splits(source: Source, run: Run) -> list[FileSplit]:
+def _splits(source: Source, run: Run, tolerate: bool) -> list[FileSplit]:
     from treadle.primitives.formats import plan_splits
 
     listing = list_files(run.fixed(source.uri), run.base)
-    return [split for info in listing for split in plan_splits(info, _options(source, info, run), source.split)]
+    options = ((info, replace(_options(source, info, run), tolerate=tolerate)) for info in listing)
+    return [split for info, how in options for split in plan_splits(info, how, source.split)]
 
 
 def _options(source: Source, info: FileInfo, run: Run) -> ReadOptions:
@@ -52,4 +58,4 @@ def _options(source: Source, info: FileInfo, run: Run) -> ReadOptions:
 def _read(split: FileSplit) -> Partition:
     from treadle.primitives.formats import read_split
 
-    return Partition(*read_split(split))
+    return Partition(*read_split(split), split=split)

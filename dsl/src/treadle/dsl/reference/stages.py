@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -42,8 +43,11 @@ from .sources import read_source, read_texts
 T = TypeVar("T")
 
 
-def dataset_of(run: Run, reference: str, frame: Frame) -> Dataset:
-    """The dataset behind a bare reference. Raises UsageError when its stage was skipped."""
+def dataset_of(run: Run, reference: str, frame: Frame, *, tolerate: bool = False) -> Dataset:
+    """The dataset behind a bare reference; `tolerate` as of `read_source`.
+
+    Raises UsageError when its stage was skipped.
+    """
     match run.graph.resolve(reference, frame.loops):
         case StageTarget(node):
             done = run.stage(node.id, frame)
@@ -51,7 +55,7 @@ def dataset_of(run: Run, reference: str, frame: Frame) -> Dataset:
                 raise UsageError(f"{reference} was skipped")
             return done.dataset
         case InputTarget(name):
-            return Dataset(read_source(source_input(run, name), run))
+            return Dataset(read_source(source_input(run, name), run, tolerate=tolerate))
         case StateTarget(loop, name, True):
             return frame.at((*loop.loops, loop.id)).states[name]
         case StateTarget(loop, name):
@@ -74,11 +78,12 @@ class Work:
 
     # -- what it reads
 
-    def dataset(self, given: str | Source | Items | Range) -> Dataset:
+    def dataset(self, given: str | Source | Items | Range, *, tolerate: bool = False) -> Dataset:
         try:
             if isinstance(given, str):
-                return dataset_of(self.run, given, self.frame)
-            return Dataset(read_source(given, self.run))
+                found = dataset_of(self.run, given, self.frame, tolerate=tolerate)
+                return found if given.startswith("inputs.") else _without_files(found)
+            return Dataset(read_source(given, self.run, tolerate=tolerate))
         except (UsageError, DataError) as error:
             raise ReferenceFailure(self.path, None, error) from error
 
@@ -191,7 +196,7 @@ class Work:
             found = source_input(self.run, stage.input.removeprefix("inputs."))
             assert isinstance(found, Source)
             return self.once(lambda: read_texts(found, self.run))
-        partitions = self.dataset(stage.input).partitions
+        partitions = self.dataset(stage.input, tolerate=stage.tolerated_failures is not None).partitions
         if stage.batch is None:
             return partitions
         most, size = self.number(stage.batch.max_items, 0), stage.batch.max_bytes or 0
@@ -276,6 +281,11 @@ class Work:
             ]
         fan_in = self.number(stage.fan_in, DEFAULT_FAN_IN, least=2)
         return self.attempted(0, policy, metrics, lambda call: reducer.per_all(partitions, leaves, fan_in, call))
+
+
+def _without_files(dataset: Dataset) -> Dataset:
+    """As a stage sees what another one left: that a barrier or a state was read from files does not show."""
+    return Dataset([replace(partition, split=None) for partition in dataset.partitions])
 
 
 def _value(partitions: list[Partition], single: bool, limit: int) -> Any:

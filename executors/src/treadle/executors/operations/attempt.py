@@ -14,11 +14,13 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.frozen import sealed
 from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.formats.unparsable import Unparsable
 from treadle.primitives.functions import matches_type
 from treadle.primitives.result import Result, is_storable
+from treadle.primitives.shuffling.folds import NOTHING
 
 from ..context import Context
-from ..failures import InputFailed, StageFailed, error_name, is_loss, message_of, plain_json
+from ..failures import InputFailed, StageFailed, error_name, is_loss, json_of, message_of
 from ..program import (
     Arg,
     Broadcast,
@@ -33,7 +35,9 @@ from ..program import (
     Value,
 )
 from ..redaction import Redactor
+from ..spill.folding import key_of_failure
 from ..spill.room import Room
+from .places import Places
 
 T = TypeVar("T")
 
@@ -87,6 +91,7 @@ class Attempt:
         """What failed first: it counts, even when a later user function swallowed it."""
         self.bytes_in = 0
         self.room = Room(services.room, lambda error: self._first(InputFailed(error)))
+        self.places = Places(services.program, partition, self._positions_set_aside)
         self._contexts: dict[str, Context] = {}
         self._lazy: list[Iterator[Any]] = []
 
@@ -121,7 +126,8 @@ class Attempt:
 
     def _context(self, stage: str) -> Context:
         if stage not in self._contexts:
-            self._contexts[stage] = self.services.context(self.path(stage), self.partition)
+            context = self._contexts[stage] = self.services.context(self.path(stage), self.partition)
+            context.find_record = partial(self.places.current, stage)
         return self._contexts[stage]
 
     def path(self, stage: str) -> str:
@@ -186,10 +192,15 @@ class Attempt:
     # -- failures
 
     def fail(
-        self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = ()
+        self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = (), key: Any = NOTHING
     ) -> BaseException:
-        """What to raise because user code raised `error`: the failure that was first."""
-        return self._first(StageFailed(stage, position, error, not matches_type(error, names)))
+        """What to raise because user code raised `error`, called for the record at `position` or for `key`: the
+        failure that was first."""
+        if self.error is not None:
+            return self.error
+        key = key_of_failure(error) if key is NOTHING else key
+        place = "" if isinstance(error, MemoryError) else self.places.text(stage, position, key)
+        return self._first(StageFailed(stage, position, error, not matches_type(error, names), place))
 
     def blamed(self, parts: Iterator[T], stage: str, names: tuple[str, ...] = ()) -> Iterator[T]:
         """`parts`; whatever is raised as user code makes them becomes what `fail` says."""
@@ -210,17 +221,25 @@ class Attempt:
         tolerable = self.partition.final or matches_type(error, op.non_retryable)
         if self.error is not None or isinstance(error, MemoryError) or not tolerable:
             raise self.fail(op.stage, position, error, op.non_retryable) from error
-        redactor = self.services.redactor
+        place, redactor = self.places.of(op.stage, position), self.services.redactor
         self.failed_items.append(
             {
                 "stage": self.path(op.stage),
                 "partition": self.partition.index,
                 "position": position,
+                "uri": place.uri,
+                "line": place.line,
+                "row": place.row,
+                "fromByte": place.from_byte,
                 "error": redactor.text(error_name(error)),
                 "message": message_of(error, redactor),
-                "record": redactor.record(plain_json(record)),
+                **redactor.record(json_of(record.text if isinstance(record, Unparsable) else record)),
             }
         )
+
+    def _positions_set_aside(self, stage: str) -> list[int]:
+        path = self.path(stage)
+        return [item["position"] for item in self.failed_items if item["stage"] == path]
 
     # -- lazy chains
 

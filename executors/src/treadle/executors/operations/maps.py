@@ -11,6 +11,7 @@ from typing import Any
 from treadle.primitives.encoding.frozen import read_only
 from treadle.primitives.encoding.tabular import as_partition, is_frame_type, items_of
 from treadle.primitives.errors import UsageError
+from treadle.primitives.formats.unparsable import Unparsable
 from treadle.primitives.result import Result
 
 from ..program import MapPartition, MapRecords, StageCount
@@ -30,10 +31,11 @@ def map_records(op: MapRecords, flow: Flow, attempt: Attempt) -> Flow:
 
 def _mapped(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
     """One result for each record, a batch at a time: the loop over a batch is what a record costs."""
-    position = 0
+    position, cursor = 0, attempt.places.cursor(op.stage)
     is_last = attempt.services.program.ops[-1:] == (op,)
     for batch in batches(flow) if is_last else _pieces(batches(flow)):  # the last one's results are all held anyway
         rest = iter(batch)
+        cursor.enter(position, len(batch), rest)
         try:
             results = [function(record) for record in rest]
             if op.metrics or not _SPECIAL.isdisjoint(set(map(type, results))):
@@ -74,9 +76,10 @@ def _pieces(parts: Iterable[list[Any]]) -> Iterator[list[Any]]:
 
 def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
     """The items of the results, a batch at a time: one record may have more than memory holds."""
-    position, size = 0, 1
+    position, size, cursor = 0, 1, attempt.places.cursor(op.stage)
     for batch in batches(flow):
         rest = iter(batch)
+        cursor.enter(position, len(batch), rest)
         items = chain.from_iterable(_taken(op, function, take, rest))
         while True:
             try:
@@ -103,12 +106,14 @@ def _taken(op: MapRecords, function: Function, take: Metrics, rest: Iterator[Any
 
 def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
     """Like the others, but a failed record emits nothing, not even what its generator had yielded before."""
-    entered, failed = 0, 0
+    entered, failed, cursor = 0, 0, attempt.places.cursor(op.stage)
     for batch in _pieces(batches(flow)):
         results: list[Any] = []
-        for position, record in enumerate(batch, start=entered):
+        rest = iter(batch)
+        cursor.enter(entered, len(batch), rest)
+        for position, record in enumerate(rest, start=entered):
             try:
-                result = function(record)
+                result = function(_parsed(record))
                 results += items_of(take(_listed(result))) if op.flat else (take(_refuse_generator(result)),)
             except BaseException as error:  # noqa: BLE001  set_aside raises what is not to be tolerated
                 attempt.set_aside(op, position, record, error)
@@ -116,6 +121,13 @@ def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, att
         entered += len(batch)
         yield results
     attempt.counts[op.stage] = StageCount(entered, failed)
+
+
+def _parsed(record: Any) -> Any:
+    """A record of a tolerant stage. Raises DataError for one that could not be read."""
+    if type(record) is Unparsable:
+        raise record.error
+    return record
 
 
 # -- per: partition ------------------------------------------------------------------------------------------------
@@ -144,7 +156,9 @@ def _argument(op: MapPartition, flow: Flow) -> Any:
     if op.whole:
         ((text,),) = flow.parts
         return text
-    return records(flow) if flow.kind == "objects" else whole(flow)
+    if flow.kind != "objects":
+        return whole(flow)
+    return map(_parsed, records(flow)) if op.tolerate else records(flow)
 
 
 def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:

@@ -112,9 +112,15 @@ def _per_key(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> Flow:
 def _finished(
     op: Reduce, folds: Iterator[tuple[Any, Any]], take: Metrics, attempt: Attempt
 ) -> Iterator[list[tuple[Any, Any]]]:
-    finish = _Finish(op, take, attempt)
+    finish, cursor = _Finish(op, take, attempt), attempt.places.cursor(op.stage)
     for some in batched(folds):
-        yield [(key, finish(value)) for key, value in some]
+        made = []
+        for cursor.key, value in some:
+            try:
+                made.append((cursor.key, finish(value)))
+            except BaseException as error:
+                raise attempt.fail(op.stage, None, error, key=cursor.key) from error
+        yield made
 
 
 def _folds(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
@@ -166,12 +172,13 @@ def _keys_and_values(
 
 
 def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
-    function = attempt.bind(op.stage, uses)
+    function, cursor = attempt.bind(op.stage, uses), attempt.places.cursor(op.stage)
     for key, values in _joint_groups(op, flow, attempt) if op.names else _groups(op, flow, attempt):
+        cursor.key = key
         try:
             result = take(function(key, values))
         except BaseException as error:
-            raise attempt.fail(op.stage, None, error) from error
+            raise attempt.fail(op.stage, None, error, key=key) from error
         yield key, result
 
 

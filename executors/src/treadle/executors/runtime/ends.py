@@ -124,9 +124,10 @@ class _Spilling:
         if tail.combine:
             kind, pieces = "objects", combined(tail, Flow(kind, pieces), self._attempt)
         boundaries = boundaries_of(tail, self._attempt)
-        parts = Parts(kind, tail.partitions, room)
+        parts, start = Parts(kind, tail.partitions, room), 0
         for keys, piece in keyed(tail.by, tail.stage, kind, pieces, self._attempt):
-            targets = targets_of(tail, keys, boundaries)
+            targets = targets_of(tail, keys, boundaries, start)
+            start += codec.rows(kind, piece)
             parts.add(distribute(kind, piece, targets, tail.partitions), memory_of(kind, piece))
         kind, done, rows = _counted(kind, parts.done())
         if not tail.groups:

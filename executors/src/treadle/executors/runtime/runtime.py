@@ -331,13 +331,16 @@ def _failure(
         lost=error.lost if isinstance(error, InputFailed) else (),
         peak_memory=peak_memory,
         followed=isinstance(cause, FROM_ANOTHER_MEMBER),
+        place=redactor.text(error.place) if isinstance(error, StageFailed) else "",
     )
 
 
 def _where(error: BaseException) -> str:
-    if not isinstance(error, StageFailed) or error.position is None:
+    if not isinstance(error, StageFailed) or (error.position is None and not error.place):
         return ""
-    return f"At record {error.position} of the input of {error.stage}:\n"
+    if error.position is None:
+        return f"At {error.place}:\n"
+    return f"At record {error.position} of the input of {error.stage}{error.place and f' ({error.place})'}:\n"
 
 
 def _elsewhere() -> str:

@@ -8,7 +8,9 @@ from typing import Any
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.frozen import sealed
 from treadle.primitives.encoding.references import Kind
-from treadle.primitives.shuffling.keys import Key
+from treadle.primitives.errors import DataError
+from treadle.primitives.formats.rows import first_failing
+from treadle.primitives.shuffling.keys import Key, canonical
 from treadle.primitives.shuffling.partitioning import check_boundaries, cut, hash_targets, split_evenly
 from treadle.primitives.shuffling.ranges import range_targets
 from treadle.primitives.shuffling.scattering import scatter_rows
@@ -63,9 +65,17 @@ def boundaries_of(tail: Scatter, attempt: Attempt) -> list[Key] | None:
     return None if tail.boundaries is None else check_boundaries(attempt.argument(tail.boundaries), tail.partitions)
 
 
-def targets_of(tail: Scatter, keys: Any, boundaries: list[Key] | None) -> Any:
-    """The target of each key."""
-    return hash_targets(keys, tail.partitions) if boundaries is None else range_targets(keys, boundaries)
+def targets_of(tail: Scatter, keys: Any, boundaries: list[Key] | None, start: int = 0) -> Any:
+    """The target of each key; the first record has the position `start`.
+
+    Raises DataError that names the first record whose key is none.
+    """
+    try:
+        return hash_targets(keys, tail.partitions) if boundaries is None else range_targets(keys, boundaries)
+    except DataError as error:
+        position = first_failing(keys, canonical)
+        named = f"record {start + position}: " if position >= 0 else ""
+        raise DataError(named + error.message, error.hint) from None
 
 
 def distribute(kind: Kind, value: Any, targets: Any, partitions: int) -> list[Any]:

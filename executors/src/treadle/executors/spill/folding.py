@@ -14,6 +14,7 @@ from operator import length_hint
 from typing import Any
 
 from treadle.primitives.encoding.frozen import ATOMS
+from treadle.primitives.shuffling.folds import NOTHING
 from treadle.primitives.shuffling.keys import SELF_IDENTICAL, Key, identities
 
 from .grouping import Group, Grouper
@@ -74,33 +75,43 @@ class Folder:
 
     def _fold(self, names: Iterable[Hashable], keys: Iterable[Key], values: Iterable[Any]) -> None:
         folded, combine = self._folded, self._combine
-        for name, key, value in zip(names, keys, values, strict=True):
-            if name in folded:
-                folded[name] = combine(folded[name], value)
-            else:
-                folded[name] = value
-                if name is not key:
-                    self._firsts[name] = key
+        key: Any = NOTHING
+        try:
+            for name, key, value in zip(names, keys, values, strict=True):
+                if name in folded:
+                    folded[name] = combine(folded[name], value)
+                else:
+                    folded[name] = value
+                    if name is not key:
+                        self._firsts[name] = key
+        except Exception as error:
+            _note_key(error, key)
+            raise
 
     def _fold_pairs(self, records: Sequence[Any]) -> int:
         """The loop is what a record costs: one look at it, and types are looked up where they change."""
         folded, combine = self._folded, self._combine
         key_type = value_type = None
+        key: Any = NOTHING
         rest = iter(records)
-        for record in rest:
-            if type(record) is not tuple:
-                break
-            try:
-                key, value = record
-            except ValueError:  # it has not two
-                break
-            if type(key) is not key_type or type(value) is not value_type:
-                if type(key) not in SELF_IDENTICAL or type(value) not in ATOMS:
+        try:
+            for record in rest:
+                if type(record) is not tuple:
                     break
-                key_type, value_type = type(key), type(value)
-            folded[key] = combine(folded[key], value) if key in folded else value
-        else:
-            return len(records)
+                try:
+                    key, value = record
+                except ValueError:  # it has not two
+                    break
+                if type(key) is not key_type or type(value) is not value_type:
+                    if type(key) not in SELF_IDENTICAL or type(value) not in ATOMS:
+                        break
+                    key_type, value_type = type(key), type(value)
+                folded[key] = combine(folded[key], value) if key in folded else value
+            else:
+                return len(records)
+        except Exception as error:
+            _note_key(error, key)
+            raise
         return len(records) - length_hint(rest) - 1
 
     def _fold_held(
@@ -110,12 +121,17 @@ class Folder:
         folded, combine = self._folded, self._combine
         left_keys: list[Key] = []
         left: list[Any] = []
-        for name, key, value in zip(names, keys, values, strict=True):
-            if name in folded:
-                folded[name] = combine(folded[name], value)
-            else:
-                left_keys.append(key)
-                left.append(value)
+        key: Any = NOTHING
+        try:
+            for name, key, value in zip(names, keys, values, strict=True):
+                if name in folded:
+                    folded[name] = combine(folded[name], value)
+                else:
+                    left_keys.append(key)
+                    left.append(value)
+        except Exception as error:
+            _note_key(error, key)
+            raise
         others.add(left_keys, left)
 
     def _keep_within(self, names: Sequence[Hashable], count: int) -> None:
@@ -132,4 +148,22 @@ class Folder:
 def fold_groups(groups: Iterable[Group], combine: Binary) -> Iterator[tuple[Key, Any]]:
     """The left fold of each group."""
     for key, pieces in groups:
-        yield key, reduce(combine, chain.from_iterable(pieces))
+        try:
+            folded = reduce(combine, chain.from_iterable(pieces))
+        except Exception as error:
+            _note_key(error, key)
+            raise
+        yield key, folded
+
+
+def _note_key(error: Exception, key: Key) -> None:
+    """The error keeps the key under which its values were folded: who judges it does not see the fold."""
+    vars(error).setdefault(_KEY, key)
+
+
+def key_of_failure(error: BaseException) -> Any:
+    """The key under which values were folded when it was raised; NOTHING for what no fold raised."""
+    return vars(error).get(_KEY, NOTHING)
+
+
+_KEY = "_treadle_key"

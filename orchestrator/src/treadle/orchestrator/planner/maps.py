@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from treadle.dsl.graph.needs import stage_name
 from treadle.dsl.model import MapStage
 from treadle.dsl.quantities import parse_percentage
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
 
-from ..plan import NarrowFeed, Tolerance
+from ..plan import FilesFeed, NarrowFeed, Tolerance
 from .flow import Flow
 from .gangs import check_gang
 from .level import Level
@@ -25,6 +27,7 @@ def call(function: str, arguments: dict[str, Any]) -> Call:
 def map_flow(level: Level, name: str, stage: MapStage) -> Flow:
     tolerance = _tolerance(level, stage)
     flow = _batched(level, name, stage) if stage.batch else level.join(stage.input, name, stage, tolerance)
+    _keep_unparsable(flow, stage)
     if stage.gang is not None and not level.planner.sources.excuse:
         check_gang(level.planner.site, name, stage.gang, flow)
     flow.ops.append(_operation(level, name, stage))
@@ -57,9 +60,17 @@ def _tolerance(level: Level, stage: MapStage) -> Tolerance | None:
     return Tolerance(percent=parse_percentage(given), failed_items=uri)
 
 
+def _keep_unparsable(flow: Flow, stage: MapStage) -> None:
+    """Lines that cannot be parsed are records that failed, where a tolerant map reads files itself."""
+    if stage.tolerated_failures is not None and isinstance(flow.feed, FilesFeed) and not flow.ops:
+        kept = (replace(split, options=replace(split.options, tolerate=True)) for split in flow.feed.splits)
+        flow.feed = FilesFeed(tuple(kept))
+
+
 def _batched(level: Level, name: str, stage: MapStage) -> Flow:
     assert stage.batch is not None
     flow = _to_cut(level, name, stage)
+    _keep_unparsable(flow, stage)
     static = None if flow.ops else batched(flow.feed, stage.batch, level.planner.sources.count)
     if static is not None:
         flow.feed, flow.partitions = static

@@ -109,7 +109,9 @@ def _failed_items(wanted: ReferenceResult, base: Path, run: str) -> Iterator[str
 
 
 def _essence(item: Mapping[str, Any]) -> list[Any]:
-    return [item[name] for name in ("stage", "partition", "position", "error", "message")]
+    return [
+        item[name] for name in ("stage", "partition", "position", "uri", "line", "row", "fromByte", "error", "message")
+    ]
 
 
 # -- equal values --------------------------------------------------------------------------------------------------

@@ -111,7 +111,16 @@ def _text(draws: Draws, _: dict[str, Any]) -> bytes:
 
 def _jsonl(draws: Draws, _: dict[str, Any]) -> bytes:
     rows = st.fixed_dictionaries({"k": _KEYS, "v": st.integers(0, 9)})
-    return "".join(f"{json.dumps(row)}\n" for row in draws.any(st.lists(rows, max_size=8))).encode()
+    lines = list(map(json.dumps, draws.any(st.lists(rows, max_size=8))))
+    _spoil(draws, lines)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _spoil(draws: Draws, lines: list[str]) -> None:
+    """Now and then a line that cannot be parsed, and a blank one."""
+    if draws.failing and draws.rarely():
+        lines.insert(draws.number(0, len(lines)), draws.pick(["{", "NaN", '"' + "x" * 9]))
+        lines.insert(draws.number(0, len(lines)), draws.pick(["", " "]))
 
 
 def _csv_options(draws: Draws, source: dict[str, Any]) -> None:
@@ -125,6 +134,8 @@ def _csv(draws: Draws, source: dict[str, Any]) -> bytes:
     field = st.sampled_from(["a", "b", "1", "", '"x\ny"', "é"])
     delimiter = source.get("delimiter", ",")
     rows = [delimiter.join(row) for row in draws.any(st.lists(st.tuples(field, field), max_size=6))]
+    if source.get("header", True):
+        _spoil(draws, rows)
     head = [f"k{delimiter}v"] if source.get("header", True) else []
     return "".join(f"{row}\n" for row in [*head, *rows]).encode()
 

@@ -23,6 +23,7 @@ _PER_RECORD = {
     "changing": Shape("objects", "int"),
     "to_nothing": Shape("objects", "json"),
     "to_rows": Shape("objects", "any"),
+    "placed": Shape("objects", "json"),
     "same": Shape("objects", "any"),
 }
 _PER_PARTITION = {

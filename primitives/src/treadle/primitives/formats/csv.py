@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from ..encoding.tabular import conversion, type_name
 from ..errors import DataError
-from .content import Content, decoded, first_line, line_pieces
+from .content import first_line, line_pieces
+from .csv_rows import Parser, column_names
 from .options import FileSplit, WriteOptions
 from .rows import Rows, plain
+from .unparsable import Unparsable
 
-csv.field_size_limit(sys.maxsize)  # process-wide, and 128 KiB by default: a long field is not an error
 _BATCH_RECORDS, _BATCH_CHARACTERS = 1024, 1 << 18
 """Of a list of records, at most."""
 _ROWS = 1 << 12
@@ -32,58 +30,38 @@ def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
     The file is read about `size` bytes at a time. Blank lines are skipped, except that the first line must name the
     columns; a byte order mark is dropped.
     """
-    rows = _parsed(line_pieces(split, size), split)
+    parser = Parser(line_pieces(split, size), split)
+    rows = parser.rows()
     if not split.options.header:
-        yield from _batched(tuple(row) for row in rows if row)
+        yield from _batched(row if type(row) is Unparsable else tuple(row) for row in rows if row)
         return
-    names = next(rows if split.start == 0 else _parsed([(0, first_line(split))], split), None)
+    names = next(rows if split.start == 0 else Parser([(0, first_line(split))], split).rows(), None)
     if names is not None:
-        yield from _batched(_by_name(names, rows, split))
+        yield from _batched(_by_name(column_names(names, split), rows, parser))
 
 
 def _batched(records: Iterator[Any]) -> Iterator[list[Any]]:
     """The records as lists, short ones while records are long; who gets them may change them."""
     size = 1
     while batch := list(islice(records, size)):
-        fields = batch[-1].values() if isinstance(batch[-1], dict) else batch[-1]
-        size = max(1, min(2 * size, _BATCH_RECORDS, _BATCH_CHARACTERS // (1 + sum(map(len, fields)))))
+        size = max(1, min(2 * size, _BATCH_RECORDS, _BATCH_CHARACTERS // (1 + _length(batch[-1]))))
         yield batch
 
 
-def _parsed(pieces: Iterable[tuple[int, Content]], split: FileSplit) -> Iterator[list[str]]:
-    """The rows of whole lines, which come in pieces with their offset in the file."""
-    lines = chain.from_iterable(io.StringIO(_text(data, split, offset), newline="\n") for offset, data in pieces)
-    reader = csv.reader(lines, delimiter=split.options.delimiter, strict=True)
-    try:
-        yield from reader
-    except csv.Error as error:
-        where = f"line {reader.line_num}" + (f" of the split at byte {split.start}" if split.start else "")
-        raise DataError(
-            f"{split.uri}, {where}, is not CSV: {error}",
-            "Quote fields as in RFC 4180, and end lines with \\n or \\r\\n.",
-        ) from None
+def _length(record: Any) -> int:
+    if type(record) is Unparsable:
+        return len(record.text)
+    return sum(map(len, record.values() if isinstance(record, dict) else record))
 
 
-def _text(data: Content, split: FileSplit, offset: int) -> str:
-    text = decoded(data, split, offset)
-    return text if offset else text.removeprefix("\ufeff")
-
-
-def _by_name(names: list[str], rows: Iterator[list[str]], split: FileSplit) -> Iterator[dict[str, str]]:
-    if not names or len(set(names)) < len(names):
-        raise DataError(
-            f"the first line of {split.uri} does not name its columns, each once: {names}",
-            "Mend it, or write `header: false` to get tuples.",
-        )
-    for position, row in enumerate(rows):
-        if len(row) == len(names):
+def _by_name(names: list[str], rows: Iterator[Any], parser: Parser) -> Iterator[Any]:
+    for row in rows:
+        if type(row) is Unparsable:
+            yield row
+        elif len(row) == len(names):
             yield dict(zip(names, row, strict=True))
         elif row:
-            place = f"record {position} of the split at byte {split.start}"
-            raise DataError(
-                f"{split.uri}, {place}, has {len(row)} fields, the header has {len(names)}",
-                "Quote fields that contain the delimiter, or correct `delimiter`.",
-            )
+            yield parser.misfit(row, names)
 
 
 def encode_csv(rows: Rows, options: WriteOptions) -> str:

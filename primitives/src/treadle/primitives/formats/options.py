@@ -22,6 +22,8 @@ class ReadOptions(Struct, frozen=True):
     """One split: gzip cannot be entered in the middle."""
     table: bool = False
     """`text` only: the lines as a table."""
+    tolerate: bool = False
+    """Of text, jsonl and csv: a line that cannot be parsed comes as `Unparsable` instead of being raised."""
 
 
 class WriteOptions(Struct, frozen=True):

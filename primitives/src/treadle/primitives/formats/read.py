@@ -14,6 +14,7 @@ from ..errors import DataError
 from ..stores.files import is_local
 from .content import decoded, line_content, line_pieces
 from .options import FileSplit
+from .unparsable import Judge, LineNumbers, is_blank, judge_of, split_lines
 
 _END: Any = object()
 
@@ -83,46 +84,64 @@ def read_text(split: FileSplit) -> str:
     return decoded(data, split, offset)
 
 
-def _read_lines(split: FileSplit, size: int) -> Iterator[list[str]]:
+def _read_lines(split: FileSplit, size: int) -> Iterator[list[Any]]:
+    numbers, index = LineNumbers(split), 0
     for offset, data in line_pieces(split, size):
-        text = decoded(data, split, offset)
-        if "\r" in text:
-            text = text.replace("\r\n", "\n")
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()  # what follows the last newline is no line
+        try:
+            text = decoded(data, split, offset)
+        except DataError:
+            if not split.options.tolerate:
+                raise
+            lines: list[Any] = list(_decoded_each(split_lines(bytes(data)), numbers, index))
+        else:
+            lines = _lines_of(text)
+        index += len(lines)
         yield lines
+
+
+def _lines_of(text: str) -> list[Any]:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    lines: list[Any] = text.split("\n")
+    if not lines[-1]:
+        lines.pop()  # what follows the last newline is no line
+    return lines
+
+
+def _decoded_each(lines: list[bytes], numbers: LineNumbers, first: int) -> Iterator[Any]:
+    for index, line in enumerate(lines, first):
+        try:
+            yield line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError as error:
+            what = f"is not UTF-8: {error.reason}"
+            yield numbers.unparsable(index, line, what, "Convert the file, for example with iconv.")
 
 
 def _read_json_lines(split: FileSplit, size: int) -> Iterator[list[Any]]:
     """One JSON value a line (RFC 8259, so no NaN); blank lines are skipped."""
     decode = msgspec.json.Decoder().decode
-    number = 1
+    numbers, judge, index = LineNumbers(split), judge_of(split), 0
     for offset, data in line_pieces(split, size):
-        lines = bytes(data).split(b"\n")
-        if not lines[-1]:
-            lines.pop()
+        lines = split_lines(bytes(data))
         try:
             values = list(map(decode, lines))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            values = list(_decode_slowly(lines, split, number, offset))
+            values = list(_decode_slowly(lines, numbers, judge, index, offset))
         yield values
-        number += len(lines)
+        index += len(lines)
 
 
-def _decode_slowly(lines: list[bytes], split: FileSplit, first: int, offset: int) -> Iterator[Any]:
-    """The lines' values; the first line has that number, and begins at the offset."""
+def _decode_slowly(lines: list[bytes], numbers: LineNumbers, judge: Judge, first: int, offset: int) -> Iterator[Any]:
+    """The lines' values; the first line is the split's line `first`, and begins at the offset."""
     decode = msgspec.json.Decoder().decode
-    for number, line in enumerate(lines, first):
-        if line and not line.isspace():
+    for index, line in enumerate(lines, first):
+        if not is_blank(line):
             try:
                 yield decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise _bad_line(split, number, offset, error) from None
+                what = f"which begins at byte {offset}, is not JSON: {error}"
+                yield judge(numbers.unparsable(index, line, what, _JSON_LINES))
         offset += len(line) + 1
 
 
-def _bad_line(split: FileSplit, number: int, offset: int, error: Exception) -> DataError:
-    line = f"line {number}" if split.start == 0 else f"line {number} of the split at byte {split.start}"
-    hint = "Format jsonl wants one JSON value on each line, in UTF-8, without NaN and without a byte order mark."
-    return DataError(f"{split.uri}, {line}, which begins at byte {offset}, is not JSON: {error}", hint)
+_JSON_LINES = "Format jsonl wants one JSON value on each line, in UTF-8, without NaN and without a byte order mark."

@@ -69,6 +69,12 @@ def row_group_sizes(info: FileInfo) -> list[int]:
         return [file.metadata.row_group(index).total_byte_size for index in range(file.metadata.num_row_groups)]
 
 
+def rows_of_groups(info: FileInfo) -> list[int]:
+    """Rows of each row group, in order."""
+    with _opened(info) as file:
+        return [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
+
+
 def read_parquet(split: FileSplit, size: int) -> Iterator[pa.Table]:
     """The row groups of the split (all of them for gzip) in order, at least one table.
 

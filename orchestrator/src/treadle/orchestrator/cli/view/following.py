@@ -75,6 +75,8 @@ class ErrorGroup(Struct, frozen=True, rename="camel"):
     partitions: tuple[int, ...]
     traceback: str
     how: str
+    places: tuple[str, ...] = ()
+    """Files and lines, or keys, of the records that failed, in the order of partitions."""
 
     @property
     def text(self) -> str:
@@ -109,15 +111,18 @@ def grouped(records: Iterable[AttemptRecord]) -> list[ErrorGroup]:
 def _group(key: tuple[str, str, str, str], members: Sequence[AttemptRecord]) -> ErrorGroup:
     partitions = tuple(sorted({member.partition for member in members}))
     final = sum(member.final for member in members)
-    return ErrorGroup(*key, len(members), final, partitions, members[-1].traceback, members[-1].how)
+    ordered = sorted(members, key=lambda member: member.partition)
+    places = tuple(dict.fromkeys(member.place for member in ordered if member.place))
+    return ErrorGroup(*key, len(members), final, partitions, members[-1].traceback, members[-1].how, places)
 
 
 def group_lines(group: ErrorGroup) -> Iterator[str]:
     """A group for people: what, how often, where, and one traceback."""
     named = ", ".join(map(str, group.partitions[:SHOWN])) + (", ..." if len(group.partitions) > SHOWN else "")
+    places = "; ".join((*group.places[:SHOWN], *(["..."] if len(group.places) > SHOWN else [])))
     often = f"{group.count} attempt{'s' if group.count != 1 else ''}, {group.final} final"
     yield f"{group.stage}: {group.failure}: {group.text}"
-    yield f"  {often}; partition{'s' if len(group.partitions) != 1 else ''} {named}"
+    yield f"  {often}; partition{'s' if len(group.partitions) != 1 else ''} {named}" + (places and f"; at {places}")
     yield from (f"  {line}" for line in group.details.rstrip().splitlines())
 
 
@@ -131,7 +136,7 @@ def lines_of(record: AttemptRecord) -> Iterator[str]:
         yield f"{_clock(when)} {where}#{record.attempt} {text}"
     if record.failure:
         end = "failed finally" if record.final else "failed, will be tried again"
-        why = f"{record.failure}: {error_text(record.error, record.message)}"
+        why = f"{record.failure}: {error_text(record.error, record.message, record.place)}"
         yield f"{_clock(record.time)} {node}#{record.attempt} {end}: {why}"
 
 

@@ -41,6 +41,8 @@ class AttemptRecord(Struct, frozen=True):
     slot: str = ""
     started: float = 0.0
     """By the worker's clock; 0: nobody knows."""
+    place: str = ""
+    """File and line or row, or key, of the record that failed; empty: not known."""
     requests: dict[str, int] = {}
     charge: Charge | None = None
 
@@ -113,7 +115,7 @@ def _record(segment: str, report: Report, slot: str, final: bool) -> AttemptReco
     names = ["partition", "attempt", "peak_memory", "started"]
     known: dict[str, Any] = {}
     if isinstance(report, Failure):
-        names += ["how", "stage", "error", "message", "traceback", "requests", "charge"]
+        names += ["how", "stage", "error", "message", "traceback", "place", "requests", "charge"]
         known = {"failure": str(report.failure), "final": final}
     known |= {name: getattr(report, name) for name in names}
     log = report.log.decode("utf-8", "replace")
