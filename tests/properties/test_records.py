@@ -53,10 +53,14 @@ def test_bad_lines_do_not_show_in_later_stages(sites: Callable[[int, bool], Site
     check(case({"a": tolerant("jsonl"), "b": later}), sites(2, False))
 
 
-@pytest.mark.parametrize("stage", ["map", "barrier"])
+@pytest.mark.parametrize("stage", ["map", "barrier", "reduce", "broadcast"])
 def test_a_bad_line_fails_the_run_where_nothing_is_tolerated(sites: Callable[[int, bool], Site], stage: str) -> None:
     source = {"uri": "in/*.jsonl", "format": "jsonl"}
     stages: dict[str, Any] = {"a": {"type": "map", "input": source, "uses": "properties.functions:number"}}
+    if stage == "reduce":
+        stages = {"a": {**stages["a"], "type": "reduce", "per": "all", "uses": "properties.functions:of_all"}}
+    if stage == "broadcast":
+        stages = {"a": {"type": "broadcast", "input": source}}
     if stage == "barrier":
         stages = {"w": {"type": "barrier", "input": "b"}, "b": stages["a"], "c": tolerant("csv", input="w")}
     check(case(stages), sites(2, False))

@@ -200,7 +200,7 @@ class SegmentRun:
             async with asyncio.timeout_at(deadline):
                 await self._done.wait()
         except TimeoutError:
-            text = f"{self._segment.stages[-1]}: deadline of {self._segment.policy.deadline:g} s is over"
+            text = f"{self._stage}: deadline of {self._segment.policy.deadline:g} s is over"
             self._error = SegmentFailed(Problem(FailureClass.TIMED_OUT, text, node=self._segment.id))
         finally:
             if self._timer:
@@ -344,8 +344,13 @@ class SegmentRun:
     def _problem(self, failure: FailureClass, message: str) -> Problem:
         where = f"attempts/{self.name}"
         named = any(message.startswith(f"{stage}: ") for stage in self._segment.stages)
-        text = message if named else f"{self._segment.stages[-1]}: {message}"
+        text = message if named else f"{self._stage}: {message}"
         return Problem(str(failure), text, self._segment.id, where)
+
+    @property
+    def _stage(self) -> str:
+        """The stage that the segment is for: its last, or the one that it only reads the input of (`total.in`)."""
+        return self._segment.stages[-1] if self._segment.stages else self._segment.id.partition(".")[0]
 
     def _lost_with_them(self) -> set[str]:
         """What else this segment has yet to read is gone: blocks seldom get lost alone, and are made again together."""
