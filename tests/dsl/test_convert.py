@@ -125,6 +125,8 @@ def test_a_text_that_yaml_would_read_as_something_else_is_quoted(text: str) -> N
         'startsWith(inputs.s, "a") || endsWith(inputs.s + "x", inputs.s)',
         'matches(inputs.s, "^a+$") == true',
         'has(inputs.l[0]) && inputs.l[0].a["b-c"][-1] != 3',
+        "stages.r.value > 2",
+        "stages.r.value.deep == 2",
     ],
 )
 def test_a_condition_is_recorded_as_it_was_written(tmp_path: Path, condition: str) -> None:
@@ -133,6 +135,7 @@ def test_a_condition_is_recorded_as_it_was_written(tmp_path: Path, condition: st
         "inputs: {k: {type: integer, default: 1}, s: {type: string, default: x}, "
         "l: {type: list, default: []}}\nstages:\n"
         "  a: {type: map, input: {range: 3}, uses: 'm:f', metrics: {n: sum}}\n"
+        "  r: {type: reduce, input: a, per: all, uses: 'm:f'}\n"
         f"  b: {{type: map, input: a, uses: 'm:f', when: {condition!r}}}\n".replace("\\'", "''"),
     )
     assert normalise(built(to_python(spec))) == normalise(spec)

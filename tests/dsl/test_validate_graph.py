@@ -229,3 +229,17 @@ def test_damaged_text_is_told_and_never_breaks_the_validator(path: Path, start: 
     text = path.read_text(encoding="utf-8")
     damaged = text[:start] + put + text[start + length :]
     assert all(problem.line >= 1 and problem.message for problem in validate(load(damaged)))
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("{type: reduce, input: {range: 1}, per: all, uses: m:f}", []),
+        ("{type: reduce, input: {range: 1}, per: partition, uses: m:f}", ["T106"]),
+        ("{type: map, input: {range: 1}, uses: m:f}", ["T106"]),
+        ("{type: broadcast, input: {range: 1}}", ["T106"]),
+    ],
+)
+@pytest.mark.parametrize("path", ["value", "value.deep.member"])
+def test_only_a_reduce_over_everything_has_a_value(stage: str, expected: list[str], path: str) -> None:
+    assert codes(f"  a: {stage}\n", f'outputs: {{x: "${{{{ stages.a.{path} }}}}"}}\n') == expected

@@ -166,6 +166,8 @@ class Reduce(Struct, frozen=True, tag="reduce"):
     """Names of the shuffle's inputs when it has several: `uses` gets `{name: values}`."""
     sorted: bool = False
     metrics: dict[str, str] = {}
+    value: bool = False
+    """Its record is wanted in expressions, too."""
 
 
 class ToBroadcast(Struct, frozen=True, tag="broadcast value"):
@@ -333,6 +335,8 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     part: PartRef | None = None
     metrics: dict[str, dict[str, Any]] = {}
     """stage -> metric -> value."""
+    values: dict[str, Any] = {}
+    """stage -> its record as JSON, of a reduce whose value expressions want."""
     counts: dict[str, StageCount] = {}
     failed_items: BlockRef | None = None
     """Records: dicts; docs/semantics.md says which members they have."""

@@ -20,6 +20,8 @@ class Summary(Struct, frozen=True):
 
     metrics: dict[str, dict[str, Any]] = {}
     """stage -> metric -> value."""
+    values: dict[str, Any] = {}
+    """stage -> its record, of a reduce whose value expressions want."""
     state: dict[str, Any] = {}
     """A loop's last scalars."""
     data: dict[str, Data] = {}

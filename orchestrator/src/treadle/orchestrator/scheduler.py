@@ -187,6 +187,8 @@ class Scheduler:
             if known is None:
                 continue  # another node of the stage was skipped, and so is the stage
             known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
+            if stage in summary.values:
+                known["value"] = summary.values[stage]
             if isinstance(node, Loop):
                 known["state"] = dict(summary.state)
             if isinstance(node, Child):

@@ -122,6 +122,8 @@ class StageHandle:
         self.id = id
         self.metrics = Names(lambda name: Scalar(Path(("stages", id, "metrics", name))))
         self.output = Names(lambda name: Scalar(Path(("stages", id, "output", name))))
+        self.value = Scalar(Path(("stages", id, "value")))
+        """Of a reduce with `per="all"`: its record."""
 
     @property
     def reference(self) -> str:

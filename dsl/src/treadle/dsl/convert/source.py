@@ -128,7 +128,9 @@ class Source:
                 return _attribute(f"{self.states[name]}.state", name)
             case ("stages", stage):
                 return self.naming.stages[stage]
-            case ("stages", stage, part, name):
+            case ("stages", stage, "value"):
+                return f"{self.naming.stages[stage]}.value"
+            case ("stages", stage, part, name) if part != "value":
                 return _attribute(f"{self.naming.stages[stage]}.{part}", name)
             case ("event" | "trigger", part, *names):
                 return f"{self.naming.builder(path.names[0])}.{part}{''.join(map(_item, names))}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..model import LoopStage, MapStage, ReduceStage, ShuffleStage, Stage
+from ..expressions import parse, paths
+from ..model import LoopStage, MapStage, ReduceStage, ShuffleStage, Spec, Stage
+from ..templates import template_paths
+from .needs import expression_paths
 
 
 def all_stages(stages: Mapping[str, Stage]) -> Iterator[tuple[str, Stage]]:
@@ -25,3 +28,13 @@ def functions_of(stage: Stage) -> Iterator[str]:
         case ShuffleStage():
             by = stage.by if isinstance(stage.by, str) and stage.by != "key" else None
             yield from filter(None, (by, stage.combine))
+
+
+def valued_stages(spec: Spec) -> set[str]:
+    """Stages whose `value` an expression of the spec reads."""
+    found = template_paths(spec.outputs)
+    for _, stage in all_stages(spec.stages):
+        found |= expression_paths(stage)
+        if isinstance(stage, LoopStage):
+            found |= template_paths(stage.next) | (paths(parse(stage.until)) if stage.until else set())
+    return {path[1] for path in found if len(path) > 2 and path[0] == "stages" and path[2] == "value"}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.primitives.errors import UsageError
+from treadle.primitives.result import stage_value
 from treadle.primitives.stores.files import absolute_uri
 
 from ..expressions import ExpressionError
@@ -87,6 +88,8 @@ class Interpreter(Run):
         if not isinstance(node.stage, LoopStage | WorkflowStage):
             self.result.datasets[path] = done.dataset.partitions
         self.result.metrics[path] = done.metrics
+        if node.id in self.valued and done.dataset.partitions[0].value:
+            done.value = Work(self, node, frame).once(lambda: stage_value(node.id, done.dataset.partitions[0].value[0]))
         output = getattr(node.stage, "output", None)
         if output is not None:
             done.uri = absolute_uri(self.fixed(output.uri), self.base)

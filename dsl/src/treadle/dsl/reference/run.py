@@ -12,6 +12,7 @@ from treadle.primitives.errors import UsageError
 
 from ..expressions import evaluate, parse
 from ..graph.graph import Graph
+from ..graph.stages import valued_stages
 from ..model import Spec
 from ..templates import render
 from .calls import ReferenceFailure
@@ -50,6 +51,7 @@ class Run(ABC):
         self.spec, self.base, self.functions, self.secrets = spec, base, functions, secrets
         self.fixed_env = env
         self.graph = Graph(spec)
+        self.valued = valued_stages(spec)
         self.result = ReferenceResult()
 
     @abstractmethod

@@ -23,11 +23,19 @@ class Done:
     states: dict[str, Dataset] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
     """Of a workflow that ran as a child."""
+    value: Any = None
+    """Of a reduce with `per: all` that an expression asks for it."""
 
     def env(self) -> dict[str, Any]:
         """What expressions see."""
         output = None if self.uri is None else {"uri": self.uri}
-        return {"metrics": self.metrics, "output": output, "state": self.scalars, "outputs": self.outputs}
+        return {
+            "metrics": self.metrics,
+            "output": output,
+            "state": self.scalars,
+            "outputs": self.outputs,
+            "value": self.value,
+        }
 
 
 @dataclass

@@ -242,12 +242,16 @@ class Expressions:
                 return _broadcast(site, node, whole=whole)
             case ["metrics", name]:
                 return _metric(node, name)
+            case ["value", *_]:
+                return _value(node)
             case ["output", "uri"]:
                 return _output(node)
             case ["state", name]:
                 target = self.graph.loop_state(node.id, name, site.loops)
                 return _scalar_state(target.loop, name)
         hint = f"write `stages.{node.id}.metrics.NAME`, `.output.uri`, or for a loop `.state.NAME`"
+        if isinstance(node.stage, ReduceStage) and node.stage.per == "all":
+            hint = f"write `stages.{node.id}.value`, `.metrics.NAME` or `.output.uri`"
         raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
 
     def type_of(self, site: Site) -> Type:
@@ -305,6 +309,13 @@ def _broadcast(site: Site, node: Node, *, whole: bool) -> Type:
     if not (whole and site.whole_values):
         hint = f"it can only be a whole `with` value: `name: ${{{{ stages.{node.id} }}}}`"
         raise ReferenceProblem("T106", f"the broadcast '{node.id}' cannot be part of an expression", hint)
+    return Type.UNKNOWN
+
+
+def _value(node: Node) -> Type:
+    if not isinstance(node.stage, ReduceStage) or node.stage.per != "all":
+        hint = "only a reduce with `per: all` makes one value; of other stages name a metric, or write an `output`"
+        raise ReferenceProblem("T106", f"stage '{node.id}' has no single value", hint)
     return Type.UNKNOWN
 
 

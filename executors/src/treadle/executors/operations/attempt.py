@@ -85,6 +85,7 @@ class Attempt:
         self.stage = ""
         """Stage whose operation was started last."""
         self.metrics: dict[str, Metrics] = {}
+        self.values: dict[str, Any] = {}
         self.counts: dict[str, StageCount] = {}
         self.failed_items: list[dict[str, Any]] = []
         self.error: StageFailed | InputFailed | None = None

@@ -8,6 +8,7 @@ from typing import Any
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import InternalError
+from treadle.primitives.result import stage_value
 from treadle.primitives.shuffling.folds import NOTHING, left_fold
 from treadle.primitives.shuffling.order import argsort
 
@@ -15,7 +16,7 @@ from ..program import Call, Reduce
 from ..spill.folding import Folder, fold_groups
 from ..spill.grouping import Group, Grouper, sorted_groups
 from .attempt import Attempt, Metrics
-from .flow import Flow, Values, batched, objects, records, within
+from .flow import Flow, Values, batched, objects, records, whole, within
 from .groups import group, joint_groups, plain
 from .joint import spilled_joint_groups
 from .keys import keys_of, seconds
@@ -26,7 +27,14 @@ Columns = Iterator[tuple[Sequence[Any], Sequence[Any]]]
 
 def reduce(op: Reduce, flow: Flow, attempt: Attempt) -> Flow:
     take = attempt.taker(op.stage, op.metrics)
-    return _per_key(op, flow, take, attempt) if op.per == "key" else _per_partition(op, flow, take, attempt)
+    if op.per == "key":
+        return _per_key(op, flow, take, attempt)
+    made = _per_partition(op, flow, take, attempt)
+    if op.value:
+        records = whole(made)
+        attempt.values[op.stage] = stage_value(op.stage, records[0]) if records else None
+        return objects(records)
+    return made
 
 
 class _Finish:

@@ -218,6 +218,7 @@ class Runtime:
             block=block,
             part=part,
             metrics={stage: metrics.values for stage, metrics in attempt.metrics.items() if metrics.values},
+            values=attempt.values,
             counts=attempt.counts,
             failed_items=failed,
             started=self._meter.started,

@@ -164,6 +164,9 @@ def reduce_flow(level: Level, name: str, stage: ReduceStage) -> Flow:
     else:
         flow = _tree(level, name, stage)
     flow.metrics[name] = dict(stage.metrics)
+    if name in level.planner.valued:
+        *before, fold = flow.ops
+        flow.ops = [*before, msgspec.structs.replace(fold, value=True)]
     return flow
 
 

@@ -10,7 +10,7 @@ import msgspec
 from treadle.dsl.graph.graph import Graph
 from treadle.dsl.graph.kinds import is_single
 from treadle.dsl.graph.needs import expression_paths, order_stages
-from treadle.dsl.graph.stages import all_stages
+from treadle.dsl.graph.stages import all_stages, valued_stages
 from treadle.dsl.model import MapStage, Settings, Spec, Stage, WorkflowStage
 from treadle.primitives.stores.files import absolute_uri
 
@@ -36,6 +36,7 @@ class Planner:
         self.plan_child = plan_child
         self.inexact: list[str] = []
         self.document = Graph(spec)
+        self.valued = valued_stages(spec)
         kept, self.not_kept = kept_stages(self.document, sources, functions)
         self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}
         self._order: dict[int, set[str]] = {}

@@ -178,7 +178,7 @@ def _lent(outcome: Outcome, run: str) -> Outcome:
     """The outcome as another run takes it over: nothing ran there."""
     block = replace(outcome.block, locations=_readable(outcome.block, run)) if outcome.block else None
     rest = Outcome(outcome.partition, outcome.attempt, outcome.kind, outcome.rows, block, metrics=outcome.metrics)
-    return replace(rest, counts=outcome.counts)
+    return replace(rest, counts=outcome.counts, values=outcome.values)
 
 
 def _readable(block: BlockRef, run: str) -> tuple[str, ...]:

@@ -93,6 +93,8 @@ def _add(draws: Draws, place: Place, stages: dict[str, Stage], kind: str, stage:
         place.datasets[name] = shape
     metrics = stage.get("metrics", {})
     place.numbers += [f"stages.{name}.metrics.{metric}" for metric in metrics]
+    if kind == "reduce" and stage.get("per") == "all":
+        place.values.append(f"stages.{name}.value")
     place.siblings.append(name)
     return name
 

@@ -44,6 +44,8 @@ class Place:
     cuts: list[tuple[str, int]] = field(default_factory=list)
     """Broadcasts of boundaries, and how many."""
     numbers: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    """Of reduces over everything, as paths."""
     """Expressions that give a number, or null."""
     siblings: list[str] = field(default_factory=list)
     """Stages that `needs` may name."""

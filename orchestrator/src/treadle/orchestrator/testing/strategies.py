@@ -97,4 +97,6 @@ def _cases(draw: DrawFn, module: str, most: int, failing: bool) -> Case:
         document["seed"] = draws.number(1, 2**40)
     if place.numbers:
         document["outputs"] = {"shown": f"${{{{ {draws.pick(place.numbers)} }}}}", "name": "${{ 'of ' + run.id }}"}
+    if place.values and draws.maybe():
+        document["outputs"] = {**document.get("outputs", {}), "value": f"${{{{ {draws.pick(place.values)} }}}}"}
     return Case(document, draws.given, draws.files)

@@ -25,6 +25,7 @@ def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> S
     """Totals over the committed partitions, in their order."""
     return Summary(
         metrics={stage: _fold(declared, stage, outcomes) for stage, declared in segment.metrics.items() if declared},
+        values={stage: value for outcome in outcomes for stage, value in outcome.values.items()},
         partitions=expected,
         rows=sum(outcome.rows for outcome in outcomes),
         size=sum(map(size_of, outcomes)),
