@@ -18,7 +18,7 @@ Script = Callable[..., list[str]]
 STATEFUL = "seen = []\ndef f(x):\n    seen.append(x)\n    return list(seen)\n"
 SETUP = """
 import shutil, sys
-from treadle.executors.bundle.open import KEPT_RUNS, cache_root, imported_before, prepare
+from treadle.executors.bundle.open import cache_root, imported_before, prepare
 from treadle.primitives import functions
 from treadle.primitives.stores.store import Store
 
@@ -59,14 +59,8 @@ def test_run_does_not_see_what_another_run_left_in_a_module(script: Script) -> N
     assert script("print(call('a', 1), call('a', 2), call('b', 3))") == ["[1] [1, 2] [3]"]
 
 
-def test_runs_that_take_turns_keep_their_modules(script: Script) -> None:
-    code = "print(call('a', 1), call('b', 2), call('a', 3), call('b', 4))"
-    assert script(code) == ["[1] [2] [1, 3] [2, 4]"]
-
-
-def test_process_keeps_the_modules_of_a_few_runs_only(script: Script) -> None:
-    code = "for run in 'abcdefa': found = call(run, run)\nprint(found, KEPT_RUNS)"
-    assert script(code) == ["['a'] 3"]
+def test_module_is_not_kept_for_a_run_that_comes_back(script: Script) -> None:
+    assert script("print(call('a', 1), call('b', 2), call('a', 3))") == ["[1] [2] [3]"]
 
 
 def test_module_counts_as_imported_before_in_a_later_run_only(script: Script) -> None:

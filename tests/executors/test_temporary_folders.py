@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from executors.bench import Bench
 from executors.operation_functions import per_record
 
@@ -60,21 +61,28 @@ DRIVER = """
 import os, subprocess, sys, tempfile
 from treadle.executors.local.guard import Guard
 guard, worker = Guard(), subprocess.Popen(["sleep", "300"], start_new_session=True)
-guard.watch(worker.pid)
-print(tempfile.mkdtemp(prefix=f"treadle-{worker.pid}-"), flush=True)
+temporary = sys.argv[1]
+guard.watch(worker.pid, temporary=temporary)
+print(tempfile.mkdtemp(prefix=f"treadle-{worker.pid}-", dir=temporary or None), flush=True)
 os._exit(9)
 """
 
 
-async def test_a_killed_driver_leaves_no_temporary_folder_of_its_workers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_killed_driver_leaves_no_temporary_folder_of_its_workers(tmp_path: Path, elsewhere: bool) -> None:
+    """Nor when tasks have another `TMPDIR` than their driver."""
+    temporary = tmp_path / "elsewhere" if elsewhere else tmp_path
+    temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     driver = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DRIVER, env=environment, stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", DRIVER, str(temporary) if elsewhere else ""),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
     )
     assert driver.stdout is not None
     made = Path((await driver.stdout.readline()).decode().strip())
     await driver.wait()
-    assert made.parent == tmp_path
+    assert made.parent == temporary
     async with asyncio.timeout(30):
         while made.exists():  # noqa: ASYNC110, ASYNC240  the guard removes it
             await asyncio.sleep(0.005)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import gc
 import importlib
 import io
 import os
@@ -16,7 +17,6 @@ import time
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 
 import msgspec
 
@@ -26,6 +26,7 @@ from treadle.primitives.functions import CAPTURED
 from treadle.primitives.run_names import run_folder
 from treadle.primitives.stores.store import Store
 
+from ..limits import allocated_bytes
 from ..program import SharedCode
 from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version
 
@@ -33,8 +34,8 @@ UNUSED = 14 * 86_400.0
 """Seconds after which an unpacked bundle that nobody uses is removed."""
 _NAMES = ".names"
 """Lists the entries of an unpacked bundle, so that they can be told from what was put beside them."""
-KEPT_RUNS = 3
-"""Runs, beside the present one, whose modules a process keeps."""
+_MUCH = 256 << 20
+"""Bytes that a process has allocated since it opened its bundle, from which on a collection is worth its time."""
 _active: dict[str, Path] = {}
 """Digest -> folder of the one bundle of this process."""
 
@@ -203,40 +204,37 @@ def activate(path: Path) -> dict[str, bytes]:
 
 
 class _Modules:
-    """The project's modules of each run: no run finds what another one left in them."""
+    """The project's modules of one run: no run finds what another one left in them."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
         self._run = ""
-        self._kept: dict[str, dict[str, ModuleType]] = {}
         self._imported: set[str] = set()
+        self._allocated = 0
 
     def own(self, names: Iterable[str]) -> None:
         """The project's top-level names. Modules of these names that were imported from elsewhere are forgotten."""
-        self._names, self._run = frozenset(names), ""
-        self._take_out()
+        self._names, self._run, self._allocated = frozenset(names), "", allocated_bytes()
+        self._forget()
         importlib.invalidate_caches()
 
     def enter(self, run: str) -> None:
-        """Have the modules of this run, or none: imports then make them. A few runs that take turns keep theirs."""
-        if run == self._run:
-            return
-        left = self._take_out()
-        if self._run:
-            self._kept[self._run] = left
-            self._imported.update(left)
-        sys.modules.update(self._kept.pop(run, {}))
+        """Forget the modules of another run: imports make them anew."""
+        if self._run not in ("", run):
+            self._imported.update(self._forget())
+            if allocated_bytes() > self._allocated + _MUCH:
+                gc.collect()  # modules are in cycles; what they hold must not count against the next attempt
         self._run = run
-        while len(self._kept) > KEPT_RUNS:
-            del self._kept[next(iter(self._kept))]
 
     def imported_before(self, name: str) -> bool:
         """Whether an earlier run of this process has imported the module."""
         return name in self._imported
 
-    def _take_out(self) -> dict[str, ModuleType]:
+    def _forget(self) -> list[str]:
         names = [name for name in sys.modules if name.partition(".")[0] in self._names]
-        return {name: sys.modules.pop(name) for name in names}
+        for name in names:
+            del sys.modules[name]
+        return names
 
 
 _modules = _Modules()

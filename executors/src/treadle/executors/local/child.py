@@ -97,7 +97,7 @@ class ChildProcess:
         except BaseException:
             os.close(self._log)
             raise
-        guard.watch(self.pid, folder or "")
+        guard.watch(self.pid, folder or "", self._temporary)
         self._loop.add_reader(self._exit, self._exited)
         self._look = self._loop.call_later(_LOOK, self._bound_log)
 

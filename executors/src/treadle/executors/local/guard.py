@@ -39,10 +39,11 @@ class Guard:
             start_new_session=True,
         )
 
-    def watch(self, group: int, folder: str = "") -> None:
-        """`folder`: what goes with the group, besides its temporary folders. Raises OSError when it cannot start."""
+    def watch(self, group: int, folder: str = "", temporary: str = "") -> None:
+        """`folder`: what goes with the group, besides its temporary folders. Those are in `temporary`, or, when that is
+        empty, where this process has its own. Raises OSError when it cannot start."""
         self.start()
-        self._tell(f"+{group} {os.fsencode(folder).hex()}\n")
+        self._tell(f"+{group} {os.fsencode(folder).hex()} {os.fsencode(temporary).hex()}\n")
 
     def forget(self, group: int) -> None:
         self._tell(f"-{group}\n")
@@ -62,18 +63,19 @@ class Guard:
 
 def main() -> None:
     """Read groups until the driver is gone, then kill those that are left."""
-    groups: dict[int, str] = {}
+    groups: dict[int, tuple[str, str]] = {}
     for line in sys.stdin:
-        group, _, folder = line[1:].partition(" ")
+        group, *folders = line[1:].rstrip("\n").split(" ")
         if line[0] == "+":
-            groups[int(group)] = os.fsdecode(bytes.fromhex(folder))
+            folder, temporary = (os.fsdecode(bytes.fromhex(one)) for one in folders)
+            groups[int(group)] = folder, temporary
         else:
             groups.pop(int(group), None)
     for left in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(left, signal.SIGKILL)
-    for left, folder in groups.items():
-        remove_temporary(left)
+    for left, (folder, temporary) in groups.items():
+        remove_temporary(left, temporary)
         if folder:
             _remove(folder)
 
