@@ -20,7 +20,7 @@ from ..dispatcher.orders import Progress
 from ..protocol.encryption import RefusedMessage, activity_context
 
 FOREIGN = "(of another deployment)"
-"""The workflow's name of a run whose memo this deployment cannot read."""
+"""The workflow's name of a run without a memo that this deployment can read."""
 State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
 STATES: dict[WorkflowExecutionStatus, State] = {
     WorkflowExecutionStatus.RUNNING: "running",
@@ -98,7 +98,7 @@ async def listed(execution: WorkflowExecution) -> RunView:
     memo = await _memo(execution)
     return RunView(
         execution.id,
-        memo.get("workflow", ""),
+        memo.get("workflow", FOREIGN),
         STATES[execution.status or WorkflowExecutionStatus.RUNNING],
         execution.start_time,
         execution.close_time,
@@ -115,7 +115,7 @@ async def _memo(execution: WorkflowExecution) -> Mapping[str, Any]:
     try:
         return await execution.memo()
     except RefusedMessage:
-        return {"workflow": FOREIGN}
+        return {}
 
 
 def _due(execution: WorkflowExecution) -> datetime | None:

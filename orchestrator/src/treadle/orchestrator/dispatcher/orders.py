@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -17,6 +18,11 @@ class Orders(Struct, frozen=True):
     assume: Literal["", "done", "retry"] = ""
     since: float = 0.0
     """Of a task group: when the first one of its node began, in seconds since the epoch."""
+
+
+def environment(sealed: Mapping[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """What expressions read: values of a message never replace those that were sealed at submit."""
+    return {**bindings, **sealed}
 
 
 class Progress(Struct, frozen=True):

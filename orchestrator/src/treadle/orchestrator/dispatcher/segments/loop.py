@@ -41,7 +41,7 @@ from ...plan import Loop, Node, Segment
 from ...runfiles import LoopResult, Manifest
 from ...scheduler import MAXIMUM_REPAIRS, Scheduler
 from ..blocks.tidy import Tidier
-from ..orders import Orders
+from ..orders import Orders, environment
 from ..record.account import Account
 from ..record.history import SegmentHistory
 from ..record.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
@@ -169,7 +169,7 @@ class _LoopRunner:
     async def _loop(self, loop: Loop, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
         """Every iteration, and again from where a lost block was made."""
         name = scope.segment(loop.id)
-        env = {**bindings, **self._run.env, "state": dict(scope.scalars)}
+        env = {**environment(self._run.env, bindings), "state": dict(scope.scalars)}
         while True:
             try:
                 return await self._iterations(loop, name, scope, env)

@@ -20,7 +20,7 @@ from ..blocks.tidy import remove_losers
 from ..decisions.dispatch import Assignment, Dispatch
 from ..decisions.sizes import TaskSizes
 from ..decisions.verdicts import Past
-from ..orders import Orders, Progress
+from ..orders import Orders, Progress, environment
 from ..record.account import Account
 from ..record.attempts import AttemptLog
 from ..record.ledger import Committed, Copied, Expected, Failed, Started
@@ -55,7 +55,7 @@ class SegmentRun:
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
         self._mine = bounds_of(account.group, len(self._inputs), segment.group)
         """The partitions that are to be run here."""
-        env = {**orders.bindings, **run.env, "state": {**orders.bindings.get("state", {}), **scope.scalars}}
+        env = {**environment(run.env, orders.bindings), "state": {**orders.bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool
