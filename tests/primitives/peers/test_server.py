@@ -15,9 +15,10 @@ from primitives.wire.sides import receive
 
 from treadle.primitives import wire
 from treadle.primitives.errors import StoreError, UsageError
-from treadle.primitives.peers import PeerServer, Want, server, serving
+from treadle.primitives.peers import PeerServer, Want, serving
 from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull
 from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.wire import strangers
 
 
 def dial(address: str) -> wire.Connection:
@@ -166,7 +167,7 @@ def crowd() -> Iterator[Callable[[PeerServer, int], None]]:
 def test_callers_that_prove_nothing_cost_each_other_and_no_reader(
     tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_HURRY", 0.05)
+    monkeypatch.setattr(strangers, "GRACE", 0.05)
     with served(tmp_path, connections=8) as (host, there), contextlib.ExitStack() as stack:
         host.put(f"{RUN}/s/a", [b"abc"])
         readers = [stack.enter_context(dial(there.address)) for _ in range(4)]
@@ -182,7 +183,7 @@ def test_callers_that_prove_nothing_cost_each_other_and_no_reader(
 def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
     tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "_HURRY", 0.0)
+    monkeypatch.setattr(strangers, "GRACE", 0.0)
     with served(tmp_path, connections=2) as (host, there), dial(there.address) as idle:
         host.put(f"{RUN}/s/a", [b"abc"])
         ask(idle, Want("s/a", 0, 1))

@@ -152,6 +152,16 @@ def test_strangers_are_few_and_do_not_keep_the_member_from_dialling() -> None:
     assert machine.handle(Dialled(100), BEGIN + 0.06) == [Prove(100)]
 
 
+def test_oldest_stranger_makes_room_once_it_has_had_a_quarter_of_its_time() -> None:
+    machine = leader()
+    machine.handle(Tick(), BEGIN)
+    machine.handle(Dialled(50), BEGIN)
+    for number in range(MOST_STRANGERS):
+        machine.handle(Accepted(number), BEGIN)
+    assert machine.handle(Accepted(98), BEGIN + 0.7) == [Close(98)]
+    assert machine.handle(Accepted(99), BEGIN + 0.8) == [Close(0), Prove(99)]
+
+
 class Shell:
     """A shell that does as it is told, and fails when it is told what cannot be."""
 

@@ -79,6 +79,8 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     """Until SIGTERM or SIGINT; then in order."""
     import signal
 
+    from treadle.primitives.wire.strangers import raise_descriptor_limit
+
     from ..reuse.entries import Entries
     from ..triggers.retention import Retention
     from ..triggers.running import TriggerSite
@@ -86,6 +88,7 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     from ..triggers.schedules.runner import keep_swept
     from ..triggers.service import TriggerService
 
+    raise_descriptor_limit()
     starter = await env.starter(client)
     site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
     schedules = Schedules(client, env.queue, env.key)

@@ -16,6 +16,7 @@ from treadle.primitives import trust
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.stores.host import HostFolder
 from treadle.primitives.stores.store import Store
+from treadle.primitives.wire.strangers import raise_descriptor_limit
 
 from ..connecting import connect
 from ..dispatcher.blocks.hosts import Hosts
@@ -171,6 +172,7 @@ async def serve_embedded(home: Home) -> None:
     if lease is None:
         return
     with lease:
+        raise_descriptor_limit()
         profile = load_profile(home)
         profile.use_region()
         announcer = open_announcer(home, profile)
@@ -191,6 +193,7 @@ async def _succeed(home: Home, profile: Profile, name: str) -> Client:
 
 async def serve(home: Home, profile: Profile, queue: str | None = None, slots: int | None = None) -> None:
     """A driver for `treadle worker`: serves until SIGTERM or SIGINT."""
+    raise_descriptor_limit()
     if profile.embedded:
         await asyncio.to_thread(register, home)
     announcer = open_announcer(home, profile)

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from ..addresses import Address
 from ..errors import TreadleError
+from ..wire.acceptor import Caller
 from ..wire.dialling import prepare
 from ..wire.errors import NotAuthentic, TimedOut, WireError
 from ..wire.framing import Decoder, encode
@@ -17,7 +18,6 @@ MESSAGE_BYTES = 1 << 20
 """Of the longest message a member may send."""
 UNREAD_BYTES = 4 << 20
 """A member that leaves so much unread gets nothing more: its connection ends, and others do not wait for it."""
-HANDSHAKE_SECONDS = 10.0
 CLOSING_SECONDS = 2.0
 """For what was written last to be read."""
 
@@ -41,14 +41,14 @@ class Owner(Protocol):
 class ServerConnection(asyncio.BufferedProtocol):
     """Received straight into the decoder's buffer; a batch is written with one call."""
 
-    def __init__(self, owner: Owner, handshake: Handshake, number: int) -> None:
+    def __init__(self, owner: Owner, handshake: Handshake, number: int, caller: Caller) -> None:
         self.number = number
         self.address = ""
         """The other end, as seen from here."""
-        self._owner, self._handshake = owner, handshake
+        self._owner, self._handshake, self._caller = owner, handshake, caller
         self._decoder = Decoder(MESSAGE_LIMIT)
         self._transport: asyncio.Transport
-        self._timer: asyncio.TimerHandle
+        self._closing: asyncio.TimerHandle | None = None
         self._why: Exception | None = None
 
     @property
@@ -70,8 +70,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """End it once all is written, or soon."""
         self._transport.close()
-        self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(CLOSING_SECONDS, self._transport.abort)
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().call_later(CLOSING_SECONDS, self._transport.abort)
 
     def abort(self) -> None:
         """End it now."""
@@ -90,8 +90,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         scheme = "tcp" if transport.get_extra_info("ssl_object") is None else "tls"
         self.address = str(Address(scheme, host, port))
-        late = TimedOut(f"{self.address} did not prove in time who it is", "Something else dialled this port.")
-        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, self._fail, late)
+        self._caller.made(self._transport)
         self._owner.began(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
@@ -112,7 +111,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _greet(self, message: bytes) -> None:
         answer = self._handshake.receive(message)
         if self._handshake.done:
-            self._timer.cancel()
+            self._caller.proved()
             self._decoder.head_limit = MESSAGE_BYTES
             self._owner.admitted(self)
         self.write([answer])
@@ -124,5 +123,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.cancel()
+        self._caller.gone()
+        del self._decoder  # its buffer: this object waits for the collector of cycles
+        if self._closing is not None:
+            self._closing.cancel()
         self._owner.ended(self, self._why or exc)

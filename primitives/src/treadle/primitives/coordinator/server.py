@@ -11,14 +11,16 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..addresses import parse
 from ..errors import UsageError
+from ..wire.acceptor import Acceptor, Caller
 from ..wire.dialling import address_of, listen
 from ..wire.handshake import Handshake, KeyOf
 from ..wire.heads import decoder, encode_head
-from .connection import HANDSHAKE_SECONDS, ServerConnection
+from ..wire.strangers import Strangers, allowance
+from .connection import ServerConnection
 from .instructions import Close, Deliver, Instruction, Returned, Send
 from .machine import Coordinator, Statistics
 from .messages import FromMember, ToMember
@@ -32,6 +34,9 @@ OnResult = Callable[[str, Deliver], None]
 
 OnReturned = Callable[[str, Returned], None]
 """Called in the loop with a run and a task that its member did not do."""
+
+HANDSHAKE_SECONDS = 10.0
+"""From when a member connects until it must have proved that it holds the run's key, TLS included."""
 
 _log = logging.getLogger(__name__)
 _decode: Callable[[bytes, str], FromMember] = decoder(FromMember)
@@ -51,7 +56,8 @@ class CoordinatorServer:
     """Coordinates the members of all runs whose key it has; members of different runs do not see each other.
 
     `key_of`: the key of a run, or None. `address`: `tcp://` on loopback, `tls://` with an identity; port 0 takes a
-    free one. Why a connection ended is logged, at debug level. For one event loop.
+    free one. It keeps a bounded number of connections that have proved nothing, for 10 s; the oldest goes first. Why
+    a connection ended is logged, at debug level. For one event loop.
     """
 
     def __init__(
@@ -78,7 +84,7 @@ class CoordinatorServer:
         self._numbers = itertools.count()
         self._waiting: dict[str, None] = {}
         self._all_ended = asyncio.Event()
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
 
     # -- for the owner ----------
 
@@ -86,16 +92,15 @@ class CoordinatorServer:
         """Listen. Raises UsageError for an address that cannot be, WireError when it is taken."""
         sock = listen(self.address)
         self.address = address_of(sock, tls=self._tls is not None)
-        secure: dict[str, Any] = {}
-        if self._tls is not None:
-            secure = {"ssl": self._tls.context(), "ssl_handshake_timeout": HANDSHAKE_SECONDS}
-        self._server = await asyncio.get_running_loop().create_server(self._accept, sock=sock, **secure)
+        strangers: Strangers[Caller] = Strangers(allowance(), HANDSHAKE_SECONDS)
+        context = self._tls.context() if self._tls is not None else None
+        self._acceptor = Acceptor(sock, f"coordinator at {self.address}", strangers, self._accept, tls=context)
 
     async def stop(self) -> None:
         """End all connections; members notice, and may find another coordinator. Stopped already is well too."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        acceptor, self._acceptor = self._acceptor, None
+        if acceptor is not None:
+            acceptor.close()
         for run in self._runs.values():
             if run.timer is not None:
                 run.timer.cancel()
@@ -145,14 +150,14 @@ class CoordinatorServer:
 
     # -- connections ----------
 
-    def _accept(self) -> ServerConnection:
+    def _accept(self, caller: Caller) -> ServerConnection:
         handshake = Handshake.server(self._key_of, self._tls.digest if self._tls else b"")
-        return ServerConnection(self, handshake, next(self._numbers))
+        return ServerConnection(self, handshake, next(self._numbers), caller)
 
     def began(self, connection: ServerConnection) -> None:
         """It can be written to, and has proved nothing yet. Where TLS fails there is none."""
         self._open.add(connection)
-        if self._server is None:
+        if self._acceptor is None:
             connection.abort()
 
     def admitted(self, connection: ServerConnection) -> None:

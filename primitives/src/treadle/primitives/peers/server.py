@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import TreadleError, UsageError
+from ..line_limit import limited_logger
 from ..stores.host import HostFolder
 from ..stores.store_errors import border
 from ..wire import Connection, KeyOf, WireError, address_of, incoming, listen, parse, welcome
+from ..wire.strangers import Strangers, allowance
 from .messages import REQUEST_LIMIT, Pull
 from .serving import answer
 
@@ -22,12 +24,11 @@ if TYPE_CHECKING:
     from ..wire import Identity
 
 _GREETING = 10.0
-"""Seconds for the handshake,"""
-_HURRY = 1.0
-"""and those of it that a caller has in any case, however many others come."""
+"""Seconds for the handshake."""
 _IDLE = 120.0
 """Seconds after which a connection without requests is closed; its reader connects again when it needs to."""
 _PAUSE = 0.05
+_log = limited_logger("treadle.listeners")
 _ANYWHERE = ("0.0.0.0", "::")
 
 
@@ -67,13 +68,12 @@ class PeerServer:
         self.address = address_of(self._listener, tls=secure)
         self._room = threading.Condition()
         self._threads: dict[Connection, threading.Thread] = {}
-        self._strangers: OrderedDict[Connection, float] = OrderedDict()
-        """Who has not proved anything yet, and until when it has time for that; first come first."""
+        self._limit = min(connections, allowance(connections, parts=4))
+        self._strangers: Strangers[Connection] = Strangers(max(1, self._limit // 2), _GREETING)
         self._idle: OrderedDict[Connection, None] = OrderedDict()
         """Longest idle first."""
         self._displaced: set[Connection] = set()
         """Told to end."""
-        self._limit, self._most_strangers = connections, max(1, connections // 2)
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, name="treadle-peers", daemon=True)
         self._accepting.start()
@@ -117,8 +117,8 @@ class PeerServer:
                 sock, _ = self._listener.accept()
             except BlockingIOError:
                 continue  # the caller has gone
-            except OSError:
-                time.sleep(_PAUSE)  # out of descriptors, or closing
+            except OSError as error:  # out of descriptors, or closing
+                self._without_descriptors(error)
                 continue
             with contextlib.suppress(WireError):
                 self._start(incoming(sock, tls=self._tls))
@@ -135,13 +135,13 @@ class PeerServer:
                 connection.close()
             else:
                 self._threads[connection] = thread
-                self._strangers[connection] = time.monotonic() + _HURRY
+                self._strangers.add(connection, time.monotonic())
 
     def _make_room(self) -> bool:
         """For one more, as soon as there is some; False when closing."""
         with self._room:
             while not self._closing:
-                if len(self._strangers) >= self._most_strangers:
+                if len(self._strangers) >= self._strangers.most:
                     self._room.wait(self._displace())
                 elif len(self._threads) < self._limit:
                     return True
@@ -150,17 +150,30 @@ class PeerServer:
             return False
 
     def _displace(self, *, idle: bool = False) -> float:
-        """End a stranger that has had its time, or, if that may be, who is idle; seconds to wait before the next."""
+        """End a stranger that has had its grace, or, if that may be, a reader that is idle; seconds to wait before the
+        next."""
         now = time.monotonic()
-        stranger, until = next(iter(self._strangers.items()), (None, now + _GREETING))
-        found = stranger if until <= now else next(iter(self._idle), None) if idle else None
+        found = self._strangers.past_grace(now)
+        if found is not None:
+            _log.warning("blocks at %s: connections were ended that had proved nothing when others came", self.address)
+        elif idle:
+            found = next(iter(self._idle), None)
         if found is None:
-            return until - now
-        self._strangers.pop(found, None)
+            return self._strangers.next_grace(now)
         self._idle.pop(found, None)
         self._displaced.add(found)
         found.abort()
         return 0.0
+
+    def _without_descriptors(self, error: OSError) -> None:
+        if self._closing:
+            return
+        _log.warning("blocks at %s: no connection can be accepted: %s", self.address, error.strerror)
+        with self._room:
+            if (oldest := self._strangers.oldest()) is not None:
+                self._displaced.add(oldest)
+                oldest.abort()
+        time.sleep(_PAUSE)
 
     # -- the thread of a connection ----------
 
@@ -183,13 +196,13 @@ class PeerServer:
             connection.close()
             with self._room:
                 del self._threads[connection]
-                self._strangers.pop(connection, None)
+                self._strangers.remove(connection)
                 self._displaced.discard(connection)
                 self._room.notify_all()
 
     def _now_known(self, connection: Connection) -> None:
         with self._room:
-            self._strangers.pop(connection, None)
+            self._strangers.remove(connection)
             self._room.notify_all()
 
     def _answer(self, connection: Connection, request: Pull) -> None:

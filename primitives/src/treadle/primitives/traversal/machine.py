@@ -196,7 +196,7 @@ class Traversal:
             case DialFailed(reason):
                 return self._dial_failed(reason)
             case Accepted(path):
-                return self._prove(path) if self._strangers < MOST_STRANGERS else [Close(path)]
+                return self._accepted(path)
             case Proved(path):
                 return self._choose(path)
             case Refuted(path, reason) if path in self._proofs:
@@ -217,9 +217,14 @@ class Traversal:
             self._wait_to_redial()
         return []
 
-    @property
-    def _strangers(self) -> int:
-        return len(self._proofs) - (self._dialled is not None)
+    def _accepted(self, path: int) -> list[Instruction]:
+        """Where too many are being proved, the oldest one goes, once it has had a quarter of its time."""
+        strangers = [one for one in self._proofs if one != self._dialled]
+        if len(strangers) < MOST_STRANGERS:
+            return self._prove(path)
+        if self._proofs[strangers[0]] - self._now > 0.75 * self._schedule.proof:
+            return [Close(path)]
+        return [*self._refute(strangers[0], "others called"), *self._prove(path)]
 
     def _choose(self, path: int) -> list[Instruction]:
         if path not in self._proofs:

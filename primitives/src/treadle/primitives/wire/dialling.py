@@ -18,7 +18,8 @@ from .transports import Plain
 if TYPE_CHECKING:
     from .tls import Identity
 
-_BACKLOG = 1024
+_BACKLOG = 4096
+"""Connections that wait to be accepted; the kernel may allow fewer."""
 _IDLE, _PROBES, _INTERVAL = 30, 4, 10
 """Seconds, number, seconds: a host that vanished is noticed by the kernel after about a minute."""
 

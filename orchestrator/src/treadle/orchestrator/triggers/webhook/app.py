@@ -7,7 +7,6 @@ the sender to come again: `maxActive` runs are open, the trigger is paused, or T
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.line_limit import limited_logger
 
 from ...allowed import Forbidden
 from ...environment.errors import Unreachable
@@ -27,9 +27,9 @@ from ..gate import Full, Gate
 from ..starting import Started, Starter, StartOrder
 from .requests import Hook, Problem
 
-_log = logging.getLogger("treadle.triggers")
-READ_TIMEOUT = 30.0
-"""Seconds that a sender has for its body."""
+_log = limited_logger("treadle.triggers.webhook")
+READ_TIMEOUT = 20.0
+"""Seconds that a sender has for its body. The server ends its connection some time later, without an answer."""
 FULL_AGAIN, AWAY_AGAIN, PAUSED_AGAIN = 10, 5, 60
 """Seconds after which a sender should come again."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from functools import partial
 
 from treadle.dsl.evaluation import EvaluatorLost
 from treadle.primitives.errors import UsageError
+from treadle.primitives.line_limit import limited_logger
 
 from ..gate import Gate
 from ..registry.deployment import Deployment
@@ -18,7 +18,7 @@ from ..running import State, TriggerSite, TriggerStatus
 from ..starting import Started, StartOrder
 from .requests import Hook, Problem, check_secret, read
 
-_log = logging.getLogger("treadle.triggers")
+_log = limited_logger("treadle.triggers.webhook")
 UNREAD = 64
 """Requests of one hook that wait to be checked; more are asked to come again."""
 UNREAD_AGAIN = 10

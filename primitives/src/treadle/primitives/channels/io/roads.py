@@ -11,8 +11,9 @@ from socket import socket
 from typing import TYPE_CHECKING
 
 from ...errors import TreadleError
-from ...wire import WireError, accept, connect
+from ...wire import WireError, connect, incoming, welcome
 from ...wire.heads import decoder, encode_head
+from ...wire.strangers import Strangers
 from ..messages import Caller, Letter, Message
 from ..protocols.path import Path
 from .links import Link
@@ -70,7 +71,7 @@ class Roads:
         self._relay, self._receive, self._reach = relay, receive, reach
         self._roads: dict[str, Road] = {}
         self._links: set[Link] = set()
-        self._handshakes = threading.Semaphore(_HANDSHAKES)
+        self._strangers: Strangers[Connection] = Strangers(_HANDSHAKES, _DIALLING)
         self._ticks = 0
         self._closed = False
 
@@ -157,21 +158,35 @@ class Roads:
     # -- connections ----------
 
     def accepted(self, sock: socket, identity: Identity | None) -> None:
-        """Somebody dialled us."""
-        if not self._handshakes.acquire(blocking=False):
-            sock.close()  # it dials again, or comes through the coordinator
+        """A caller. Where too many have proved nothing, the oldest one goes: a member proves itself within
+        milliseconds, and comes through the coordinator where it cannot."""
+        if len(self._strangers) >= self._strangers.most and (oldest := self._strangers.oldest()) is not None:
+            oldest.abort()
+        try:
+            connection = incoming(sock, tls=identity)
+        except WireError:
             return
-        threading.Thread(target=self._accept, args=(sock, identity), name="treadle-accept", daemon=True).start()
+        thread = threading.Thread(target=self._accept, args=(connection, identity), name="treadle-accept", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # there are too many threads: it dials again, or comes through the coordinator
+            connection.close()
+        else:
+            self._strangers.add(connection, time.monotonic())
 
-    def _accept(self, sock: socket, identity: Identity | None) -> None:
+    def _accept(self, connection: Connection, identity: Identity | None) -> None:
         try:
             key_of = {self._run: self._key}.get
-            link = Link(accept(sock, key_of, deadline=time.monotonic() + _DIALLING, tls=identity))
-            self._loop.do(lambda: self._listen(None, link))
+            welcome(connection, key_of, deadline=time.monotonic() + _DIALLING, tls=identity)
+            link = Link(connection)
+            self._loop.do(lambda: self._proved(connection, link))
         except TreadleError:
-            pass  # a stranger, or one that gave up
-        finally:
-            self._handshakes.release()
+            connection.close()
+            self._loop.do(lambda: self._strangers.remove(connection))
+
+    def _proved(self, connection: Connection, link: Link) -> None:
+        self._strangers.remove(connection)
+        self._listen(None, link)
 
     def opened(self, member: str, connection: Connection) -> None:
         """A path that both sides dialled; for the thread of the attempt."""
@@ -298,5 +313,7 @@ class Roads:
 
     def close(self) -> None:
         self._closed = True
+        while (stranger := self._strangers.oldest()) is not None:
+            stranger.abort()
         for link in list(self._links):
             self._drop(link)

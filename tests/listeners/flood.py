@@ -1,0 +1,81 @@
+"""Strangers, in a process of their own: connections that say nothing, or one byte now and then, and come again when
+they are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing.sharedctypes import Synchronized
+
+PAUSE = 0.05
+"""Seconds until a stranger comes again."""
+DRIP = 0.5
+"""Seconds between two bytes of a slow one."""
+
+
+class Flood:
+    """`idle` and `slow` strangers at one address."""
+
+    def __init__(self, host: str, port: int, idle: int, slow: int, words: bytes) -> None:
+        """`words`: what slow ones begin to say."""
+        spawn = multiprocessing.get_context("spawn")
+        self._ended: Synchronized[int] = spawn.Value("i", 0)
+        self._process = spawn.Process(target=_run, args=((host, port), idle, slow, words, self._ended))
+
+    @property
+    def ended(self) -> int:
+        """Connections that the other side has ended."""
+        return self._ended.value
+
+    def start(self) -> None:
+        self._process.start()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+
+@contextlib.contextmanager
+def flood(host: str, port: int, idle: int, slow: int, words: bytes) -> Iterator[Flood]:
+    found = Flood(host, port, idle, slow, words)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def _run(target: tuple[str, int], idle: int, slow: int, words: bytes, ended: Synchronized[int]) -> None:
+    async def all_of_them() -> None:
+        quiet = [_stranger(target, b"", ended) for _ in range(idle)]
+        await asyncio.gather(*quiet, *(_stranger(target, words, ended) for _ in range(slow)))
+
+    asyncio.run(all_of_them())
+
+
+async def _stranger(target: tuple[str, int], words: bytes, ended: Synchronized[int]) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            await _call(target, words, ended)
+        await asyncio.sleep(PAUSE)
+
+
+async def _call(target: tuple[str, int], words: bytes, ended: Synchronized[int]) -> None:
+    reader, writer = await asyncio.open_connection(*target)
+    dripping = asyncio.create_task(_drip(writer, words))
+    try:
+        while await reader.read(1024):
+            pass
+    finally:
+        ended.value += 1
+        dripping.cancel()
+        writer.transport.abort()
+
+
+async def _drip(writer: asyncio.StreamWriter, words: bytes) -> None:
+    for place in range(len(words)):
+        writer.write(words[place : place + 1])
+        await asyncio.sleep(DRIP)

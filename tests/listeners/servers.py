@@ -1,0 +1,116 @@
+"""Each listener in a process of its own, with few descriptors: `python -m listeners.servers NAME DESCRIPTORS`.
+
+Prints the listener's address, logs to stderr, and ends when its stdin is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+RUN, KEY = "run-1", bytes(range(32))
+SECONDS = 4.0
+"""For a stranger to prove itself; shorter than in earnest, so that tests need not wait."""
+
+
+def announce(address: str) -> None:
+    print(address, flush=True)  # noqa: T201
+
+
+async def until_told() -> None:
+    await asyncio.to_thread(sys.stdin.read)
+
+
+async def coordinator(_: Path) -> None:
+    from treadle.primitives.coordinator import server
+
+    server.HANDSHAKE_SECONDS = SECONDS
+    async with server.CoordinatorServer({RUN: KEY}.get) as found:
+        announce(found.address)
+        await until_told()
+
+
+async def coordinator_tls(folder: Path) -> None:
+    from treadle.primitives.coordinator import server
+    from treadle.primitives.wire import tls_identity
+
+    server.HANDSHAKE_SECONDS = SECONDS
+    async with server.CoordinatorServer({RUN: KEY}.get, "tls://127.0.0.1:0", tls=tls_identity(folder)) as found:
+        announce(found.address)
+        await until_told()
+
+
+async def peers(folder: Path) -> None:
+    from treadle.primitives.peers import server
+    from treadle.primitives.stores.host import HostFolder
+
+    server._GREETING = SECONDS
+    host = HostFolder(folder / "host")
+    host.put(f"{RUN}/s/a", [b"abc"])
+    with server.PeerServer(host, {RUN: KEY}.get) as found:
+        announce(found.address)
+        await until_told()
+
+
+async def member(folder: Path) -> None:
+    from treadle.primitives.blocks import Blocks
+    from treadle.primitives.channels.gang import Gang
+    from treadle.primitives.channels.io import roads
+    from treadle.primitives.channels.member import Member
+    from treadle.primitives.coordinator.server import CoordinatorServer
+    from treadle.primitives.stores.host import HostFolder
+    from treadle.primitives.stores.store import Store
+
+    roads._DIALLING = SECONDS
+    blocks = Blocks(Store.open((folder / "store").as_uri()), RUN, HostFolder(folder / "host"))
+    async with CoordinatorServer({RUN: KEY}.get) as found:
+        gang = Gang(found.address, RUN, "g", 0, 1)
+        joined = await asyncio.to_thread(Member, gang, KEY, blocks)
+        announce(joined.address)
+        await until_told()
+        await asyncio.to_thread(joined.close)
+
+
+async def webhooks(folder: Path) -> None:
+    from triggers.test_webhook import Hooks
+
+    from treadle.orchestrator.triggers.webhook import server
+
+    server.REQUEST_SECONDS = SECONDS
+    hooks = Hooks(folder)
+    await hooks.start()
+    announce(hooks.url)
+    await until_told()
+    await hooks.stop()
+
+
+async def metrics(_: Path) -> None:
+    from treadle.orchestrator.telemetry import serving
+
+    serving.REQUEST_SECONDS = SECONDS
+    with serving.metrics_page("127.0.0.1:0") as url:
+        announce(url)
+        await until_told()
+
+
+SERVERS: dict[str, Callable[[Path], Coroutine[Any, Any, None]]] = {
+    one.__name__: one for one in (coordinator, coordinator_tls, peers, member, webhooks, metrics)
+}
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO)
+    descriptors = int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(SERVERS[sys.argv[1]](Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Strangers cannot exhaust any listener: they are bounded in number and time, and legitimate callers get in."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from typing import ClassVar
+
+import httpx
+from listeners.servers import KEY, RUN
+from listeners.suite import ListenerSuite
+
+from treadle.primitives import wire
+from treadle.primitives.coordinator import messages as m
+from treadle.primitives.peers import PeerClient
+
+
+class TestCoordinator(ListenerSuite):
+    server = "coordinator"
+
+    def work(self, address: str, deadline: float) -> None:
+        with wire.connect(address, RUN, KEY, deadline=deadline) as connection:
+            connection.send(m.Hello(f"m{time.monotonic_ns()}", "", ""), deadline=deadline)
+            connection.send(m.Count("none"), deadline=deadline)
+            connection.receive_head(m.Counted, deadline)
+            connection.send(m.Bye(), deadline=deadline)
+
+
+class TestCoordinatorWithTls(TestCoordinator):
+    server = "coordinator_tls"
+
+
+class TestBlockServer(ListenerSuite):
+    server = "peers"
+
+    def work(self, address: str, deadline: float) -> None:
+        client = PeerClient(RUN, KEY)
+        try:
+            (found,) = client.fetch(address, [("s/a", 0, 3)], deadline)
+            assert bytes(found) == b"abc"
+        finally:
+            client.close()
+
+
+class TestGangMember(ListenerSuite):
+    server = "member"
+
+    def work(self, address: str, deadline: float) -> None:
+        wire.connect(address, RUN, KEY, deadline=deadline).close()
+
+
+class TestWebhooks(ListenerSuite):
+    server = "webhooks"
+    words: ClassVar[bytes] = b"POST /hooks/orders/body HTTP/1.1\r\nhost: x\r\nx-slow: " + b"a" * 1000
+
+    def work(self, address: str, deadline: float) -> None:
+        with httpx.Client(base_url=address, trust_env=False, timeout=deadline - time.monotonic()) as client:
+            answer = client.post("/hooks/orders/any", json={"a": 1})
+            assert answer.status_code == 202
+
+
+class TestWebhooksWithSlowBodies(TestWebhooks):
+    words: ClassVar[bytes] = (
+        b"POST /hooks/orders/any HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+    ) + b" " * 99
+
+
+class TestMetrics(ListenerSuite):
+    server = "metrics"
+    words: ClassVar[bytes] = b"GET /metrics HTTP/1.1\r\nx-slow: " + b"a" * 1000
+
+    def work(self, address: str, deadline: float) -> None:
+        with urllib.request.urlopen(address, timeout=deadline - time.monotonic()) as page:
+            assert b"python_info" in page.read()
