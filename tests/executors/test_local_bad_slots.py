@@ -25,6 +25,13 @@ class _BadSlot:
         self._slot = slot
         self._spoil = spoil
 
+    @property
+    def task(self) -> str:
+        return self._slot.task
+
+    async def stop(self) -> None:
+        await self._slot.stop()
+
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         reports: Reports = []
         await self._slot.run(task, reports.append)

@@ -48,6 +48,13 @@ class _CountedSlot:
         self.name = inner.name
         self._inner, self._owner, self._see = inner, owner, see
 
+    @property
+    def task(self) -> str:
+        return self._inner.task
+
+    async def stop(self) -> None:
+        await self._inner.stop()
+
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         def counted(one: Report) -> None:
             if isinstance(one, Outcome):

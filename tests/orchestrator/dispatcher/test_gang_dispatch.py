@@ -17,7 +17,7 @@ from treadle.orchestrator.dispatcher.decisions.gang import GangDispatch
 from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.dispatcher.site.pool import SlotPool
 from treadle.orchestrator.plan import Policy
-from treadle.primitives.errors import FailureClass
+from treadle.primitives.errors import FailureClass, TreadleError
 
 TRIO = Policy(gang=3, maximum_attempts=2, initial_interval=1.0)
 SLOTS = ("a", "b", "c")
@@ -217,6 +217,9 @@ class Client:
     def ended(self, slot: str, error: BaseException | None) -> None:
         self.running.discard(slot)
 
+    def refuse(self, error: TreadleError) -> None:
+        raise AssertionError("every slot is in service")
+
 
 TASK = Task("t", Job("r", "w", "", 0, "", ""), Program("s", (), KeepTail()), ())
 
@@ -226,11 +229,16 @@ class Held:
 
     def __init__(self, name: str, running: deque[asyncio.Event]) -> None:
         self.name, self._running = name, running
+        self.task = ""
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
-        end = asyncio.Event()
+        end, self.task = asyncio.Event(), task.id
         self._running.append(end)
         await end.wait()
+        self.task = ""
+
+    async def stop(self) -> None:
+        raise AssertionError("no slot is stuck")
 
 
 class Slots:

@@ -13,9 +13,10 @@ from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.program import Job, Keep, Program, Report, Task
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
 from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
-from treadle.orchestrator.dispatcher.site.pool import Pools, SlotPool
+from treadle.orchestrator.dispatcher.site.pool import SlotPool
+from treadle.orchestrator.dispatcher.site.pools import Pools
 from treadle.orchestrator.plan import Policy
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import TreadleError, UsageError
 
 TASK = Task("t", Job("r", "w", "", 0, "memory://", ""), Program("s", (), Keep()), ())
 
@@ -23,9 +24,13 @@ TASK = Task("t", Job("r", "w", "", 0, "memory://", ""), Program("s", (), Keep())
 class Permit:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.task = ""
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         await asyncio.sleep(0)
+
+    async def stop(self) -> None:
+        raise AssertionError("no slot is stuck")
 
 
 class Permits:
@@ -78,6 +83,9 @@ class Segment:
         self.core.ended(slot)
         if self.core.over:
             self.over.set()
+
+    def refuse(self, error: TreadleError) -> None:
+        raise AssertionError("every slot is in service")
 
 
 async def test_ten_thousand_tasks_over_a_thousand_slots_take_about_two_offers_each() -> None:

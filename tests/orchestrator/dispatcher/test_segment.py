@@ -304,6 +304,7 @@ class Refusing:
     """An executor with one slot, which raises."""
 
     name = "only"
+    task = ""
 
     def __init__(self, inner: Executor, error: Exception) -> None:
         self.capabilities, self._error = inner.capabilities, error

@@ -55,6 +55,12 @@ class Slot(Protocol):
 
     name: str
 
+    @property
+    def task(self) -> str:
+        """Id of the task that it has, empty: none. This is what the slot knows of its worker: a dispatcher compares
+        it with what it has given the slot, and ends a task of which the slot says nothing for half a minute."""
+        ...
+
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """Run the task; call `report` once for each partition, in order, as each ends.
 
@@ -67,6 +73,10 @@ class Slot(Protocol):
 
         Returns when the attempt is over and the slot is free. Cancelling kills the attempt.
         """
+        ...
+
+    async def stop(self) -> None:
+        """End what it has, which is reported as lost. It takes tasks afterwards."""
         ...
 
 

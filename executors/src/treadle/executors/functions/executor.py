@@ -95,6 +95,11 @@ class FunctionSlot:
     def busy(self) -> bool:
         return self._underway.busy
 
+    @property
+    def task(self) -> str:
+        """See `Slot.task`."""
+        return self._underway.task
+
     async def stop(self) -> None:
         """Give up the attempt under way, which is reported as lost."""
         await self._underway.stop()

@@ -20,6 +20,7 @@ class Underway:
     def __init__(self, slot: str) -> None:
         self._slot = slot
         self._attempt: asyncio.Task[list[Report]] | None = None
+        self._name = ""
         self.stopped = False
         """Given up, and nothing was begun since."""
 
@@ -27,13 +28,18 @@ class Underway:
     def busy(self) -> bool:
         return self._attempt is not None
 
+    @property
+    def task(self) -> str:
+        """See `Slot.task`."""
+        return self._name if self._attempt is not None and not self._attempt.done() else ""
+
     async def run(
         self, task: Task, work: Callable[[Task], Coroutine[Any, Any, list[Report]]], report: Callable[[Report], None]
     ) -> None:
         """See `Slot.run`; `work` makes the reports."""
         if self.busy:
             raise InternalError(f"slot {self._slot} runs a task already")
-        self.stopped = False
+        self.stopped, self._name = False, task.id
         self._attempt = spawn(work(task), name=f"attempt in {self._slot}")
         try:
             reports = await self._finished(self._attempt, task)

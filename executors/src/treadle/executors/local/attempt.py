@@ -40,8 +40,7 @@ class LocalAttempt:
         self._worker.listener = self._hear
         if self._worker.child.death.done():  # stopped while it started
             self._hear(self._worker.child.death.result())
-        self._worker.ahead = len(self._task.partitions)
-        self._worker.send(self._message)
+        self._worker.give(self._message)
         try:
             if self._task.timeout:
                 await self._keep_time()

@@ -92,6 +92,13 @@ class LocalSlot:
         self._secrets = secrets
         self._worker: WorkerProcess | None = None
         self._busy = False
+        self._preparing = ""
+        """Id of a task that waits for its worker."""
+
+    @property
+    def task(self) -> str:
+        """See `Slot.task`: that of its worker, which may have ended or forgotten it, or outlived the attempt."""
+        return self._preparing or (self._worker.task if self._worker is not None else "")
 
     async def start(self) -> None:
         """Have a worker that takes tasks."""
@@ -108,11 +115,11 @@ class LocalSlot:
         """See `Slot.run`. What `report` raises ends the attempt and is raised here."""
         if self._busy:
             raise InternalError(f"slot {self.name} runs a task already")
-        self._busy = True
+        self._busy, self._preparing = True, task.id
         try:
             await self._run(task, report)
         finally:
-            self._busy = False
+            self._busy, self._preparing = False, ""
 
     async def _run(self, task: Task, report: Callable[[Report], None]) -> None:
         secrets = {name: self._secrets(name) for name in task.program.secrets}
@@ -120,6 +127,7 @@ class LocalSlot:
         worker = await self._worker_for(task.job.bundle)
         attempt = LocalAttempt(worker, message, report)
         try:
+            self._preparing = ""
             await attempt.run()
         finally:
             if not attempt.clean:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..program import Failure, Outcome
-from ..worker.messages import Done, FrameBuffer, FrameEncoder, Ready, Reply, Setup
+from ..worker.messages import Done, FrameBuffer, FrameEncoder, Ready, Reply, Run, Setup
 from .child import ChildProcess, Death
 from .guard import Guard
 
@@ -38,6 +38,7 @@ class WorkerProcess:
         """Digest of the bundle it has imported from; None: it has run nothing."""
         self.ahead = 0
         """Messages the worker will send if all goes well."""
+        self._task = ""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._frames, self._encoder = FrameBuffer(), FrameEncoder()
@@ -57,6 +58,16 @@ class WorkerProcess:
         self._loop.add_reader(self._fd, self._readable)
         self.child.death.add_done_callback(lambda death: self.listener(death.result()))
         self.send(msgspec.structs.replace(setup, folder=folder) if folder else setup)
+
+    @property
+    def task(self) -> str:
+        """Id of the task that it was given and has not ended; empty: none."""
+        return "" if self.child.death.done() else self._task
+
+    def give(self, message: Run) -> None:
+        """Have it run a task."""
+        self._task, self.ahead = message.task.id, len(message.task.partitions)
+        self.send(message)
 
     async def wait_ready(self) -> Death | None:
         """None once it takes tasks; its death if that comes first."""
@@ -103,6 +114,8 @@ class WorkerProcess:
         for body in self._frames.feed(data):
             reply: Reply = self._decoder.decode(body)
             self.ahead -= 1
+            if isinstance(reply, Done):
+                self._task = ""
             if not isinstance(reply, Ready):
                 self.listener(reply)
             elif not self._ready.done():

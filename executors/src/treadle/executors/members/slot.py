@@ -45,6 +45,11 @@ class MemberSlot:
         self._keeper: asyncio.Task[None] | None = None
         self._leaving: set[asyncio.Task[None]] = set()
 
+    @property
+    def task(self) -> str:
+        """See `Slot.task`."""
+        return self._underway.task
+
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """See `Slot.run`. Raises UsageError when who deployed the function must act, or open the coordinator's port."""
         await self._underway.run(task, self._run, report)

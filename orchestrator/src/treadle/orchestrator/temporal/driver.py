@@ -21,7 +21,7 @@ from treadle.primitives.wire.strangers import raise_descriptor_limit
 from ..connecting import connect
 from ..dispatcher.blocks.hosts import Hosts
 from ..dispatcher.blocks.strays import claim
-from ..dispatcher.site.pool import Pools
+from ..dispatcher.site.pools import Pools
 from ..dispatcher.site.run import Site
 from ..embedded.environments import queue_of, register, task_queue
 from ..embedded.lease import DriverLease

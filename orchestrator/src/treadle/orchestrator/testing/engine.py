@@ -26,7 +26,7 @@ from ..dispatcher.segments.execute import Desk
 from ..dispatcher.segments.loop import drive
 from ..dispatcher.segments.node import run_node
 from ..dispatcher.segments.wide import Unclosed
-from ..dispatcher.site.pool import Pools
+from ..dispatcher.site.pools import Pools
 from ..dispatcher.site.run import Run, Site
 from ..dispatcher.tasks.scope import partition_inputs
 from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, Problem, Summary

@@ -24,7 +24,7 @@ from treadle.primitives.stores.store import ObjectInfo, Store, Stream
 from .strategies import Case
 
 CallFault = Literal["raise", "exit", "kill", "sleep"]
-ReportFault = Literal["lose", "corrupt", "delete"]
+ReportFault = Literal["lose", "drop", "corrupt", "delete"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Faults:
     calls: tuple[tuple[str, int, int, CallFault], ...] = ()
     """(path of a stage, partition, attempt, what its function does)."""
     reports: Mapping[int, ReportFault] = field(default_factory=dict)
-    """The so-many-th outcome: the worker is lost after its put and before its report, or the block is damaged."""
+    """The so-many-th outcome: the worker is lost after its put and before its report (`lose`), the executor loses this
+    report and all later ones of the task (`drop`), or the block is damaged."""
 
     def write(self, folder: Path, run: str) -> None:
         """For the functions of the run."""
@@ -56,7 +57,7 @@ def faults(draw: DrawFn, case: Case) -> Faults:
         calls = [(*place, draw(deaths)) for place in draw(st.lists(where, max_size=3))]
         if attempts > 1 and draw(st.booleans()):
             calls.append((*draw(where), "raise"))
-    damage: SearchStrategy[ReportFault] = st.sampled_from(["delete", "corrupt", "lose"])
+    damage: SearchStrategy[ReportFault] = st.sampled_from(["delete", "corrupt", "lose", "drop"])
     return Faults(tuple(calls), draw(st.dictionaries(st.integers(0, 25), damage, max_size=4)))
 
 
@@ -94,19 +95,26 @@ class FaultyExecutor:
     async def stop(self) -> None:
         await self._inner.stop()
 
-    def _meddle(self, outcome: Outcome) -> bool:
-        """Whether the worker is lost with this outcome."""
+    def _meddle(self, outcome: Outcome) -> ReportFault | None:
+        """What happens to this outcome."""
         action = self._plan.get(self._outcomes)
         self._outcomes += 1
         if action in ("corrupt", "delete") and outcome.block is not None:
             self._damage(outcome.block, str(action))
-        return action == "lose"
+        return action
 
 
 class _FaultySlot:
-    def __init__(self, inner: Slot, meddle: Callable[[Outcome], bool]) -> None:
+    def __init__(self, inner: Slot, meddle: Callable[[Outcome], ReportFault | None]) -> None:
         self.name = inner.name
         self._inner, self._meddle = inner, meddle
+
+    @property
+    def task(self) -> str:
+        return self._inner.task
+
+    async def stop(self) -> None:
+        await self._inner.stop()
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         lost = False
@@ -115,10 +123,12 @@ class _FaultySlot:
             nonlocal lost
             if lost:
                 return
-            if isinstance(one, Outcome) and self._meddle(one):
-                lost = True
+            action = self._meddle(one) if isinstance(one, Outcome) else None
+            lost = action in ("lose", "drop")
+            if action == "lose":
                 one = Failure(one.partition, one.attempt, FailureClass.WORKER_LOST, "lost by a test")
-            report(one)
+            if action != "drop":
+                report(one)
 
         await self._inner.run(task, pass_on)
 

@@ -16,6 +16,13 @@ class NamedSlot:
     def __init__(self, name: str, slot: Slot) -> None:
         self.name, self._slot = name, slot
 
+    @property
+    def task(self) -> str:
+        return self._slot.task
+
+    async def stop(self) -> None:
+        await self._slot.stop()
+
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         await self._slot.run(task, report)
 

@@ -255,6 +255,9 @@ class SegmentRun:
             self.stop_with(SegmentFailed(Problem(FailureClass.INTERNAL, text, node=self._segment.id)))
         self._settle()
 
+    def refuse(self, error: TreadleError) -> None:
+        self.stop_with(SegmentFailed.by(error, self._segment.id))
+
     # -- parts
 
     def _assigned(self, assignment: Assignment | None) -> Task | None:

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
-from typing import Protocol
 
 from treadle.executors.interface import Executor, Slot
-from treadle.executors.program import Report, Task
+from treadle.executors.program import Task
 from treadle.primitives.asyncio_tasks import spawn
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import InternalError
 
+from ..decisions.watchdog import PATIENCE, Finding, Seen, Watchdog
+from .slot_run import Client, SlotRun
 
-class Client(Protocol):
-    """A segment that wants slots."""
-
-    def together(self) -> int:
-        """Slots it takes at once: 1, or all of a gang's; 0 when that is not due."""
-
-    def offer(self, slot: str) -> Task | None:
-        """A task for the free slot, or None when there is none now; a gang is offered all its slots in one go."""
-
-    def backup(self, slot: str) -> Task | None:
-        """A task that repeats one under way elsewhere, for a slot that no client has anything else for."""
-
-    async def ready(self) -> None:
-        """Return when a task just offered may start."""
-
-    def report(self, slot: str, report: Report) -> None:
-        """A partition of the slot's task ended."""
-
-    def ended(self, slot: str, error: BaseException | None) -> None:
-        """The slot's task is over."""
+_log = logging.getLogger(__name__)
+LOOK = 5.0
+"""Seconds between two looks at what the slots say."""
 
 
 class SlotPool:
@@ -45,14 +31,24 @@ class SlotPool:
     A gang takes its slots all or none. When its turn has come and there are too few, those that become free are kept
     for it, so that a stream of small tasks cannot keep it waiting; only one gang at a time can hold slots in this way,
     and tasks that run need nothing from it, so it gets them.
+
+    A watchdog compares what runs here with what the slots say (`decisions/watchdog.py`). A client hears of the end of
+    each task once: from its slot, or from the watchdog when the slot has forgotten the task or does not end it.
     """
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, *, patience: float = PATIENCE, look: float = LOOK) -> None:
+        """`patience`: seconds before a stuck slot is healed; `look`: seconds between two looks for one."""
         self.executor = executor
         self._idle: deque[Slot] = deque(executor.slots)
         self._turns: deque[list[Client]] = deque()
         self._turn_of: dict[str, list[Client]] = {}
-        self._runs: dict[str, tuple[Client, asyncio.Task[None]]] = {}
+        self._runs: dict[str, SlotRun] = {}
+        self._resets: dict[str, asyncio.Task[None]] = {}
+        """Of slots that are made to end what they have."""
+        self._stuck: set[str] = set()
+        """Slots out of service until they have ended their task."""
+        self._watchdog, self._look_seconds = Watchdog(patience), look
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def slots(self) -> Sequence[Slot]:
@@ -69,37 +65,40 @@ class SlotPool:
         mates.append(client)
         if len(mates) == 1:
             self._turns.append(mates)
+        self._watch()
         self.kick()
 
     async def leave(self, client: Client) -> None:
-        """Kill what still runs for the client, and wait until its slots are free."""
+        """Kill what still runs for the client, and wait until its slots are free, but for stuck ones."""
         mates = next(mates for mates in self._turns if client in mates)
         mates.remove(client)
         if not mates:
             self._turns = deque(turn for turn in self._turns if turn)
             self._turn_of = {turn: mates for turn, mates in self._turn_of.items() if mates}
-        mine = [run for owner, run in self._runs.values() if owner is client]
+        mine = [run for run in self._runs.values() if run.client is client]
         for run in mine:
             run.cancel()
-        await asyncio.gather(*mine, return_exceptions=True)
+        await asyncio.gather(*(run.over.wait() for run in mine))
         self.kick()
 
     def abort(self, client: Client, slots: Iterable[str]) -> None:
         """Kill what runs for the client in these slots; `ended` is called for each."""
         for slot in slots:
-            owner, run = self._runs.get(slot, (None, None))
-            if owner is client and run is not None:
+            run = self._runs.get(slot)
+            if run is not None and run.client is client:
                 run.cancel()
 
     def slots_of(self, client: Client) -> list[str]:
         """Slots in which something runs for the client."""
-        return [slot for slot, (owner, _) in self._runs.items() if owner is client]
+        return [slot for slot, run in self._runs.items() if run.client is client and not run.over.is_set()]
 
     def kick(self) -> None:
         """Offer idle slots; called whenever a client may have become hungry.
 
         A client that has nothing for one slot has nothing for another, so that a thousand idle slots cost one offer.
         """
+        if self._stuck:
+            self._refuse()
         while self._idle and (self._serve() or self._double()):
             pass
 
@@ -137,57 +136,82 @@ class SlotPool:
 
     def _start(self, slot: Slot, client: Client, task: Task) -> None:
         self._idle.remove(slot)
-        run = spawn(self._run(slot, client, task), name=f"slot {slot.name}")
-        self._runs[slot.name] = (client, run)
+        self._runs[slot.name] = run = SlotRun(slot, client, task)
+        run.begin(partial(self._ended, run))
+        self._watch()
 
-    async def _run(self, slot: Slot, client: Client, task: Task) -> None:
-        error: BaseException | None = None
+    def _ended(self, run: SlotRun, error: BaseException | None) -> None:
+        """The slot has let go of the task."""
+        del self._runs[run.slot.name]
+        if run.lost or run.slot.task:
+            self._reset(run.slot)
+        else:
+            self._free(run.slot)
         try:
-            await client.ready()
-            await slot.run(task, _reporter(client, slot.name))
-        except asyncio.CancelledError as cancelled:
-            error = cancelled
-        except Exception as unexpected:  # noqa: BLE001  # an executor's defect fails the segment, not the driver
-            error = unexpected
-        del self._runs[slot.name]
+            run.tell(error)
+        finally:
+            self.kick()
+
+    def _free(self, slot: Slot) -> None:
+        self._stuck.discard(slot.name)
         self._idle.append(slot)
-        client.ended(slot.name, error)
+
+    # -- stuck slots
+
+    def _reset(self, slot: Slot) -> None:
+        """Have the slot end what it has; it is offered again afterwards."""
+        task = self._resets[slot.name] = spawn(slot.stop(), name=f"reset of {slot.name}")
+        task.add_done_callback(partial(self._was_reset, slot))
+
+    def _was_reset(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        del self._resets[slot.name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("slot %s could not be reset: %s", slot.name, error)
+        self._free(slot)
         self.kick()
 
+    def _watch(self) -> None:
+        """Look at the slots again and again while there is a client or a task."""
+        if self._timer is None and (self._runs or self._resets or self._turns):
+            self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
 
-class Pools:
-    """A pool for each executor, made when the first segment wants it. One event loop."""
+    def _look(self) -> None:
+        self._timer = None
+        seen = {slot.name: self._seen(slot) for slot in self.slots}
+        found = self._watchdog.look(seen, asyncio.get_running_loop().time())
+        for slot in self.slots if found else ():
+            if slot.name in found:
+                self._heal(slot, found[slot.name], seen[slot.name])
+        self._watch()
 
-    def __init__(self, executors: Mapping[str, Executor]) -> None:
-        """`executors` by the name that stages use; what raises UsageError at a look-up is told to who wants it."""
-        self.executors = executors
-        self._pools: dict[str, asyncio.Task[SlotPool]] = {}
+    def _seen(self, slot: Slot) -> Seen:
+        run = self._runs.get(slot.name)
+        if run is None:
+            return Seen("", slot.task, slot.name in self._resets)
+        return Seen(run.task.id if run.begun and not run.ending else "", slot.task, run.ending)
 
-    async def ready(self, name: str) -> SlotPool:
-        """The pool of an executor, started. Raises UsageError when there is no such executor, or it does not start."""
-        task = self._pools.get(name)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = self._pools[name] = spawn(self._start(name), name=f"start {name}")
-        return await asyncio.shield(task)
+    def _heal(self, slot: Slot, finding: Finding, seen: Seen) -> None:
+        run = self._runs.get(slot.name)
+        match finding:
+            case Finding.LOST if run is not None:
+                _log.error("slot %s says nothing of task %s: it is given to another slot", slot.name, seen.believed)
+                run.lose("its slot has forgotten it")
+            case Finding.STRAY if run is None:
+                _log.error("slot %s runs task %s, which it was not given: it is reset", slot.name, seen.said)
+                self._idle.remove(slot)
+                self._reset(slot)
+            case Finding.STUCK:
+                task = run.task.id if run is not None else seen.said
+                _log.error("slot %s does not end task %s: it is out of service until then", slot.name, task)
+                self._stuck.add(slot.name)
+                if run is not None:
+                    run.tell(asyncio.CancelledError())
+        self.kick()
 
-    def open(self) -> list[tuple[str, SlotPool]]:
-        """The pools that were made, by the names of their executors."""
-        done = {name: task for name, task in self._pools.items() if task.done() and not task.cancelled()}
-        return [(name, task.result()) for name, task in done.items() if task.exception() is None]
-
-    async def _start(self, name: str) -> SlotPool:
-        executor = self.executors.get(name)
-        if executor is None:
-            known = ", ".join(self.executors)
-            raise UsageError(f"this driver has no executor {name!r}", f"Its profile has: {known}.")
-        await executor.start()
-        return SlotPool(executor)
-
-    async def stop(self) -> None:
-        """End every executor that was started, or is just starting."""
-        started = await asyncio.gather(*self._pools.values(), return_exceptions=True)
-        await asyncio.gather(*(pool.executor.stop() for pool in started if isinstance(pool, SlotPool)))
-
-
-def _reporter(client: Client, slot: str) -> Callable[[Report], None]:
-    return lambda report: client.report(slot, report)
+    def _refuse(self) -> None:
+        """Fail the clients for which too few slots are in service."""
+        usable = len(self.slots) - len(self._stuck)
+        for client in [client for mates in self._turns for client in mates if client.together() > usable]:
+            names = ", ".join(sorted(self._stuck))
+            hint = "Once those processes are gone, or the driver is started again: treadle resume"
+            client.refuse(InternalError(f"slots that do not end their tasks are out of service: {names}", hint))

@@ -26,7 +26,7 @@ from ..blocks.hosts import Hosts
 from ..blocks.tidy import Reclaimer
 from ..tasks.scope import Scope, loop_chains
 from .gang_coordinator import GangCoordinator
-from .pool import Pools
+from .pools import Pools
 
 RUNS = 100
 """Runs that are kept read."""
