@@ -29,9 +29,8 @@ async def test_task_that_is_aborted_ends_once_in_any_turn_of_the_loop(turns: int
     executor.faults.clear()
     await until(lambda: 0 in client.done)
     executor.slots[1].end()
-    await until(lambda: client.done == {0, 1})
+    await until(lambda: client.done == {0, 1} and pool.busy == 0)
     assert client.ended_ == client.offered == {0: 2, 1: 1}
-    assert pool.busy == 0
     await pool.leave(client)
 
 
@@ -54,7 +53,7 @@ async def test_task_that_no_slot_knows_ends_as_worker_lost(fault: Fault, how: st
     pool, executor = faulty_pool(1, fault)
     client = CountingClient(1)
     pool.join(client)
-    await until(lambda: client.done == {0})
+    await until(lambda: client.done == {0} and pool.busy == 0)
     (failure,) = client.failures
     assert failure.failure is FailureClass.WORKER_LOST
     assert how in failure.how
@@ -125,7 +124,7 @@ async def test_slot_that_raises_is_used_again() -> None:
     pool, executor = faulty_pool(1, "raises", "dies")
     client = CountingClient(2)
     pool.join(client)
-    await until(lambda: len(client.done) == 2)
+    await until(lambda: len(client.done) == 2 and pool.busy == 0)
     assert [str(error) for error in client.errors] == ["a defect"]
     assert [failure.how for failure in client.failures] == ["it died"]
     assert client.ended_ == client.offered
