@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 from orchestrator.broken_runs import failure, values
@@ -17,7 +18,7 @@ from treadle.orchestrator.dispatcher.site import pools
 from treadle.orchestrator.dispatcher.site.pool import SlotPool
 
 FOUR = {"range": 4, "partitions": 4}
-ONE_ATTEMPT = {"retry": {"maximumAttempts": 1}}
+ONE_ATTEMPT: dict[str, Any] = {"retry": {"maximumAttempts": 1}}
 
 
 class Forgetful:
