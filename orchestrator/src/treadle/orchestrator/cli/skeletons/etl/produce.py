@@ -1,4 +1,4 @@
-"""Makes the topic `orders` if it is not there, and sends each argument to it: a JSON order such as
+"""Makes the topic `orders` if it is not there, sends each argument to it, and prints the run that the order starts.
 
 python produce.py '{"customer": "ada", "amount": 12.5}'
 """
@@ -9,11 +9,11 @@ import logging
 import os
 import sys
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-TOPIC = "orders"
+TOPIC, TRIGGER = "orders", "etl.live"
 BROKER = os.environ.get("KAFKA", "127.0.0.1:9092")
 SETTINGS: dict[str, str | int | float | bool] = {"bootstrap.servers": BROKER}
 
@@ -34,10 +34,25 @@ def make_topic() -> None:
 
 def send(orders: list[str]) -> None:
     producer = Producer(SETTINGS)
+    places: list[str] = []
     for order in orders:
-        producer.produce(TOPIC, order.encode())
-    if producer.flush(30):
+        producer.produce(TOPIC, order.encode(), on_delivery=lambda _, sent: places.append(place(sent)))
+    if producer.flush(30) or not all(places):
         sys.exit("the broker did not take all orders")
+    for one in places:
+        sys.stdout.write(f"{TRIGGER}.{topic_id()}.{one}\n")
+
+
+def place(sent: Message) -> str:
+    """`<partition>.<offset>`; empty for an order that was not taken."""
+    return "" if sent.error() else f"{sent.partition()}.{sent.offset()}"
+
+
+def topic_id() -> str:
+    """The topic's UUID, as ids of runs have it."""
+    admin = AdminClient(SETTINGS)
+    found = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(timeout=30)
+    return str(found.topic_id).replace("+", "-").replace("/", "_").rstrip("=")
 
 
 if __name__ == "__main__":
