@@ -12,8 +12,11 @@ import pytest
 from executors.bench import Bench, call
 from executors.operation_functions import FIRST, divide, per_record
 
-from treadle.executors.program import MapPartition, MapRecords, PartitionInput, Reduce, Sort
+from treadle.executors.program import BlockInput, MapPartition, MapRecords, PartitionInput, Reduce, Sort
+from treadle.orchestrator.dispatcher.decisions.tolerances import FailedRecords
+from treadle.orchestrator.plan import Tolerance
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
+from treadle.primitives.joint_values import JointValues
 from treadle.primitives.stores.files import list_files
 
 
@@ -174,3 +177,34 @@ def test_a_failed_reduce_names_the_key(bench: Bench, op: Reduce, sort: bool) -> 
 def test_a_reduce_asks_for_its_key(bench: Bench) -> None:
     found = bench.records(Reduce("r", "key", uses=call(key_of), by=FIRST), source=PAIRS)
     assert found == [("a", "a"), ("b", "b")]
+
+
+# -- several inputs ----------------------------------------------------------------------------------------------------
+
+
+def test_values_of_an_input_have_its_name_with_and_without_what_stands_before_it() -> None:
+    values = JointValues({"state.ranks": 1, "inputs.links": 2, "a.state.x": 3, "b.state.x": 4, "pages": 5})
+    assert values["state.ranks"] == values["ranks"] == values.get("ranks") == 1
+    assert (values["links"], values["pages"], "links" in values, "rank" in values) == (2, 5, True, False)
+    assert list(values) == ["state.ranks", "inputs.links", "a.state.x", "b.state.x", "pages"]
+    for name in ("x", "rank", "state"):
+        with pytest.raises(KeyError, match=r"there is 'state\.ranks', 'inputs\.links'"):
+            values[name]
+        assert values.get(name) is None
+
+
+def test_a_joint_reduce_takes_the_short_name(bench: Bench) -> None:
+    op = Reduce("r", "key", uses=call(ranks), by=FIRST, names=("state.ranks", "links"))
+    (left,), (right,) = (bench.blocks_of([("a", n)]).inputs for n in (1, 2))
+    assert bench.records(op, source=BlockInput((left, right), pieces=True)) == [("a", [1, 2])]
+
+
+def ranks(key: Any, values: Any) -> Any:
+    return [*values["ranks"], *values["links"]]
+
+
+def test_too_many_failures_name_the_first(bench: Bench, numbers: PartitionInput) -> None:
+    outcome = bench.outcome(MapRecords("a", call(divide), tolerate=True), source=numbers)
+    records = FailedRecords({"a": Tolerance(count=0)})
+    assert records.add(outcome)
+    assert records.problem().endswith("numbers.jsonl, line 4: ZeroDivisionError: division by zero")

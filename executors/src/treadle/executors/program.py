@@ -338,6 +338,8 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     values: dict[str, Any] = {}
     """stage -> its record as JSON, of a reduce whose value expressions want."""
     counts: dict[str, StageCount] = {}
+    first_failed: dict[str, str] = {}
+    """stage -> place and error of the first record that was set aside, for people."""
     failed_items: BlockRef | None = None
     """Records: dicts; docs/semantics.md says which members they have."""
     slot: str = ""
@@ -397,7 +399,7 @@ class Failure(Struct, frozen=True, tag="failure"):
 def error_text(error: str, message: str, place: str = "") -> str:
     """An error for people: `orders.csv, line 17: ValueError: no number`. What treadle itself raises says all in its
     message."""
-    if place:
+    if place and not message.startswith(place):
         return f"{place}: {error_text(error, message)}"
     if not error or (message and error.startswith("treadle.")):
         return message

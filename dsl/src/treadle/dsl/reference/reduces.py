@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from treadle.primitives.joint_values import JointValues
 from treadle.primitives.record_place import RecordPlace
 from treadle.primitives.shuffling.folds import NOTHING, left_fold
 from treadle.primitives.shuffling.keys import Key, identity
@@ -122,7 +123,7 @@ def joint_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, di
 
 def _apart(name: Any, apart: list[dict[Any, tuple[Key, list[Any]]]], grouping: Grouping) -> dict[str, Values]:
     found = [groups[name][1] if name in groups else [] for groups in apart]
-    return {each: listed(values) for each, values in zip(grouping.names, found, strict=True)}
+    return JointValues(zip(grouping.names, map(listed, found), strict=True))
 
 
 def listed(values: list[Any]) -> Values:

@@ -33,6 +33,7 @@ from ..program import (
     Secret,
     StageCount,
     Value,
+    error_text,
 )
 from ..redaction import Redactor
 from ..spill.folding import key_of_failure
@@ -87,6 +88,7 @@ class Attempt:
         self.metrics: dict[str, Metrics] = {}
         self.values: dict[str, Any] = {}
         self.counts: dict[str, StageCount] = {}
+        self.first_failed: dict[str, str] = {}
         self.failed_items: list[dict[str, Any]] = []
         self.error: StageFailed | InputFailed | None = None
         """What failed first: it counts, even when a later user function swallowed it."""
@@ -223,6 +225,9 @@ class Attempt:
         if self.error is not None or isinstance(error, MemoryError) or not tolerable:
             raise self.fail(op.stage, position, error, op.non_retryable) from error
         place, redactor = self.places.of(op.stage, position), self.services.redactor
+        if op.stage not in self.first_failed:
+            text = error_text(error_name(error), message_of(error, redactor).partition("\n")[0], place.text)
+            self.first_failed[op.stage] = redactor.text(text)
         self.failed_items.append(
             {
                 "stage": self.path(op.stage),

@@ -8,6 +8,7 @@ from typing import Any
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import InternalError
+from treadle.primitives.joint_values import JointValues
 from treadle.primitives.result import stage_value
 from treadle.primitives.shuffling.folds import NOTHING, left_fold
 from treadle.primitives.shuffling.order import argsort
@@ -68,7 +69,7 @@ def _per_partition(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> F
 
 
 def _values(op: Reduce, flow: Flow) -> Values | dict[str, Values]:
-    return dict(zip(op.names, map(Values, flow.inputs), strict=True)) if op.names else Values(flow)
+    return JointValues(zip(op.names, map(Values, flow.inputs), strict=True)) if op.names else Values(flow)
 
 
 def fold_tree(values: Iterable[Any], combine: Binary, fan_in: int) -> Any:
@@ -222,4 +223,4 @@ def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[An
         columns = [_columns(op, kind, parts, attempt) for kind, parts in pieces]
         together = spilled_joint_groups(columns, attempt.room, by_key=op.sorted)
     for key, flows in together:
-        yield key, {name: Values(one) for name, one in zip(op.names, flows, strict=True)}
+        yield key, JointValues(zip(op.names, map(Values, flows), strict=True))

@@ -220,6 +220,7 @@ class Runtime:
             metrics={stage: metrics.values for stage, metrics in attempt.metrics.items() if metrics.values},
             values=attempt.values,
             counts=attempt.counts,
+            first_failed=attempt.first_failed,
             failed_items=failed,
             started=self._meter.started,
             seconds=self._meter.seconds(),
