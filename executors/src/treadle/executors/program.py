@@ -18,6 +18,8 @@ from treadle.primitives.errors import FailureClass
 from treadle.primitives.events.records import Format
 from treadle.primitives.formats import FileSplit, WriteOptions
 
+from .failure_text import error_text
+
 # -- arguments ----------
 
 
@@ -149,7 +151,7 @@ class Reduce(Struct, frozen=True, tag="reduce"):
     """`per: key` over a gathered shuffle partition, or over the whole partition.
 
     With `uses`, `uses.args` are `with`; with `combine`, `finish.args` are. A leaf or inner node of a reduce tree is a
-    Reduce with `combine` only.
+    Reduce with `combine` only. `value`: expressions read its record.
     """
 
     stage: str
@@ -167,7 +169,6 @@ class Reduce(Struct, frozen=True, tag="reduce"):
     sorted: bool = False
     metrics: dict[str, str] = {}
     value: bool = False
-    """Its record is wanted in expressions, too."""
 
 
 class ToBroadcast(Struct, frozen=True, tag="broadcast value"):
@@ -339,7 +340,7 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     """stage -> its record as JSON, of a reduce whose value expressions want."""
     counts: dict[str, StageCount] = {}
     first_failed: dict[str, str] = {}
-    """stage -> place and error of the first record that was set aside, for people."""
+    """stage -> place and error of the first record that was set aside."""
     failed_items: BlockRef | None = None
     """Records: dicts; docs/semantics.md says which members they have."""
     slot: str = ""
@@ -387,23 +388,13 @@ class Failure(Struct, frozen=True, tag="failure"):
     followed: bool = False
     """It only follows from the failure of another member of its gang."""
     place: str = ""
-    """File and line or row, or key, of the record that user code failed for; empty: not known."""
+    """File and line or row, or key, of the record; empty: not known."""
     requests: dict[str, int] = {}
     charge: Charge | None = None
 
     @property
     def text(self) -> str:
         return error_text(self.error, self.message, self.place)
-
-
-def error_text(error: str, message: str, place: str = "") -> str:
-    """An error for people: `orders.csv, line 17: ValueError: no number`. What treadle itself raises says all in its
-    message."""
-    if place and not message.startswith(place):
-        return f"{place}: {error_text(error, message)}"
-    if not error or (message and error.startswith("treadle.")):
-        return message
-    return f"{error}: {message}" if message else error
 
 
 Report = Outcome | Failure

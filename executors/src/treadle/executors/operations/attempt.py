@@ -20,6 +20,7 @@ from treadle.primitives.result import Result, is_storable
 from treadle.primitives.shuffling.folds import NOTHING
 
 from ..context import Context
+from ..failure_text import error_text
 from ..failures import InputFailed, StageFailed, error_name, is_loss, json_of, message_of
 from ..program import (
     Arg,
@@ -33,7 +34,6 @@ from ..program import (
     Secret,
     StageCount,
     Value,
-    error_text,
 )
 from ..redaction import Redactor
 from ..spill.folding import key_of_failure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from treadle.executors.attempt_log import logged
-from treadle.executors.program import error_text
+from treadle.executors.failure_text import error_text
 
 from ...dispatcher.record.attempts import AttemptRecord
 from ..common.exits import complain
