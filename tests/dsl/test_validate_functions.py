@@ -36,6 +36,14 @@ def test_two_folders_may_each_have_a_module_of_one_name(tmp_path: Path) -> None:
     assert codes(document("steps:one"), second) == ["T403"]
 
 
+@pytest.mark.parametrize("name", ["json", "yaml"])
+def test_module_that_others_hide_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, f"{name}.py", "def one(record): ...\n")
+    (found,) = check_functions(document(f"{name}:one"), [tmp_path])
+    assert (found.code, found.hint) == ("T407", f"rename {name}.py, such as my_{name}.py")
+    assert f"the name of {name}.py is taken" in found.message
+
+
 def test_path_and_modules_are_restored(tmp_path: Path) -> None:
     write(tmp_path, "pack/__init__.py", "")
     write(tmp_path, "pack/helper.py", "")
@@ -47,12 +55,12 @@ def test_path_and_modules_are_restored(tmp_path: Path) -> None:
 
 
 def test_module_of_the_same_name_already_imported_comes_back(tmp_path: Path) -> None:
-    write(tmp_path, "json.py", "def f(record): ...\n")
-    import json
+    write(tmp_path, "pluggy.py", "def f(record): ...\n")
+    import pluggy
 
-    assert codes(document("json:f"), tmp_path) == []
-    assert sys.modules["json"] is json
-    assert sys.modules["json.decoder"].JSONDecoder is json.JSONDecoder
+    assert codes(document("pluggy:f"), tmp_path) == []
+    assert sys.modules["pluggy"] is pluggy
+    assert sys.modules["pluggy._hooks"].HookspecOpts is pluggy.HookspecOpts
 
 
 def test_module_that_needs_a_missing_package_fails_on_import(tmp_path: Path) -> None:

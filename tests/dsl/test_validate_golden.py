@@ -23,6 +23,7 @@ GOOD = sorted((GOLDEN / "good").glob("*.yaml"))
 OF_GIVEN_VALUES = {"T501", "T502", "T503"}
 OF_PYTHON_FILES = {"T019"}
 OF_MANY_FINDINGS = {"T606"}
+OF_FOLDERS = {"T407"}
 
 
 def findings(path: Path) -> str:
@@ -49,7 +50,8 @@ def test_good_document_has_no_findings(path: Path) -> None:
 
 def test_every_code_has_a_golden_mistake() -> None:
     told = "".join(path.read_text(encoding="utf-8") for path in GOLDEN.glob("*.txt"))
-    assert set(re.findall(r"\[(T\d+)\] ", told)) | OF_GIVEN_VALUES | OF_PYTHON_FILES | OF_MANY_FINDINGS == set(CODES)
+    elsewhere = OF_GIVEN_VALUES | OF_PYTHON_FILES | OF_MANY_FINDINGS | OF_FOLDERS
+    assert set(re.findall(r"\[(T\d+)\] ", told)) | elsewhere == set(CODES)
 
 
 def test_documented_codes_are_those_of_the_program() -> None:

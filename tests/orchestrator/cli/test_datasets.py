@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import date
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.orchestrator.cli.view.datasets import _line
+from treadle.orchestrator.cli.view.datasets import LARGE, _line, _pieces
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,35 @@ from treadle.orchestrator.cli.view.datasets import _line
 )
 def test_a_record_is_a_line_of_json(record: Any, line: str) -> None:
     assert _line(record) == line
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        list(range(3 * LARGE)),
+        {"a": [None] * (LARGE + 1), 4: "x", "empty": []},
+        (1, [[0.5] * (LARGE + 1), {"b": math.inf}]),
+        np.arange(2.5 * LARGE),
+        np.array([math.nan] * (LARGE + 1)),
+        np.ones((3, LARGE), np.int8),
+        [np.zeros(2 * LARGE), 1],
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_pieces_of_a_large_record_are_its_line(record: Any) -> None:
+    pieces = list(_pieces(record))
+    assert json.loads("".join(pieces)) == json.loads(_line(record))
+    assert max(map(len, pieces)) < 10 * LARGE
+
+
+def test_first_piece_of_an_array_does_not_wait_for_the_others() -> None:
+    class Counted(np.ndarray[Any, Any]):
+        lists = 0
+
+        def tolist(self) -> Any:
+            Counted.lists += 1
+            return super().tolist()
+
+    pieces = _pieces(np.zeros(1000 * LARGE).view(Counted))
+    assert (next(pieces), next(pieces)[:3]) == ("[", "0.0")
+    assert Counted.lists == 1

@@ -19,7 +19,7 @@ from treadle.orchestrator.cli.view.following import ErrorGroup, LogFollower, gro
 from treadle.orchestrator.cli.view.picture import StageView
 from treadle.orchestrator.cli.view.report.drawing import HEIGHT, WIDTH, draw
 from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
-from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, _brief, render, timeline
+from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, _brief, _tiles, render, timeline
 from treadle.orchestrator.cli.view.screens import exchange
 from treadle.orchestrator.client.views import RunEnd, RunFailure, RunView
 from treadle.orchestrator.dispatcher.record.ledger import Committed, Failed, Record
@@ -204,3 +204,28 @@ def test_facts_of_a_run_are_those_of_its_ledgers(breaking: Callable[[Mapping[str
     assert all(re.fullmatch(r"local-\d", one.slot) and one.started > 1.7e9 for one in found.attempts)
     assert node.bytes_out > 0
     assert grouped(logged) == []
+
+
+def test_attempts_that_failed_count_for_tasks_memory_and_slot_time() -> None:
+    graph = Graph((Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy()),))
+    records: list[Record] = [Failed("a", 0, 1, "out of memory", "MemoryError", final=True, spent=True)]
+    lost = [attempt(0, failure="out of memory", peak_memory=3 << 30, seconds=2.0)]
+    (found,) = _nodes(graph, [], records, lost)
+    assert (found.peak_memory, found.busy_seconds) == (3 << 30, 2.0)
+    tiles = {tile.label: tile for tile in _tiles(view(), Facts((found,), tuple(lost), (), {}), NOW)}
+    assert (tiles["tasks"].value, tiles["tasks"].detail) == ("1", "1 failed")
+    assert tiles["most memory"].value == "3.0 GiB"
+
+
+def test_time_of_a_resumed_run_is_that_of_its_timeline() -> None:
+    again = view(resumption=2, started=NOW, closed=NOW + timedelta(seconds=5))
+    first = attempt(0, started=(NOW - timedelta(seconds=35)).timestamp())
+    took = _tiles(again, Facts((), (first,), (), {}), NOW)[0]
+    assert (took.value, took.detail) == ("40 s", "5.0 s of it in resumption 2")
+
+
+def test_page_shows_the_inputs_of_the_run() -> None:
+    page = render(view(), None, facts(), [], NOW, {"corpus": "in/*.txt", "k": 8, "none": None, EVIL: [EVIL]})
+    assert "<b>corpus</b></td><td><code>in/*.txt</code>" in page
+    assert "<b>none</b>" not in page
+    assert EVIL not in page

@@ -91,6 +91,10 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T404": ("error", "The name is not a function."),
     "T405": ("error", "The function does not take the arguments the stage gives it."),
     "T406": ("error", "`flat` contradicts the function's annotation."),
+    "T407": (
+        "error",
+        "A module of the project has the name of one of Python, or of a library that treadle uses.",
+    ),
     "T501": ("error", "A value given for an input that is not declared."),
     "T502": ("error", "A required input without a value."),
     "T503": ("error", "A value that its input does not accept."),

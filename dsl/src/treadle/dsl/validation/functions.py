@@ -26,6 +26,9 @@ from ..graph.graph import Graph, Node
 from ..model import MapStage, ReduceStage, ShuffleStage
 from .report import Report
 
+_LIBRARIES = frozenset({"msgspec", "numpy", "pyarrow", "pydantic", "temporalio", "treadle", "typer", "yaml"})
+"""Modules that are loaded before those of a project, here or in workers."""
+
 
 @dataclass(frozen=True)
 class _Use:
@@ -48,12 +51,26 @@ def check_functions(document: Document, search_path: Sequence[FilePath]) -> list
         return []
     report = Report(document)
     uses = [use for node in Graph(document.spec).nodes.values() for use in _uses(node)]
+    uses = [use for use in uses if not _is_shadowed(report, use, search_path)]
     with _importing(search_path, {use.function.partition(":")[0] for use in uses}):
         for use in uses:
             if not use.function.startswith(CAPTURED):
                 _check(report, use)
     below = (found for child in document.children.values() for found in check_functions(child, search_path))
     return list(dict.fromkeys([*report.listed(), *below]))
+
+
+def _is_shadowed(report: Report, use: _Use, folders: Sequence[FilePath]) -> bool:
+    """Whether another module is loaded already wherever this one is asked for."""
+    top = use.function.partition(":")[0].partition(".")[0]
+    if top not in sys.stdlib_module_names and top not in _LIBRARIES:
+        return False
+    own = [path for folder in folders for path in (folder / f"{top}.py", folder / top) if path.exists()]
+    if own:
+        owner = "Python" if top in sys.stdlib_module_names else "a library that treadle uses"
+        message = f"the name of {own[0].name} is taken: '{top}' is a module of {owner}, which is loaded first"
+        report.add("T407", use.path, message, f"rename {own[0].name}, such as my_{own[0].name}")
+    return bool(own)
 
 
 def _uses(node: Node) -> Iterator[_Use]:

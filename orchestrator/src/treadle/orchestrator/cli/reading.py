@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -155,7 +156,9 @@ def _print_records(env: Environment, run: str, stage: str, limit: int | None, vi
 
     try:
         for count, record in enumerate(records(env, run, stage), 1):
-            typer.echo(record)
+            for piece in record:
+                sys.stdout.write(piece)
+            sys.stdout.write("\n")
             if count == limit:
                 return
     except Incomplete as error:

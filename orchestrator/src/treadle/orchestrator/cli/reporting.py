@@ -47,6 +47,7 @@ def report(
 async def _page(env: Environment, runs: Runs, run: str) -> str:
     from ..plan import Plan
     from .view.following import LogFollower, grouped
+    from .view.given import inputs_of
     from .view.report.facts import gather
     from .view.report.page import render
 
@@ -57,4 +58,5 @@ async def _page(env: Environment, runs: Runs, run: str) -> str:
     if plan is None:
         raise UsageError(f"no driver has taken up run {run} yet: there is nothing to report", "See: treadle doctor")
     logged = LogFollower(files).new()
-    return render(view, end, gather(files, plan, logged), grouped(logged), datetime.now(UTC))
+    facts = gather(files, plan, logged)
+    return render(view, end, facts, grouped(logged), datetime.now(UTC), inputs_of(files))

@@ -60,6 +60,7 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
     """Everything that `show` knows. The keys are stable; `cost` is null unless it was asked for."""
     from .view.costs import spent_by
     from .view.following import LogFollower, grouped
+    from .view.given import inputs_of
     from .view.picture import Painter
 
     view = await runs.view(run)
@@ -72,6 +73,7 @@ async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False
     spent = await spent_by(env, runs, run) if cost and painter.plan else None
     return {
         **_about(view, end),
+        "inputs": await asyncio.to_thread(inputs_of, env.files(run)),
         "drivers": drivers,
         "stages": stages,
         "written": dict(written),
@@ -108,7 +110,12 @@ def _untold(files: RunFiles) -> list[dict[str, Any]]:
 def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
     from .view.costs import spent_lines
 
-    lines = [*_head(about, env), *_stage_lines(about["stages"], wide), *_error_lines(about, wide)]
+    lines = [
+        *_head(about, env),
+        *_input_lines(about["inputs"]),
+        *_stage_lines(about["stages"], wide),
+        *_error_lines(about, wide),
+    ]
     lines += _untold_lines(about["untold"], wide)
     if about["written"]:
         lines += ["", *(f"{stage} writes to {uri}" for stage, uri in about["written"].items())]
@@ -117,6 +124,13 @@ def _print_run(about: dict[str, Any], env: Environment, *, wide: bool) -> None:
     if about["cost"]:
         lines += spent_lines(about["cost"])
     say("\n".join(lines))
+
+
+def _input_lines(inputs: dict[str, Any]) -> list[str]:
+    from .view.given import brief
+
+    shown = [f"{name} = {brief(value)}" for name, value in inputs.items() if value is not None]
+    return [f"{'inputs' if index == 0 else '':8}  {line}" for index, line in enumerate(shown)]
 
 
 def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
@@ -200,10 +214,13 @@ def list_(
 
     async def work(runs: Runs) -> list[RunView]:
         prefix = f"{await run_to_read(runs, children)}/" if children else by_trigger
-        wanted = runs.list_runs(limit, states=states, since=start, prefix=prefix, labels=labels)
+        wanted = runs.list_runs(limit + 1, states=states, since=start, prefix=prefix, labels=labels)
         return [view async for view in wanted]
 
     found = env.with_runs(work)
+    if len(found) > limit:
+        found.pop()
+        advise(f"there are more runs than these {limit:,}: --limit N")
     if output == "json":
         say_json([_listed(view) for view in found])
     elif found:

@@ -6,9 +6,10 @@ import base64
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import MissingError, UsageError
@@ -29,8 +30,9 @@ class Incomplete(UsageError):
     """The stage is not done yet."""
 
 
-def records(env: Environment, run: str, stage: str) -> Iterator[str]:
-    """Each record as a line of JSON. Raises UsageError for a stage without data, Incomplete."""
+def records(env: Environment, run: str, stage: str) -> Iterator[Iterator[str]]:
+    """Each record as the pieces of a line of JSON; a large record has many. Raises UsageError for a stage without data,
+    Incomplete."""
     from treadle.executors.bundle.open import prepare
     from treadle.primitives.blocks import Blocks
     from treadle.primitives.stores.host import HostFolder
@@ -95,19 +97,55 @@ def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list
     return [one for partition in inputs for row in partition.inputs for one in row]
 
 
-def _lines(blocks: Blocks, one: Slice) -> Iterator[str]:
+def _lines(blocks: Blocks, one: Slice) -> Iterator[Iterator[str]]:
     with redirect_stdout(sys.stderr):  # modules of the run may print when they are imported
         value = blocks.get(one)
     if one.kind == "table":
         for batch in value.to_batches(max_chunksize=1024):
-            yield from (_line(row) for row in batch.to_pylist())
-    elif one.kind == "array":
-        yield from (_line(row) for row in value)
+            yield from map(_pieces, batch.to_pylist())
     else:
-        yield from map(_line, value)
+        yield from map(_pieces, value)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+LARGE = 1000
+"""Entries of a list or array beyond which it is written in pieces."""
+
+
+def _pieces(record: Any) -> Iterator[str]:
+    """The JSON of a record: a small one at once, long lists and arrays bit by bit, so that the reader need not wait."""
+    if isinstance(record, list | tuple) and any(map(_is_long, (record, *record[:LARGE]))):
+        yield from _bracketed(map(_pieces, record))
+    elif isinstance(record, dict) and any(map(_is_long, record.values())):
+        named = ((_line({key: 0})[1:-2], value) for key, value in record.items())
+        yield from _bracketed((chain([name], _pieces(value)) for name, value in named), "{}")
+    elif _is_long(record):
+        yield from _bracketed(map(_pieces, record) if record.ndim > 1 else _numbers(record))
+    else:
+        yield _line(record)
+
+
+def _is_long(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) > LARGE
+    return hasattr(value, "tolist") and getattr(value, "size", 0) > LARGE  # an array of NumPy
+
+
+def _bracketed(items: Iterable[Iterator[str]], brackets: str = "[]") -> Iterator[str]:
+    yield brackets[0]
+    for index, item in enumerate(items):
+        if index:
+            yield ", "
+        yield from item
+    yield brackets[1]
+
+
+def _numbers(array: Any) -> Iterator[Iterator[str]]:
+    """The entries of an array of one dimension, many at a time."""
+    for start in range(0, len(array), LARGE):
+        yield iter([_line(array[start : start + LARGE])[1:-1]])
 
 
 def _line(record: Any) -> str:
@@ -129,5 +167,12 @@ def _jsonable(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     if hasattr(value, "tolist"):
-        return _jsonable(value.tolist())
+        return value.tolist() if _is_finite(value) else _jsonable(value.tolist())
     return repr(value)
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is an array of numbers, all of which JSON has."""
+    import numpy as np
+
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and bool(np.isfinite(value).all())

@@ -38,6 +38,9 @@ class Screen(Protocol):
     def note(self, text: str) -> None:
         """A line that stays."""
 
+    def log(self, line: str) -> None:
+        """A line of an attempt's log, which begins with its own time."""
+
     def close(self) -> None:
         """Leave the terminal as it should be."""
 
@@ -120,6 +123,9 @@ class PlainScreen:
     def note(self, text: str) -> None:
         complain(f"{time.strftime('%H:%M:%S')} {text}")
 
+    def log(self, line: str) -> None:
+        complain(line)
+
     def close(self) -> None:
         return
 
@@ -147,6 +153,9 @@ class JsonScreen:
 
     def note(self, text: str) -> None:
         complain(text)
+
+    def log(self, line: str) -> None:
+        complain(line)
 
     def close(self) -> None:
         return
@@ -177,6 +186,9 @@ class LiveScreen:
 
     def note(self, text: str) -> None:
         self._console.print(printable(text), markup=False, soft_wrap=True)
+
+    def log(self, line: str) -> None:
+        self.note(line)
 
     def close(self) -> None:
         self._live.stop()

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -40,6 +41,7 @@ _REMEDIES: dict[str, str] = {
     FailureClass.TIMED_OUT: "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
 }
 """What to look for, or what the workflow could say."""
+_NEW = "Changed input files need `treadle rerun {run}`; changed code needs a new run."
 
 
 @dataclass(frozen=True)
@@ -181,9 +183,15 @@ class Watcher:
         """The run; says so when Temporal takes its time, which the SDK waits for some seconds."""
         asked = spawn(self._runs.view(self._run))
         done, _ = await asyncio.wait([asked], timeout=SILENCE)
-        if not done:
+        if not done and not await self._temporal_answers():
             self._screen.note("Temporal does not answer; trying again")
         return await asked
+
+    async def _temporal_answers(self) -> bool:
+        """A view also asks the run's driver whether the run is paused, which takes its time when no driver is alive."""
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(self._runs.exists(self._run), SILENCE)
+        return False
 
     def _failed_early(self, stages: Sequence[StageView]) -> Exit:
         self._screen.close()
@@ -195,7 +203,7 @@ class Watcher:
     async def _show_logs(self) -> None:
         if self._logs is not None:
             for line in await asyncio.to_thread(self._logs.new_lines):
-                self._screen.note(line)
+                self._screen.log(line)
 
     def _say_when_paused(self, view: RunView) -> None:
         """Once for each pause."""
@@ -275,7 +283,7 @@ class Watcher:
         if kind == FailureClass.UNKNOWN_OUTCOME:
             return [*logs, f"Once you know what it did: {again} --assume done|retry"]
         remedy = [_REMEDIES[kind]] if kind in _REMEDIES else []
-        return [*logs, *remedy, f"Once data or surroundings are mended: {again}. Changed code needs a new run."]
+        return [*logs, *remedy, f"Once the surroundings are mended: {again}. {_NEW.format(run=self._run)}"]
 
     def _made(self, skipped: Sequence[str]) -> list[str]:
         """Where the data is of a workflow that declares no outputs."""

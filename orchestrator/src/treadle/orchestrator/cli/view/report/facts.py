@@ -85,8 +85,9 @@ def gather(files: RunFiles, plan: Plan, logged: Sequence[AttemptRecord]) -> Fact
     """Reads every ledger of the run. Raises CorruptError for one that this deployment did not write. Blocking."""
     records = [record for ledger in _ledgers(files) for record in read(files.store, ledger, files.key)]
     committed = [_succeeded(record) for record in records if isinstance(record, Committed)]
-    attempts = [*committed, *_failures(logged)]
-    nodes = tuple(_with_run(files, node) for node in _nodes(plan.graph, committed, records))
+    failures = list(_failures(logged))
+    attempts = [*committed, *failures]
+    nodes = tuple(_with_run(files, node) for node in _nodes(plan.graph, committed, records, failures))
     known = sorted((one for one in attempts if one.started), key=lambda one: one.started)
     return Facts(nodes, tuple(known), tuple(_edges(plan.graph)), plan.graph.outputs)
 
@@ -138,14 +139,32 @@ def _failures(logged: Iterable[AttemptRecord]) -> Iterator[Attempted]:
             )
 
 
-def _nodes(graph: Graph, committed: Sequence[Attempted], records: Sequence[Record]) -> Iterator[NodeFacts]:
-    mine: dict[str, list[Attempted]] = defaultdict(list)
-    for one in committed:
-        mine[one.node].append(one)
+def _nodes(
+    graph: Graph, committed: Sequence[Attempted], records: Sequence[Record], lost: Sequence[Attempted] = ()
+) -> Iterator[NodeFacts]:
+    """`lost`: attempts that failed, as far as their reports are there."""
+    mine, theirs = _by_node(committed), _by_node(lost)
     failures = Counter(node_of(record.segment) for record in records if isinstance(record, Failed))
     failed = Counter(node_of(segment) for segment, _ in _failed(records))
     for node, depth in _walk(graph):
-        yield _facts(node, depth, mine[node.id], failures[node.id] - failed[node.id], failed[node.id])
+        facts = _facts(node, depth, mine[node.id], failures[node.id] - failed[node.id], failed[node.id])
+        yield _with_lost(facts, theirs[node.id])
+
+
+def _by_node(attempts: Sequence[Attempted]) -> dict[str, list[Attempted]]:
+    found: dict[str, list[Attempted]] = defaultdict(list)
+    for one in attempts:
+        found[one.node].append(one)
+    return found
+
+
+def _with_lost(facts: NodeFacts, lost: Sequence[Attempted]) -> NodeFacts:
+    """The facts with the memory and the slot time of attempts that failed."""
+    return replace(
+        facts,
+        busy_seconds=facts.busy_seconds + sum(one.seconds for one in lost if one.started),
+        peak_memory=max([facts.peak_memory, *(one.peak_memory for one in lost)]),
+    )
 
 
 def _failed(records: Iterable[Record]) -> set[tuple[str, int]]:

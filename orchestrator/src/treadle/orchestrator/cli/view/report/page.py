@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ...common import words
+from ..given import brief
 from .drawing import HEIGHT, WIDTH, draw
 from .facts import Attempted, Facts, NodeFacts
 
@@ -34,7 +35,14 @@ class Tile(Struct, frozen=True):
     detail: str = ""
 
 
-def render(view: RunView, end: RunEnd | None, facts: Facts, errors: Sequence[ErrorGroup], made: datetime) -> str:
+def render(
+    view: RunView,
+    end: RunEnd | None,
+    facts: Facts,
+    errors: Sequence[ErrorGroup],
+    made: datetime,
+    inputs: Mapping[str, Any] | None = None,
+) -> str:
     """The page; no `end` of an open run. Everything that comes from the run is escaped."""
     from jinja2 import Environment, StrictUndefined
 
@@ -68,6 +76,7 @@ def render(view: RunView, end: RunEnd | None, facts: Facts, errors: Sequence[Err
         errors=errors[:SHOWN_ERRORS],
         more_errors=max(0, len(errors) - SHOWN_ERRORS),
         written=facts.outputs,
+        inputs={name: brief(value) for name, value in (inputs or {}).items() if value is not None},
         outputs=msgspec.json.format(msgspec.json.encode(end.outputs)).decode() if end and end.outputs else "",
         data=_for_script(timeline(facts.attempts, colours)),
     )
@@ -118,13 +127,21 @@ def _tiles(view: RunView, facts: Facts, made: datetime) -> list[Tile]:
     peak = max((node.peak_memory for node in nodes), default=0)
     trouble = [f"{retries:,} retried" if retries else "", f"{failed:,} failed" if failed else ""]
     return [
-        Tile("took", words.span(took), f"resumption {view.resumption}" if view.resumption > 1 else ""),
-        Tile("tasks", f"{tasks:,}", ", ".join(filter(None, trouble)) or "none retried"),
+        _took(view, facts, took),
+        Tile("tasks", f"{tasks + failed:,}", ", ".join(filter(None, trouble)) or "none retried"),
         Tile("slot time", words.span(busy), f"{words.span(cpu)} on a processor"),
         Tile("data made", words.size(sum(node.bytes_out for node in nodes))),
         Tile("data read", words.size(sum(node.bytes_in for node in nodes))),
         Tile("most memory", words.size(peak) if peak else "-", "of one attempt"),
     ]
+
+
+def _took(view: RunView, facts: Facts, took: float) -> Tile:
+    """From the first start to the end: the timeline shows the attempts of every resumption."""
+    if view.resumption == 1 or not facts.attempts:
+        return Tile("took", words.span(took))
+    whole = max(took, view.started.timestamp() + took - facts.attempts[0].started)
+    return Tile("took", words.span(whole), f"{words.span(took)} of it in resumption {view.resumption}")
 
 
 def _brief(seconds: float) -> str:
