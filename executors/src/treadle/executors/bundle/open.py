@@ -43,12 +43,12 @@ _active: dict[str, Path] = {}
 def prepare(store: Store, run: str, digest: str, key: bytes, shared: SharedCode | None = None) -> dict[str, bytes]:
     """Make the bundle of a run importable; the functions captured in it, by reference.
 
-    Its modules are imported anew for each run. A bundle that this host has unpacked is not fetched, unless it was
-    removed or damaged since. Raises UsageError when the process has another bundle, CorruptError when it was not sealed
+    Its modules are imported anew for each run. A bundle that this host has unpacked is not fetched, unless a file of
+    it was removed since. Raises UsageError when the process has another bundle, CorruptError when it was not sealed
     with the run's key, MissingError, StoreError.
     """
     path = _active.get(digest)
-    if path is None or not _is_whole(path):
+    if path is None or not _is_there(path):
         root = path.parent if path is not None and path.parent.is_dir() else cache_root()
         path = root / digest
         if not _hold(path) or not _is_whole(path):
@@ -135,6 +135,15 @@ def _is_whole(path: Path) -> bool:
         return content_digest({name: (path / _checked(name)).read_bytes() for name in names}) == path.name
     except (OSError, ValueError, CorruptError):
         return False
+
+
+def _is_there(path: Path) -> bool:
+    """Whether all that was unpacked still exists. What it holds was checked when this process began to use it."""
+    try:
+        names = (path / _NAMES).read_text().split("\0")
+    except OSError:
+        return False
+    return all(os.path.exists(f"{path}/{name}") for name in names)
 
 
 def _hold(path: Path) -> bool:
