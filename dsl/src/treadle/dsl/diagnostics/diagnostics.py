@@ -202,6 +202,12 @@ def for_files(text: str) -> str:
     return f'for files write `{{uri: "{text}", format: ...}}`' if named else ""
 
 
+def for_list(text: str) -> str:
+    """What to write instead of an expression that is one input, where data is read; empty for other texts."""
+    named = re.fullmatch(r"\s*\$\{\{\s*(inputs\.[A-Za-z]\w*)\s*\}\}\s*", text)
+    return f"to read a list or dataset write `input: {named[1]}`" if named else ""
+
+
 def a(noun: str) -> str:
     """`a map`, `an integer`, `a uri`."""
     return f"{'an' if noun[0].lower() in 'aeio' else 'a'} {noun}"

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from treadle.primitives.result import is_storable
 
 from ..base import Identifier
-from ..diagnostics.diagnostics import Path, did_you_mean, for_files, nearest, one_of, path_text
+from ..diagnostics.diagnostics import Path, did_you_mean, for_files, for_list, nearest, one_of, path_text
 from ..model import ErrorType, FunctionRef, Percentage, Reference, Template, WorkflowFile
 from ..quantities import SIZE_UNITS, TOO_MUCH
 from .scalars import is_text
@@ -56,6 +56,8 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
 
 EXAMPLES = {"by": "by: key", "state": "state: {count: 0}", "uses": "uses: module:function", "uri": 'uri: "data/*.csv"'}
 """How a required key is written whose values are not few words."""
+_BYTES = 2**16
+"""A size without a unit from which on bytes are meant rather than MiB."""
 BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 """Texts in YAML 1.2, which many take for booleans, since they were some in 1.1."""
 
@@ -196,7 +198,7 @@ def _value(details: ErrorDetails, name: str) -> tuple[str, str, str]:
     if kind == "string_pattern_mismatch":
         needed, hint = _pattern_words(details)
         if name == "input":
-            hint = for_files(str(value)) or hint
+            hint = for_list(str(value)) or for_files(str(value)) or hint
         if name == "by":
             needed, hint = "`key`, a list of columns or a function", did_you_mean(str(value), ["key"]) or hint
         return "T016", f"'{name}' must be {needed}, not {found(value)}", hint
@@ -241,7 +243,7 @@ def _advice(kind: str, value: Any) -> str:
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         return f'for text write "{str(value).lower() if isinstance(value, bool) else value}"'
     if kind == "list_type" and isinstance(value, str):
-        return f"write [{value}]"
+        return for_list(value) or f"write [{value}]"
     if kind not in ("int_type", "float_type", "bool_type") or not isinstance(value, str):
         return ""
     if "${{" in value:
@@ -264,7 +266,8 @@ def _bound(kind: str, context: Mapping[str, Any]) -> str:
 def _quantity(message: str, value: Any, name: str) -> tuple[str, str, str]:
     if message.startswith(TOO_MUCH):
         return "T015", f"'{name}' is {found(value)}: {message}", ""
-    example = ("MiB", "a size") if message.startswith("a size") else ("s", "a duration")
+    size_unit = "B" if isinstance(value, (int, float)) and value >= _BYTES else "MiB"
+    example = (size_unit, "a size") if message.startswith("a size") else ("s", "a duration")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return "T017", f"'{name}' must be {example[1]} with its unit, not {found(value)}", f"write {value}{example[0]}"
     units = ", ".join(SIZE_UNITS) if example[1] == "a size" else "ms, s, m, h, d"

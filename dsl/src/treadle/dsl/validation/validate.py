@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..diagnostics.diagnostics import Diagnostic, has_errors, listed
+from ..diagnostics.diagnostics import Diagnostic, for_list, has_errors, listed
 from ..document.document import Document
 from ..graph.graph import Graph, Node, all_references, inputs_of
 from ..graph.kinds import Kinds
@@ -99,7 +99,9 @@ def _input(expressions: Expressions, site: Site, item: str | Source | Items | Ra
         expressions.uri(site.below("uri"), item.uri)
         expressions.count(site.below("recordBytes"), item.record_bytes)
     elif isinstance(item, Items):
-        reason = "records are literal; give values through `with`"
+        only = item.items[0] if len(item.items) == 1 else None
+        named = for_list(only) if isinstance(only, str) else ""
+        reason = named or "records are literal; give values through `with`"
         expressions.literal((*site.path, "items"), item.items, reason)
         expressions.count(site.below("partitions"), item.partitions)
     elif isinstance(item, Range):
