@@ -69,6 +69,7 @@ def deploy(
         done += [_undeploy(env, one, dry_run) for one in _orphans(known, candidates)]
     schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)
     _print(done, schedules, output, dry_run=dry_run)
+    advise_restart(env)
 
 
 def undeploy(
@@ -229,6 +230,16 @@ def reconcile(env: Environment) -> list[Change]:
     except TreadleError as error:
         advise("The registry is changed. Schedules follow with the next deploy, or with treadle triggers:")
         raise error
+
+
+def advise_restart(env: Environment) -> None:
+    """Name the services that have read the profile before it was changed."""
+    import time
+
+    from ..triggers.service_profiles import ServiceProfiles
+
+    for name in ServiceProfiles(env.store, env.key).outdated(env.profile, time.time()):
+        advise(f"the service {name} works with the profile as it was when it started. Restart it: treadle triggers")
 
 
 # -- telling -------------------------------------------------------------------------------------------------------

@@ -87,12 +87,14 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     from ..triggers.schedules.reconcile import Schedules
     from ..triggers.schedules.runner import keep_swept
     from ..triggers.service import TriggerService
+    from ..triggers.service_profiles import ServiceProfiles
 
     raise_descriptor_limit()
     starter = await env.starter(client)
     site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
     schedules = Schedules(client, env.queue, env.key)
-    works = [TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env)]
+    told = ServiceProfiles(env.store, env.key).keep_told(name, env.profile)
+    works = [TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env), told]
     retention = env.profile.triggers.retention
     if retention != "never":
         works.append(Retention(client, env.runs(client), Entries(env.store, env.key), retention).keep())

@@ -61,6 +61,8 @@ def list_(
 ) -> None:
     """Triggers of deployed workflows, and how they do. Needs neither Temporal nor a broker."""
     env = Environment(profile)
+    from .deploying import advise_restart
+
     deployments = [env.registry.deployment(workflow)] if workflow else env.registry.deployments()
     statuses = _statuses(env)
     lines = [_line(env, one, name, statuses) for one in deployments for name in sorted(one.spec.triggers)]
@@ -72,6 +74,7 @@ def list_(
             advise("unserved: no process looks for its events. Start one: treadle triggers")
     else:
         advise("no trigger is deployed. Deploy a workflow that has some: treadle deploy FILE")
+    advise_restart(env)
 
 
 _HEAD = ["trigger", "type", "version", "state", "started", "active", "waiting", "dead", "listens to", "last error"]
