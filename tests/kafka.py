@@ -33,6 +33,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafka_security import PASSWORD, USER, self_signed
+
 if TYPE_CHECKING:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 VERSION = "4.0.0"
 READY_SECONDS = 120.0
-USER, PASSWORD = "treadle", "treadle-secret"
-"""Whom the SASL listener knows (mechanism PLAIN)."""
 _POM = Path(__file__).with_name("kafka-pom.xml")
 _CLUSTER = "treadle-test-cluster-w"
 _TIMEOUT = 30.0
@@ -109,8 +109,15 @@ class Broker(Mock):
 
     sasl: str = ""
     """Where it asks for USER and PASSWORD."""
+    tls: str = ""
+    """Where it speaks TLS, with a certificate that is its own authority: `certificate`."""
     folder: Path = Path()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def certificate(self) -> str:
+        """The path of the certificate (and the key) of the TLS listener."""
+        return str(self.folder / "tls.pem")
 
     @functools.cached_property
     def admin(self) -> AdminClient:
@@ -205,8 +212,10 @@ class Broker(Mock):
 def broker(port: int = 0) -> Iterator[Broker]:
     """A broker with nothing in it, on a free port; it ends, and its data goes, with the block."""
     with tempfile.TemporaryDirectory(prefix="treadle-kafka-", ignore_cleanup_errors=True) as name:
-        ports = [port or _free_port(), _free_port(), _free_port()]
-        made = Broker(f"127.0.0.1:{ports[0]}", sasl=f"127.0.0.1:{ports[1]}", folder=Path(name))
+        ports = [port or _free_port(), _free_port(), _free_port(), _free_port()]
+        plain, sasl, tls = (f"127.0.0.1:{number}" for number in ports[:3])
+        made = Broker(plain, sasl=sasl, tls=tls, folder=Path(name))
+        Path(made.certificate).write_bytes(self_signed())
         (made.folder / "server.properties").write_text(_properties(made.folder, ports))
         try:
             _format(made.folder)
@@ -271,15 +280,20 @@ def _format(folder: Path) -> None:
 
 
 def _properties(folder: Path, ports: list[int]) -> str:
-    plain, sasl, controller = (f"127.0.0.1:{port}" for port in ports)
+    plain, sasl, tls, controller = (f"127.0.0.1:{port}" for port in ports)
     known = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@{controller}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{plain},SASL://{sasl},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{plain},SASL://{sasl}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"PLAINTEXT://{plain},SASL://{sasl},TLS://{tls},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{plain},SASL://{sasl},TLS://{tls}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.tls.ssl.keystore.type": "PEM",
+        "listener.name.tls.ssl.keystore.location": folder / "tls.pem",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl.plain.sasl.jaas.config": f'{_LOGIN} user_{USER}="{PASSWORD}";',
         "log.dirs": folder / "data",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from kafka import PASSWORD, USER, Broker
+from kafka import Broker
+from kafka_security import PASSWORD, USER
 
 
 def test_a_topic_made_again_is_another_topic(real_kafka: Broker) -> None:

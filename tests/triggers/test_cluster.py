@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,7 @@ from triggers.source_suite import Heard
 
 from treadle.orchestrator.triggers.kafka import cluster
 from treadle.orchestrator.triggers.kafka.cluster import ClusterSource, commit_as_nobody
+from treadle.orchestrator.triggers.kafka.connectivity import Connectivity
 from treadle.orchestrator.triggers.kafka.happenings import Partition
 from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
 from treadle.primitives.errors import UsageError
@@ -58,11 +59,20 @@ class Consumer:
     assign = incremental_assign = pause = resume = seek = nothing
 
 
+class Topics:
+    def __init__(self, *_: Any) -> None:
+        self.connectivity = Connectivity("c")
+
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "u")
+
+
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     made = Consumer(KafkaError.UNSTABLE_OFFSET_COMMIT)
     monkeypatch.setattr(cluster, "Consumer", lambda *_, **__: made)
-    monkeypatch.setattr(cluster, "Topics", lambda _: SimpleNamespace(ids=lambda topics: dict.fromkeys(topics, "u")))
+    monkeypatch.setattr(cluster, "Topics", Topics)
+    monkeypatch.setattr(cluster, "Watch", lambda *_: SimpleNamespace(tick=lambda: False))
     return made
 
 

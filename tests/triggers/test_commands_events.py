@@ -17,7 +17,7 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.cli.doctor_events import retention
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.triggers.running import TriggerStatus
-from treadle.orchestrator.triggers.service import write_statuses
+from treadle.orchestrator.triggers.statuses import write_statuses
 from treadle.primitives.stores.store import Store
 from treadle.primitives.trust import load_or_create_key
 
@@ -321,7 +321,7 @@ def test_services_that_share_a_trigger_are_told_as_one(terminal: Terminal) -> No
     assert terminal.run("deploy", write(terminal, "shared", hook=HOOK)).code == 0
     now = time.time()
     for name, status in {
-        "a": TriggerStatus("shared", "hook", "webhook", 1, "waiting", 2, 1, 4, 10, "away", now - 1),
+        "a": TriggerStatus("shared", "hook", "webhook", 1, "failing", 2, 1, 4, 10, "away", now - 1),
         "b": TriggerStatus("shared", "hook", "webhook", 1, "running", 3, 0, 5, 20, "", now),
         "gone": TriggerStatus("shared", "hook", "webhook", 1, "failed", 9, 9, 9, 9, "old", now - 1000),
     }.items():

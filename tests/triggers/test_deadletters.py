@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from treadle.orchestrator.cli.common import words
 from treadle.orchestrator.triggers.kafka import deadletters
+from treadle.orchestrator.triggers.kafka.connectivity import Connectivity
 from treadle.orchestrator.triggers.kafka.deadletters import (
     DeadLetter,
     Graveyard,
@@ -166,7 +167,9 @@ class Yard:
         self.made: list[str] = []
         self.answers: list[Done | Failed] = []
         monkeypatch.setattr(deadletters, "Producer", Producer)
-        monkeypatch.setattr(deadletters, "Topics", lambda _: SimpleNamespace(create=self.made.append))
+        monkeypatch.setattr(
+            deadletters, "Topics", lambda *_: SimpleNamespace(create=self.made.append, connectivity=Connectivity("c"))
+        )
         settings = {"bootstrap.servers": "x:1"}
         self.graveyard = Graveyard(settings, "orders.dlt", "orders.live", "group", self.answers.append)
         self.producer = cast(Producer, self.graveyard._producer)

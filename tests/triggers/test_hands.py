@@ -80,7 +80,7 @@ def hands(starts: Starts, told: asyncio.Queue[Happening], at: Lineage = PLAIN) -
     ("outcome", "answer"),
     [
         (Started("r", True, {"end": 5}), Done(7, {"end": 5})),
-        (Started("r", False, {"end": 5}), Done(7, {"end": 5})),
+        (Started("r", False, {"end": 5}), Done(7, {"end": 5}, new=False)),
         (UsageError("it does not fit", "Mend it."), Refused(7, "it does not fit")),
         (Unreachable("nobody is there", "Wait."), Failed(7, str(Unreachable("nobody is there", "Wait.")))),
         (CorruptError("somebody else wrote it"), Failed(7, "somebody else wrote it")),

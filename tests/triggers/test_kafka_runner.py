@@ -19,7 +19,7 @@ from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.triggers.kafka import runner as module
-from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition
+from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition, Reached
 from treadle.orchestrator.triggers.kafka.runner import KafkaRunner
 from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable, Listener
 from treadle.orchestrator.triggers.running import TriggerSite
@@ -32,9 +32,9 @@ from treadle.primitives.stores.store import Store
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        (StoreError("the bucket does not answer", retryable=True), "waiting"),
-        (BrokerUnreachable("nobody is there"), "waiting"),
-        (Broken("the client gives up"), "waiting"),
+        (StoreError("the bucket does not answer", retryable=True), "failing"),
+        (BrokerUnreachable("nobody is there"), "failing"),
+        (Broken("the client gives up"), "failing"),
         (StoreError("the bucket refuses"), "failed"),
         (UsageError("the topic does not exist"), "failed"),
         (CorruptError("somebody else wrote it"), "failed"),
@@ -87,14 +87,16 @@ class Source:
 
     made: ClassVar[list[Source]] = []
 
-    def __init__(self, _: Any, group: str, __: str, topics: Sequence[str], listener: Listener) -> None:
+    trouble = None
+
+    def __init__(self, _: Any, group: str, __: str, topics: Sequence[str], listener: Listener, **___: Any) -> None:
         self.group, self._listener = group, listener
         self._partition = Partition(topics[0], f"u{topics[0]}", 0)
         self._fresh, self.closed = True, False
-        self.records: list[Record | OutOfRange] = []
+        self.records: list[Record | OutOfRange | Reached] = []
         Source.made.append(self)
 
-    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange]:
+    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange | Reached]:
         if self._fresh:
             self._fresh = False
             self._listener.placed(self._partition, 0)
@@ -185,7 +187,7 @@ async def test_a_service_that_begins_starts_nothing_while_the_one_before_has_run
         await until(lambda: len(Source.made) == 1)
         Source.made[0].records = [record(0)]
         await until(lambda: runner.status().lag == 1)
-        assert runner.status().state == "waiting"
+        assert runner.status().state == "failing"
         assert "nobody counts" in runner.status().error
         starter.open = 1
         await until(lambda: runner.status().active == 1)

@@ -31,9 +31,10 @@ from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
 from treadle.orchestrator.triggers.replaying import replay_orders
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
-from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses
+from treadle.orchestrator.triggers.service import TriggerService, instance
 from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
 from treadle.orchestrator.triggers.starting import Started, Starter, StartOrder
+from treadle.orchestrator.triggers.statuses import read_statuses
 from treadle.primitives import trust
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store

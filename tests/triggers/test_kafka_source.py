@@ -12,6 +12,7 @@ from triggers.world import TOPIC, Owner, World
 
 from treadle.orchestrator.triggers.kafka.cluster import ClusterSource
 from treadle.orchestrator.triggers.kafka.source import EventSource, Fenced, Listener
+from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json"}
@@ -140,6 +141,10 @@ class _Leaving:
         self._owner, self._source = owner, owner.source
         self.poll, self.commit, self.seek = self._source.poll, self._source.commit, self._source.seek
         self.reading, self.lag = self._source.reading, self._source.lag
+
+    @property
+    def trouble(self) -> TreadleError | None:
+        return self._source.trouble
 
     def close(self) -> None:
         self._source.close()

@@ -240,7 +240,7 @@ async def test_what_is_seen_is_saved_after_the_start_and_never_before(place: Pla
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ObjectRecords, "save", spying)
         service = await place.service()
-        await place.until(lambda: service.status().state == "waiting")
+        await place.until(lambda: service.status().state == "failing")
         await place.until(lambda: service.status().state == "running")
         await service.stop()
     assert len(place.starts.orders) == 1
@@ -357,7 +357,7 @@ async def test_a_listing_that_fails_forgets_nothing(place: Place, monkeypatch: p
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_listing", broken)
-        await place.until(lambda: service.status().state == "waiting")
+        await place.until(lambda: service.status().state == "failing")
         assert "does not answer" in service.status().error
     await place.until(lambda: service.status().state == "running")
     assert place.starts.asked == 1

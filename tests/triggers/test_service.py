@@ -23,7 +23,8 @@ from treadle.orchestrator.triggers.registry import registry
 from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.orchestrator.triggers.registry.registry import Registry
 from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
-from treadle.orchestrator.triggers.service import TriggerService, instance, read_statuses, write_statuses
+from treadle.orchestrator.triggers.service import TriggerService, instance
+from treadle.orchestrator.triggers.statuses import read_statuses, write_statuses
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.stores.store import Store
 
@@ -103,7 +104,7 @@ async def test_deployed_triggers_run_change_rest_and_end(site: TriggerSite, tmp_
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert Runner.made["v.later"].log[-1] == "stop"
-    assert list(site.store.list("deployments/status/")) == []
+    assert read_statuses(site.store, site.key) == {}
 
 
 async def test_a_trigger_that_is_set_aside_is_left_and_taken_up_again(site: TriggerSite, tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ async def test_a_report_under_way_does_not_outlive_the_service(
     await heard("w.a", "stop")
     go.set()
     await asyncio.gather(task, asyncio.to_thread(done.wait, 60), return_exceptions=True)
-    assert list(site.store.list("deployments/status/")) == []
+    assert read_statuses(site.store, site.key) == {}
 
 
 async def test_a_defect_ends_neither_the_service_nor_other_triggers(

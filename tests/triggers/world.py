@@ -26,6 +26,7 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     Judged,
     OutOfRange,
     Partition,
+    Reached,
     Refused,
     RunEnded,
     Start,
@@ -35,6 +36,7 @@ from treadle.orchestrator.triggers.kafka.loop import TriggerLoop
 from treadle.orchestrator.triggers.kafka.machine import Machine
 from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable, Listener
 from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
+from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
 
 WORKFLOW, TRIGGER, TOPIC, GROUP = "orders", "live", "orders.v1", "g"
@@ -138,12 +140,16 @@ class FakeSource:
         self._still: set[Partition] = set()
         self._stuck: set[Partition] = set()
 
-    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange]:
+    @property
+    def trouble(self) -> TreadleError | None:
+        return BrokerUnreachable("down") if self._world.broker_down else None
+
+    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange | Reached]:
         world, owner = self._world, self._owner
         if world.broker_down:
             raise BrokerUnreachable("down")
         self._rebalance()
-        found: list[Record | OutOfRange] = []
+        found: list[Record | OutOfRange | Reached] = []
         for number, partition in list(self._placed.items()):
             if partition.topic_id != world.life.id:
                 self.listener.lost([self._placed.pop(number)])
@@ -166,7 +172,7 @@ class FakeSource:
             self._placed.pop(number, None)
             self._world.handed_over(owner, number)
 
-    def _fetch(self, partition: Partition, most: int) -> list[Record | OutOfRange]:
+    def _fetch(self, partition: Partition, most: int) -> list[Record | OutOfRange | Reached]:
         life = self._world.life
         position, low, end = self._positions[partition], life.low[partition.number], life.end(partition.number)
         if not low <= position <= end:

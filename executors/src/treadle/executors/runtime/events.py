@@ -135,7 +135,7 @@ def _consumer(settings: Mapping[str, Any], split: EventSplit) -> Consumer:
     from confluent_kafka import Consumer, TopicPartition
 
     about = {
-        "group.id": "treadle-range",  # librdkafka wants a name; nothing joins it
+        "group.id": "treadle.range",  # librdkafka wants a name; nothing joins it
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",

@@ -186,7 +186,10 @@ def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> d
 
     if any(reading_of(one) for one in draft.spec.triggers.values()):
         need("confluent_kafka")
-    return KafkaPositions(env.home, env.profile).begins(draft, before)
+    positions = KafkaPositions(env.home, env.profile)
+    for name in sorted(draft.spec.triggers):
+        positions.check_rights(draft, name, env.key)
+    return positions.begins(draft, before)
 
 
 def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcome:

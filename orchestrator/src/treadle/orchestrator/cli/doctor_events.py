@@ -15,11 +15,11 @@ from .common.environment import Environment, need
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from ..triggers.kafka.positions import KafkaPositions
+
 RETENTION_REFUSED, RETENTION_LEAST = 3.0, 7.0
 """Days. An event that is delivered again after its run was forgotten starts a second one; and a run that is no longer
 listed cannot be resumed."""
-_ANSWER = 5.0
-"""Seconds that a Kafka cluster has."""
 
 
 class Check(Struct, frozen=True):
@@ -66,26 +66,42 @@ async def search_attribute(client: Client, triggers: int) -> Check:
 
 
 def kafka(env: Environment) -> Iterator[Check]:
-    """Whether each connection of the profile answers."""
-    for name in sorted(env.profile.kafka):
-        try:
-            yield Check("kafka", "ok", f"{name}: {_brokers(env, name)}")
-        except TreadleError as error:
-            yield Check("kafka", "failed", f"{name}: {error.message}", error.hint)
-
-
-def _brokers(env: Environment, name: str) -> str:
+    """Whether each connection of the profile answers, and lets deployed triggers do what they need."""
+    names = sorted(env.profile.kafka)
+    if not names:
+        return
     need("confluent_kafka")
-    from confluent_kafka.admin import AdminClient
-
-    from ..triggers.kafka.cluster import translated
     from ..triggers.kafka.positions import KafkaPositions
 
-    settings = KafkaPositions(env.home, env.profile).settings(name)
-    with translated():
-        # What fails is told below; librdkafka would write it to stderr again and again.
-        found = AdminClient({**settings, "log_level": 0}).list_topics(timeout=_ANSWER)
-    return f"{words.counted(len(found.brokers), 'broker')}, {words.counted(len(found.topics), 'topic')}"
+    positions = KafkaPositions(env.home, env.profile)
+    broken: set[str] = set()
+    for name in names:
+        try:
+            brokers, topics = positions.size(name)
+        except TreadleError as error:
+            broken.add(name)
+            yield Check("kafka", "failed", error.message, error.hint)
+        else:
+            about = f"{words.counted(brokers, 'broker')}, {words.counted(topics, 'topic')}"
+            yield Check("kafka", "ok", f"Kafka connection {name}: {about}")
+    yield from _rights(env, positions, broken)
+
+
+def _rights(env: Environment, positions: KafkaPositions, broken: set[str]) -> Iterator[Check]:
+    """Of deployed triggers that read topics, but for connections that do not answer."""
+    from ..triggers.kafka.reading import reading_of
+
+    for deployment in env.registry.deployments():
+        for name, trigger in sorted(deployment.spec.triggers.items()):
+            reading = reading_of(trigger)
+            if reading is None or reading.connection in broken:
+                continue
+            try:
+                positions.check_rights(deployment, name, env.key)
+            except TreadleError as error:
+                yield Check("kafka", "failed", error.message, error.hint)
+            else:
+                yield Check("kafka", "ok", f"{deployment.workflow}.{name}: the user has the rights it needs")
 
 
 def hooks(env: Environment) -> Iterator[Check]:

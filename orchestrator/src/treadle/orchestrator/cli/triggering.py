@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError, UsageError
 
@@ -15,6 +14,7 @@ from .common import words
 from .common.environment import Environment
 from .common.exits import advise, complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
+from .trigger_lines import COUNTED, HEAD, Line, count, line, row, state
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -30,24 +30,6 @@ trigger = typer.Typer(
     rich_markup_mode=None,
 )
 TargetArgument = Annotated[str, typer.Argument(help="Such as orders.live.", metavar="WORKFLOW.TRIGGER")]
-
-
-class Line(Struct, frozen=True):
-    """A trigger in a listing. The keys are stable."""
-
-    trigger: str
-    """`orders.live`"""
-    type: str
-    version: int
-    about: str
-    """What it listens to."""
-    state: str
-    """`paused`; as the service says (`running`, `waiting`, `failed`, ...); `unserved`: no service says anything."""
-    started: int | None = None
-    dead: int | None = None
-    active: int | None = None
-    lag: int | None = None
-    error: str = ""
 
 
 # -- look ----------------------------------------------------------------------------------------------------------
@@ -69,60 +51,27 @@ def list_(
     if output == "json":
         say_json(lines)
     elif lines:
-        typer.echo("\n".join(words.columns([_HEAD, *map(_row, lines)])))
-        if any(line.state == "unserved" for line in lines):
+        typer.echo("\n".join(words.columns([HEAD, *map(row, lines)])))
+        if any(one.state == "unserved" for one in lines):
             advise("unserved: no process looks for its events. Start one: treadle triggers")
     else:
         advise("no trigger is deployed. Deploy a workflow that has some: treadle deploy FILE")
     advise_restart(env)
 
 
-_HEAD = ["trigger", "type", "version", "state", "started", "active", "waiting", "dead", "listens to", "last error"]
+def _statuses(env: Environment) -> dict[str, list[TriggerStatus]]:
+    """What services say and said, by `workflow.trigger`."""
+    from ..triggers.statuses import every_status
+
+    found: dict[str, list[TriggerStatus]] = {}
+    for statuses in every_status(env.store, env.key).values():
+        for one in statuses:
+            found.setdefault(f"{one.workflow}.{one.trigger}", []).append(one)
+    return found
 
 
-def _row(line: Line) -> list[str]:
-    counts = ["" if one is None else f"{one:,}" for one in (line.started, line.active, line.lag, line.dead)]
-    error = line.error.partition("\n")[0]
-    return [line.trigger, line.type, str(line.version), line.state, *counts, line.about, error]
-
-
-def _statuses(env: Environment) -> dict[str, TriggerStatus]:
-    """What services say now, by `workflow.trigger`."""
-    from ..triggers.service import read_statuses
-
-    merged: dict[str, TriggerStatus] = {}
-    said = [one for statuses in read_statuses(env.store, env.key).values() for one in statuses]
-    for one in sorted(said, key=lambda status: status.time):
-        target = f"{one.workflow}.{one.trigger}"
-        merged[target] = _together(merged[target], one) if target in merged else one
-    return merged
-
-
-def _together(one: TriggerStatus, other: TriggerStatus) -> TriggerStatus:
-    """Two services share the trigger: each reads partitions of its own; both count all open runs."""
-    from msgspec.structs import replace
-
-    return replace(
-        other,
-        started=one.started + other.started,
-        dead=one.dead + other.dead,
-        lag=None if one.lag is None or other.lag is None else one.lag + other.lag,
-        active=max((count for count in (one.active, other.active) if count is not None), default=None),
-        error=other.error or one.error,
-    )
-
-
-def _line(env: Environment, deployment: Deployment, name: str, statuses: dict[str, TriggerStatus]) -> Line:
-    from ..triggers.registry.changes import listens_to
-
-    target, settings = f"{deployment.workflow}.{name}", deployment.spec.triggers[name]
-    status = statuses.get(target)
-    unserved = "scheduled" if settings.type == "schedule" else "unserved"
-    paused = name in env.registry.paused(deployment.workflow)
-    state = "paused" if paused else status.state if status else unserved
-    about = listens_to(deployment.workflow, name, settings)
-    counts = (status.started, status.dead, status.active, status.lag, status.error) if status else ()
-    return Line(target, settings.type, deployment.version, about, state, *counts)
+def _line(env: Environment, deployment: Deployment, name: str, statuses: dict[str, list[TriggerStatus]]) -> Line:
+    return line(env, deployment, name, statuses.get(f"{deployment.workflow}.{name}", []))
 
 
 @trigger.command()
@@ -137,13 +86,13 @@ def show(
         _show_versions(env, target, output)
         return
     deployment, name = found(env, target)
-    line = _line(env, deployment, name, _statuses(env))
-    schedule = _schedule(env, deployment.workflow, name) if line.type == "schedule" else None
-    about = _about(env, deployment, name, line, schedule)
+    found_line = _line(env, deployment, name, _statuses(env))
+    schedule = _schedule(env, deployment.workflow, name) if found_line.type == "schedule" else None
+    about = _about(env, deployment, name, found_line, schedule)
     if output == "json":
         say_json(about)
     else:
-        _print_trigger(about)
+        _print_trigger(about, found_line)
 
 
 def _show_versions(env: Environment, workflow: str, output: str) -> None:
@@ -167,11 +116,11 @@ def _version(one: Deployment) -> dict[str, Any]:
 
 
 def _about(
-    env: Environment, deployment: Deployment, name: str, line: Line, schedule: ScheduleView | None
+    env: Environment, deployment: Deployment, name: str, found_line: Line, schedule: ScheduleView | None
 ) -> dict[str, Any]:
     pause = env.registry.paused(deployment.workflow).get(name)
     return {
-        **msgspec.to_builtins(line),
+        **msgspec.to_builtins(found_line),
         "deployed": words.stamp(deployment.time),
         "paused": {"since": words.stamp(pause.since), "reason": pause.reason} if pause else None,
         "begins": (deployment.begins or {}).get(name, ()),
@@ -194,20 +143,21 @@ def _schedule(env: Environment, workflow: str, name: str) -> ScheduleView | None
         return None
 
 
-def _print_trigger(about: dict[str, Any]) -> None:
+def _print_trigger(about: dict[str, Any], found_line: Line) -> None:
     import yaml
 
     rows = [
         ["trigger", f"{about['trigger']}, version {about['version']}, deployed {_local(about['deployed'])}"],
         ["listens to", about["about"]],
-        ["state", about["state"]],
+        ["state", state(found_line)],
     ]
     if about["paused"]:
         reason = f": {about['paused']['reason']}" if about["paused"]["reason"] else ""
         rows.append(["paused", f"since {_local(about['paused']['since'])}{reason}"])
-    counted = [f"{about[key]:,} {said}" for key, said in _COUNTS.items() if about[key] is not None]
-    rows += [["so far", ", ".join(counted)]] if counted else []
-    rows += [["last error", about["error"]]] if about["error"] else []
+    rows += [["error", about["error"]]] if about["error"] else []
+    for title, counts in _COUNTS.items():
+        known = [f"{count(found_line, key)} {said}" for key, said in counts.items() if key in COUNTED[found_line.type]]
+        rows += [[title, ", ".join(known)]] if known else []
     rows += [["begins", f"{one.topic}/{one.partition} at {one.offset}"] for one in about["begins"]]
     if schedule := about["schedule"]:
         rows += [["next", words.moment(one)] for one in schedule.next[:3]]
@@ -220,7 +170,16 @@ def _print_trigger(about: dict[str, Any]) -> None:
     say("\n".join([*lines, "settings", *(f"  {line}" for line in settings)]))
 
 
-_COUNTS = {"started": "started", "active": "open", "lag": "waiting", "dead": "dead letters"}
+_COUNTS = {
+    "now": {"active": "open", "lag": "waiting"},
+    "so far": {
+        "received": "received",
+        "started": "started",
+        "repeated": "delivered again",
+        "filtered": "passed over",
+        "dead": "dead letters",
+    },
+}
 
 
 # -- rest ----------------------------------------------------------------------------------------------------------

@@ -78,8 +78,7 @@ class Rounds(ABC):
         try:
             self._state, self._error = await self.look(), ""
         except TreadleError as error:
-            self._state, self._error = "waiting", str(error)
-            _log.warning("%s.%s: %s", self._workflow, self._name, error)
+            self._state, self._error = "failing", str(error)
             return min(self.every, AGAIN)
         except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
             self._state, self._error = "failed", f"{type(defect).__name__}: {defect}"

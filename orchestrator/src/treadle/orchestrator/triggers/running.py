@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -18,7 +19,25 @@ if TYPE_CHECKING:
     from .registry.registry import Registry
     from .starting import Starter
 
-State = Literal["starting", "running", "paused", "waiting", "failed", "stopped"]
+State = Literal["starting", "running", "paused", "failing", "failed", "stopped"]
+
+
+class Counts(Struct, frozen=True):
+    """What became of a trigger's events; None: not counted for its type."""
+
+    started: int = 0
+    """Runs."""
+    dead: int = 0
+    """Dead letters."""
+    received: int = 0
+    """Events that were judged."""
+    repeated: int = 0
+    """Starts that found their run there: the event had been delivered before."""
+    filtered: int = 0
+    """Events that the filter passed over."""
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 class TriggerStatus(Struct, frozen=True):
@@ -29,19 +48,27 @@ class TriggerStatus(Struct, frozen=True):
     type: str
     version: int
     state: State
-    """`waiting`: for Temporal, a broker or a store, for ever; `failed`: only a person can help, see `error`."""
+    """`failing`: it waits for Temporal, a broker or a store, and tries again for ever; `failed`: only a person can
+    help. Both: see `error` and `since`."""
     started: int = 0
-    """Runs, by this process."""
     dead: int = 0
-    """Dead letters, by this process."""
     active: int | None = None
-    """Runs that are open, where `maxActive` makes it count them."""
+    """Runs that are open; None: unknown."""
     lag: int | None = None
-    """Events that wait, where that can be told."""
+    """Events that wait; None: unknown."""
     error: str = ""
-    """The last thing that went wrong, and what to do."""
+    """What is wrong now, and what to do; empty: nothing is known to be wrong."""
     time: float = 0.0
     """Of this status, in seconds since the epoch."""
+    received: int = 0
+    repeated: int = 0
+    filtered: int = 0
+    since: float = 0.0
+    """When `error` began, in seconds since the epoch; 0: there is none."""
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.started, self.dead, self.received, self.repeated, self.filtered)
 
 
 @dataclass(frozen=True)

@@ -18,28 +18,25 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import msgspec
+from msgspec.structs import replace
 
 from treadle.dsl.triggers import ObjectTrigger, Trigger
-from treadle.primitives import trust
-from treadle.primitives.encoding.decoding import decoded
-from treadle.primitives.errors import MissingError, TreadleError
-from treadle.primitives.stores.store import Store
+from treadle.primitives.errors import TreadleError
 
 from ..embedded.process import try_lock
 from ..environment.home import Home
 from .kafka.reading import reading_of
 from .registry.deployment import Deployment
 from .running import TriggerRunner, TriggerSite, TriggerStatus
+from .statuses import Memory, statuses_of, write_statuses
 
 _log = logging.getLogger("treadle.triggers")
 LOOK_EVERY = 2.0
 """Seconds between two looks at the registry."""
 TELL_EVERY = 5.0
 """Seconds between two reports."""
-STALE = 30.0
-"""Seconds after which a report says that its service is gone."""
-_STATUS = "deployments/status"
+COUNT_EVERY = 5.0
+"""Seconds between two counts of open runs, of triggers that do not count them themselves."""
 KINDS = {
     "kafka": "treadle.orchestrator.triggers.kafka.runner:KafkaRunner",
     "poll": "treadle.orchestrator.triggers.objects.poller:Poller",
@@ -74,15 +71,24 @@ class TriggerService:
         self._runners: dict[tuple[str, str, str], TriggerRunner] = {}
         self._broken: dict[tuple[str, str, str], TriggerStatus] = {}
         self._told = -math.inf
+        self._memory = Memory()
+        self._open: dict[tuple[str, str], int] = {}
+        """Runs that are open, by the last count; a trigger is missing where that is unknown."""
+        self._since: dict[tuple[str, str], tuple[str, float]] = {}
+        """Errors that hold now, and since when."""
         self._telling, self._over = threading.Lock(), False
         """A report under way when the service is ended must not come after it is taken back."""
 
     async def run(self) -> None:
         """Raises nothing but CancelledError: what fails is told by `status`, and tried again."""
+        counting = asyncio.create_task(self._count())
         try:
+            for one in await asyncio.to_thread(self._before):
+                self._memory.add(one)
             while True:
                 try:
                     await self._reconcile()
+                    self._watch()
                     await self._tell()
                 except TreadleError as error:
                     _log.warning("%s", error)
@@ -90,6 +96,7 @@ class TriggerService:
                     _log.exception("triggers were not looked at")
                 await asyncio.sleep(LOOK_EVERY)
         finally:
+            counting.cancel()
             await self._stop(list(self._runners))
             self._broken.clear()
             with suppress(TreadleError):
@@ -98,7 +105,43 @@ class TriggerService:
     def statuses(self) -> list[TriggerStatus]:
         """Of every trigger that is deployed, by name."""
         found = {key: runner.status() for key, runner in self._runners.items()} | self._broken
-        return sorted(found.values(), key=lambda one: (one.workflow, one.trigger))
+        return sorted((self._full(one) for one in found.values()), key=lambda one: (one.workflow, one.trigger))
+
+    def _full(self, status: TriggerStatus) -> TriggerStatus:
+        """With what its runner does not know."""
+        key = status.workflow, status.trigger
+        active = self._open.get(key) if status.active is None else status.active
+        return replace(self._memory.total(status), active=active, since=self._since.get(key, ("", 0.0))[1])
+
+    def _watch(self) -> None:
+        """Log what goes wrong with a trigger, and what works again, once each."""
+        for key, runner in self._runners.items():
+            name, error = key[:2], runner.status().error
+            before, since = self._since.get(name, ("", time.time()))
+            if error and error != before:
+                _log.warning("%s.%s: %s", *name, error)
+                self._since[name] = error, since
+            elif before and not error:
+                _log.warning("%s.%s: works again", *name)
+                del self._since[name]
+
+    async def _count(self) -> None:
+        while True:
+            names = [key[:2] for key in self._runners]
+            asked = [self._site.starter.active(*name) for name in names]
+            for name, found in zip(names, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(found, BaseException):
+                    self._open.pop(name, None)
+                else:
+                    self._open[name] = found
+            await asyncio.sleep(COUNT_EVERY)
+
+    def _before(self) -> list[TriggerStatus]:
+        try:
+            return statuses_of(self._site.store, self._site.key, self._site.instance)
+        except TreadleError as error:
+            _log.warning("what the triggers counted before is lost: %s", error)
+            return []
 
     async def _reconcile(self) -> None:
         deployments, paused, aside = await asyncio.to_thread(self._look)
@@ -149,7 +192,7 @@ class TriggerService:
             if isinstance(outcome, Exception):
                 _log.warning("a trigger does not end in order: %s", outcome)
         for key in keys:
-            del self._runners[key]
+            self._memory.add(self._runners.pop(key).status())
 
     async def _tell(self) -> None:
         if time.monotonic() - self._told >= TELL_EVERY:
@@ -159,12 +202,16 @@ class TriggerService:
     def _report(self, statuses: list[TriggerStatus]) -> None:
         with self._telling:
             if not self._over:
-                write_statuses(self._site.store, self._site.key, self._site.instance, statuses)
+                self._write(statuses)
 
     def _take_back(self) -> None:
         with self._telling:
             self._over = True
-            self._site.store.delete([f"{_STATUS}/{self._site.instance}"])
+            self._write([])
+
+    def _write(self, statuses: list[TriggerStatus]) -> None:
+        everything = [*statuses, *self._memory.rest(statuses)]
+        write_statuses(self._site.store, self._site.key, self._site.instance, everything)
 
 
 def kind_of(trigger: Trigger) -> str:
@@ -180,26 +227,3 @@ def _make(kind: str, site: TriggerSite, workflow: str, trigger: str) -> TriggerR
     module, _, name = KINDS[kind].partition(":")
     runner: TriggerRunner = getattr(importlib.import_module(module), name)(site, workflow, trigger)
     return runner
-
-
-def write_statuses(store: Store, key: bytes, instance: str, statuses: list[TriggerStatus]) -> None:
-    """For `trigger list` and `trigger show`, wherever they run."""
-    _sealed(store, key).put(f"{_STATUS}/{instance}", msgspec.msgpack.encode(statuses))
-
-
-def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
-    """What each service that runs now said last: instance -> statuses."""
-    found: dict[str, list[TriggerStatus]] = {}
-    for info in store.list(f"{_STATUS}/"):
-        try:
-            data = _sealed(store, key).get(info.name)
-        except MissingError:
-            continue
-        statuses = decoded(list[TriggerStatus], info.name, data)
-        if any(one.time > time.time() - STALE for one in statuses):
-            found[info.name.rsplit("/", 1)[1]] = statuses
-    return found
-
-
-def _sealed(store: Store, key: bytes) -> trust.SealedStore:
-    return trust.SealedStore(store, trust.purpose_key(key, b"treadle trigger status"))

@@ -10,19 +10,22 @@ offset of a topic that is gone is not taken for one of its successor.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from treadle.executors.runtime.events import record_of
-from treadle.primitives.errors import UsageError
+from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.events import Record
 
-from .happenings import OutOfRange, Partition
+from .connectivity import Connectivity
+from .happenings import OutOfRange, Partition, Reached
 from .source import Broken, BrokerUnreachable, Fenced, Listener
 from .topics import ANSWER, Topics
+from .watch import Watch
 
 _log = logging.getLogger("treadle.triggers")
 _REFUSED = {
@@ -40,7 +43,9 @@ _OCCUPIED = {
     KafkaError.FENCED_INSTANCE_ID,
 }
 _FENCED = {KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED}
-_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+_END = KafkaError._PARTITION_EOF
+_PLACED = {_END, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+"""What the library says of one partition at its position."""
 GROUP = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -48,44 +53,62 @@ GROUP = {
     "isolation.level": "read_committed",
     "partition.assignment.strategy": "cooperative-sticky",
     "allow.auto.create.topics": False,
+    "enable.partition.eof": True,  # how a position moves behind the marks of transactions, which are no records
 }
 """What the promise of a trigger stands on."""
 TUNING = {
     "queued.max.messages.kbytes": 16_384,  # fetched before they are wanted; 64 MiB by default
     "fetch.wait.max.ms": 100,
     "session.timeout.ms": 15_000,
+    "heartbeat.interval.ms": 1_000,  # how soon a member learns that another one left
     "topic.metadata.refresh.interval.ms": 10_000,  # how soon a topic that is made again is found; 5 min by default
 }
 """Defaults of ours that a connection may change."""
+LEAVE = 3.0
+"""Seconds that leaving the group may take."""
 
 
 class ClusterSource:
     """`instance` is the name of this member: who comes back under it gets its partitions back without a rebalance."""
 
     def __init__(
-        self, settings: Mapping[str, Any], group: str, instance: str, topics: Sequence[str], listener: Listener
+        self,
+        settings: Mapping[str, Any],
+        group: str,
+        instance: str,
+        topics: Sequence[str],
+        listener: Listener,
+        connectivity: Connectivity | None = None,
     ) -> None:
         self._listener = listener
-        about = {"group.id": group, "group.instance.id": instance, "error_cb": self._failed}
         with translated():
-            self._consumer = Consumer({**TUNING, **settings, **GROUP, **about}, logger=_log)
-            self._topics = Topics(settings)
+            self._topics = Topics(settings, connectivity)
+            told = self._topics.connectivity
+            about = {"group.id": group, "group.instance.id": instance, "error_cb": told.error}
+            self._consumer = Consumer({**TUNING, **settings, **GROUP, **about}, logger=told)
+        self._watch = Watch(self._topics, topics, time.monotonic)
         self._unplaced: set[tuple[str, int]] = set()
         self._placed: dict[tuple[str, int], Partition] = {}
         self._next: dict[tuple[str, int], int] = {}
         """Offset of the next record; the library knows it only of partitions that have given one."""
         self._unverified: list[Message] = []
         """Read, and their topic's UUID not yet asked again."""
+        self._bounds_seen: dict[tuple[str, int], tuple[int, int]] = {}
+        """First offset and end of each partition, of the last look; empty: unknown."""
         self._still: set[Partition] = set()
         """Not wanted now."""
         self._error: KafkaError | None = None
+        self._refused: TreadleError | None = None
+        """The group does not take this member; None since it did."""
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
     # -- reading
 
-    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange]:
+    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange | Reached]:
+        if self._watch.tick():
+            self._measure()
         with translated():
             self._sort(self._consumer.consume(most, timeout=seconds))
             if self._unplaced:
@@ -99,15 +122,17 @@ class ClusterSource:
         """Keep what is of a partition that we know; what is wrong with the rest is told once all else is safe."""
         for message in messages:
             error = message.error()
-            if error is None or error.code() in _OUT_OF_RANGE:
+            if error is None or error.code() in _PLACED:
                 if (place := _place_of(message)) in self._placed:
                     self._unverified.append(message)
-                    if error is None:
-                        self._next[place] = (message.offset() or 0) + 1
+                    if error is None or error.code() == _END:
+                        self._next[place] = (message.offset() or 0) + (error is None)
             elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 self._error = error
+                if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    self._refused = _translated(error)
 
-    def _verified(self) -> list[Record | OutOfRange]:
+    def _verified(self) -> list[Record | OutOfRange | Reached]:
         """The records of the life of their topic that we know; those of another life are read again, as such.
 
         When the cluster does not say which, they stay for the next try.
@@ -121,10 +146,12 @@ class ClusterSource:
         self._unverified = []
         return found
 
-    def _found(self, message: Message) -> Record | OutOfRange:
-        partition = self._placed[_place_of(message)]
-        if message.error() is None:
+    def _found(self, message: Message) -> Record | OutOfRange | Reached:
+        partition, error = self._placed[_place_of(message)], message.error()
+        if error is None:
             return record_of(message, partition.topic_id)
+        if error.code() == _END:
+            return Reached(partition, message.offset() or 0)
         return OutOfRange(partition, *self._bounds(partition))
 
     def _bounds(self, partition: Partition) -> tuple[int, int]:
@@ -151,8 +178,7 @@ class ClusterSource:
         committed = self._consumer.committed([TopicPartition(*place) for place in ready], timeout=ANSWER)
         for known in _checked(committed):
             partition = Partition(known.topic, ids[known.topic], known.partition)
-            usable = known.offset >= 0 and known.metadata == partition.topic_id
-            offset = self._listener.placed(partition, known.offset if usable else None)
+            offset = self._listener.placed(partition, _usable(known, partition))
             self._go(_at(partition, offset))
             self._consumer.resume([_at(partition)])
             self._still.discard(partition)
@@ -162,6 +188,7 @@ class ClusterSource:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign([TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions])
         consumer.pause(partitions)
+        self._refused = None
         self._unplaced.update((one.topic, one.partition) for one in partitions)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -186,6 +213,7 @@ class ClusterSource:
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         with translated():
             _checked(self._consumer.commit(offsets=_marked(offsets), asynchronous=False))
+        self._refused = None
 
     def seek(self, partition: Partition, offset: int) -> None:
         with translated():
@@ -212,25 +240,33 @@ class ClusterSource:
             (self._consumer.resume if wanted else self._consumer.pause)([_at(partition)])
 
     def lag(self) -> int | None:
-        """By the ends that came with the last records."""
-        total = 0
-        try:
-            for place, partition in self._placed.items():
-                bounds = self._consumer.get_watermark_offsets(_at(partition), cached=True)
-                if bounds is None or bounds[1] < 0:
-                    return None
-                total += max(0, bounds[1] - max(self._next[place], bounds[0]))
-        except KafkaException:
+        """Up to the ends of the last look; None where there is no answer."""
+        if self._watch.trouble is not None or not self._placed.keys() <= self._bounds_seen.keys():
             return None
-        return total
+        bounds = [(self._next[place], *self._bounds_seen[place]) for place in self._placed]
+        return sum(max(0, high - max(position, low)) for position, low, high in bounds)
+
+    def _measure(self) -> None:
+        """Where the partitions begin and end now: what is not wanted now is not fetched, and tells no ends."""
+        self._bounds_seen = {}
+        if self._watch.trouble is None:
+            with suppress(KafkaException, BrokerUnreachable):
+                self._bounds_seen = {place: self._bounds(one) for place, one in self._placed.items()}
+
+    @property
+    def trouble(self) -> TreadleError | None:
+        """See EventSource."""
+        return self._watch.trouble or self._refused
 
     def close(self) -> None:
+        """The library leaves no group for a member with a name of its own when it closes, but when it unsubscribes."""
+        with suppress(KafkaException):  # a member that was fenced has nothing to leave
+            self._consumer.unsubscribe()
+            end = time.monotonic() + LEAVE
+            while self._consumer.memberid() and time.monotonic() < end:
+                self._consumer.consume(1, timeout=0.05)
         with translated():
             self._consumer.close()
-
-    def _failed(self, error: KafkaError) -> None:
-        if not error.fatal():
-            _log.warning("Kafka: %s", error.str())
 
 
 class Occupied(UsageError):
@@ -284,6 +320,15 @@ def _checked(answers: Iterable[TopicPartition] | None) -> list[TopicPartition]:
     if error := next((one.error for one in found if one.error is not None), None):
         raise KafkaException(error)
     return found
+
+
+def _usable(known: TopicPartition, partition: Partition) -> int | None:
+    """The group's offset for this life of the topic. Kafka's own tools write no UUID; such an offset counts too."""
+    if known.offset < 0 or known.metadata not in (None, "", partition.topic_id):
+        return None
+    if not known.metadata:
+        _log.warning("%s: reading on at %d, which another program committed", partition, known.offset)
+    return known.offset
 
 
 def _place_of(message: Message) -> tuple[str, int]:

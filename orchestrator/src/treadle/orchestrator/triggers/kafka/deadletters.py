@@ -28,6 +28,7 @@ from treadle.executors.runtime.events import record_of
 from treadle.primitives.events import Record
 
 from .cluster import translated
+from .connectivity import Connectivity
 from .happenings import Bury, Done, Failed
 from .source import Broken, BrokerUnreachable
 from .topics import Topics
@@ -85,11 +86,18 @@ class Graveyard:
     """Writes dead letters of a trigger (`<workflow>.<trigger>`); `answer` is called from within `poll` and `bury`."""
 
     def __init__(
-        self, settings: Mapping[str, Any], topic: str, trigger: str, group: str, answer: Callable[[Done | Failed], None]
+        self,
+        settings: Mapping[str, Any],
+        topic: str,
+        trigger: str,
+        group: str,
+        answer: Callable[[Done | Failed], None],
+        connectivity: Connectivity | None = None,
     ) -> None:
-        about = {"enable.idempotence": True, "delivery.timeout.ms": 30_000, "linger.ms": 5}
-        self._producer = Producer({**settings, **about}, logger=_log)
-        self._topics, self.topic, self._answer = Topics(settings), topic, answer
+        self._topics, self.topic, self._answer = Topics(settings, connectivity), topic, answer
+        told = self._topics.connectivity
+        about = {"enable.idempotence": True, "delivery.timeout.ms": 30_000, "linger.ms": 5, "error_cb": told.error}
+        self._producer = Producer({**settings, **about}, logger=told)
         self._whose = trigger, group
         self._over = False
         """The producer takes nothing any more."""
@@ -134,15 +142,18 @@ class Graveyard:
 
     def _failed(self, ticket: int, error: KafkaError) -> None:
         self._over |= error.code() == KafkaError._FATAL
-        if error.code() in _MISSING:
-            self._create()
-        self._answer(Failed(ticket, f"no dead letter can be written to {self.topic}: {error.str()}"))
+        reason = self._create() if error.code() in _MISSING else ""
+        self._answer(Failed(ticket, f"no dead letter can be written to {self.topic}: {reason or error.str()}"))
 
-    def _create(self) -> None:
+    def _create(self) -> str:
+        """Why the topic cannot be made; empty: it is there."""
         try:
             self._topics.create(self.topic)
         except KafkaException as error:
-            _log.warning("the topic %s for dead letters cannot be made: %s", self.topic, error)
+            return f"the topic cannot be made: {error.args[0].str()}"
+        except BrokerUnreachable as error:
+            return error.message
+        return ""
 
 
 class DeadLetter(Struct, frozen=True):
@@ -185,7 +196,7 @@ def read_letters(settings: Mapping[str, Any], topic: str, trigger: str | None = 
 
 
 def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int) -> Iterator[Message]:
-    about = {"group.id": "treadle-dlq", "enable.auto.commit": False, "isolation.level": "read_committed"}
+    about = {"group.id": "treadle.letters", "enable.auto.commit": False, "isolation.level": "read_committed"}
     consumer = Consumer({**settings, **about, "enable.partition.eof": True}, logger=_log)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     try:

@@ -72,7 +72,7 @@ class ThreadHands:
             _log.exception("the start of %s", order.batch.run)
             self._tell(Failed(order.ticket, f"{type(defect).__name__}: {defect}"))
         else:
-            self._tell(Done(order.ticket, started.memo))
+            self._tell(Done(order.ticket, started.memo, started.new))
 
     async def _watch(self, run: str) -> None:
         await end_of(self._starter, run)

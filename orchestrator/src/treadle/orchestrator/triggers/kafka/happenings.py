@@ -73,6 +73,8 @@ class Done(Struct, frozen=True):
 
     ticket: int
     memo: dict[str, Any] = {}
+    new: bool = True
+    """False: an earlier start of the run counts."""
 
 
 class Failed(Struct, frozen=True):
@@ -118,6 +120,13 @@ class OutOfRange(Struct, frozen=True):
     high: int
 
 
+class Reached(Struct, frozen=True):
+    """Reading stands at the partition's end: between the last record and this offset there is none."""
+
+    partition: Partition
+    offset: int
+
+
 class Rest(Struct, frozen=True):
     """Start nothing and read nothing, or go on: somebody paused the trigger, or nobody can judge records now."""
 
@@ -131,7 +140,18 @@ class Limit(Struct, frozen=True):
 
 
 Happening: TypeAlias = (
-    Assigned | Revoked | Lost | Arrived | Answer | RunEnded | Counted | CommitFailed | OutOfRange | Rest | Limit
+    Assigned
+    | Revoked
+    | Lost
+    | Arrived
+    | Answer
+    | RunEnded
+    | Counted
+    | CommitFailed
+    | OutOfRange
+    | Reached
+    | Rest
+    | Limit
 )
 
 # -- what it asks for --------------------------------------------------------------------------------------------

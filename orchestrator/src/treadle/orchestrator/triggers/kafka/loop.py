@@ -27,6 +27,7 @@ from .happenings import (
     Note,
     OutOfRange,
     Partition,
+    Reached,
     Reading,
     Rest,
     Revoked,
@@ -97,7 +98,7 @@ class TriggerLoop:
         self._inbox = inbox
         self._placed: list[Assigned] = []
         self._unjudged: list[Record] = []
-        self._strays: list[OutOfRange] = []
+        self._strays: list[OutOfRange | Reached] = []
         """They come after what was read before."""
         self._todo: list[Seek | Reading] = []
         """For the source; kept until it does them."""
@@ -106,6 +107,8 @@ class TriggerLoop:
         """Why nothing can be read or judged now; empty: all is well."""
         self.known_lag: int | None = None
         """Records that no run was started for, as of the last second; None: unknown."""
+        self.trouble = ""
+        """Why no records can come, as of the last second; empty: nothing is known to be wrong."""
         self._measured = 0.0
         self._source = source(self)
 
@@ -125,8 +128,6 @@ class TriggerLoop:
         except Broken:
             raise
         except TreadleError as error:
-            if str(error) != self.error:
-                _log.warning("%s", error)
             self.error = str(error)
             self._again.failed(self._clock())
 
@@ -278,8 +279,9 @@ class TriggerLoop:
     def _measure(self) -> None:
         if self._clock() >= self._measured + 1.0:
             self._measured = self._clock()
-            there = self._source.lag()
+            there, trouble = self._source.lag(), self._source.trouble
             self.known_lag = None if there is None else there + len(self._unjudged) + self.machine.held
+            self.trouble = str(trouble or "")
 
     def close(self) -> None:
         """Hand over all partitions and leave the group."""

@@ -23,6 +23,7 @@ who adopts that end never looks at them.
     revoked         what is not started is dropped, starts under way are awaited for up to HANDOVER seconds; then the
                     last commit, and the partition is released
     lost            forgotten without a commit
+    reached         the offsets up to there hold no records (they are marks of transactions), and are done
     out of range    reading goes on with the next record there is; a person is told
     too much held   reading stops until half of it is gone; the shell keeps polling
 
@@ -57,6 +58,7 @@ from .happenings import (
     Note,
     OutOfRange,
     Partition,
+    Reached,
     Reading,
     Refused,
     Rest,
@@ -116,12 +118,11 @@ class Machine:
         self._next_commit = 0.0
         self._now = 0.0
         self._out: list[Instruction] = []
-        self.started = 0
-        """Runs that this process started or found started."""
-        self.dead = 0
-        """Dead letters written."""
-        self.trouble = ""
-        """Why nothing is started or written now; empty: all is well."""
+        self.started = self.repeated = 0
+        """Runs that this process started, and starts that found their run there."""
+        self.received = self.filtered = self.dead = 0
+        """Records that were judged, those that no run is wanted for, and dead letters written."""
+        self._start_trouble = self._letter_trouble = ""
 
     # -- what is seen from outside
 
@@ -133,6 +134,11 @@ class Machine:
     def active(self) -> int:
         """Open runs: those known here, or the count of the listing where that says more."""
         return max(len(self._runs), self._counted or 0)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is started or written now; empty: all is well."""
+        return self._letter_trouble or self._start_trouble
 
     @property
     def under_way(self) -> int:
@@ -162,6 +168,9 @@ class Machine:
                 self._arrived(partition, records)
             case OutOfRange(partition, low, high):
                 self._out_of_range(partition, low, high)
+            case Reached(partition, offset):
+                if (log := self._logs.get(partition)) and partition not in self._leaving:
+                    log.position = max(log.position, offset)
             case CommitFailed(partition):
                 if log := self._logs.get(partition):
                     log.committed = -1
@@ -245,8 +254,14 @@ class Machine:
         if log is None or partition in self._leaving:
             return
         for judged in records:
+            self._tally(judged, log.position)
             if log.take(judged, self._batching(judged.version), self._now):
                 self._dig(log, judged, judged.record.offset)
+
+    def _tally(self, judged: Judged, position: int) -> None:
+        fresh = judged.record.offset >= position
+        self.received += fresh
+        self.filtered += fresh and not judged.matches and not judged.reason
 
     def _dig(self, log: PartitionLog, judged: Judged, entry: int) -> None:
         ticket = next(self._numbers)
@@ -261,12 +276,12 @@ class Machine:
         if not isinstance(answer, Done):
             self._bury_again.failed(self._now)
             self._unwritten.append(answer.ticket)
-            self.trouble = answer.reason
+            self._letter_trouble = answer.reason
             return
         log, entry, judged = self._letters.pop(answer.ticket)
         self._bury_again.worked()
         self.dead += 1
-        self.trouble = ""
+        self._letter_trouble = ""
         log.done(entry, letter=judged.record.offset)
 
     # -- starts
@@ -301,13 +316,15 @@ class Machine:
     def _start_answered(self, answer: Answer) -> None:
         log, batch = self._starts.pop(answer.ticket)
         match answer:
-            case Done(_, memo):
+            case Done(_, memo, new):
                 self._start_again.worked()
-                self.trouble = ""
+                self._start_trouble = ""
+                self.started += new
+                self.repeated += not new
                 self._started(log, batch, int(memo.get("end", batch.end)))
             case Failed(_, reason):
                 self._start_again.failed(self._now)
-                self.trouble = reason
+                self._start_trouble = reason
                 log.put_back(batch)
             case Refused() if len(batch.matched) > 1:
                 log.halve(batch)
@@ -316,7 +333,6 @@ class Machine:
                 self._dig(log, Judged(batch.first, batch.version, reason=reason), batch.first.offset)
 
     def _started(self, log: PartitionLog, batch: Batch, end: int) -> None:
-        self.started += 1
         log.started()
         if batch.first.offset in log.chained and end != batch.end and self._logs.get(log.partition) is log:
             log.adopt(batch, end)

@@ -56,6 +56,37 @@ class KafkaPositions:
                 found[name] = tuple(self._begins(label(deployment.workflow, name), reading, known))
         return found
 
+    def check_rights(self, deployment: Deployment, name: str, key: bytes) -> None:
+        """Raises UsageError when the user of the connection may not do what a trigger that reads topics needs, as far
+        as the cluster tells it, and BrokerUnreachable."""
+        from .cluster import translated
+        from .rights import HINT, lacking
+
+        reading = reading_of(deployment.spec.triggers[name])
+        if reading is None:
+            return
+        group = group_of(key, deployment.workflow, name, deployment.version)
+        with translated():
+            problems = list(
+                lacking(self.settings(reading.connection), self._topics(reading.connection), reading, group)
+            )
+        if problems:
+            whose = f"{label(deployment.workflow, name)}, connection {reading.connection}"
+            raise UsageError(f"{whose}: {'; '.join(problems)}", HINT)
+
+    def size(self, connection: str) -> tuple[int, int]:
+        """How many brokers and topics a cluster has. Raises BrokerUnreachable, UsageError."""
+        from .cluster import translated
+
+        with translated():
+            return self._topics(connection).size()
+
+    def _topics(self, connection: str) -> Topics:
+        from .connectivity import Connectivity
+        from .topics import Topics
+
+        return Topics(self.settings(connection), Connectivity(connection))
+
     def seek(self, at: Lineage, group: str, marks: StoredMarks, to: Target) -> tuple[Position, ...]:
         """Let the group of a trigger that nobody runs read on from somewhere else, in every partition of its topics.
 
@@ -64,12 +95,11 @@ class KafkaPositions:
         Raises UsageError while a service runs the trigger and for topics that are not there, BrokerUnreachable.
         """
         from .cluster import commit_as_nobody, translated
-        from .topics import Topics
 
         reading = at.newest.reading
         settings = self.settings(reading.connection)
         with translated():
-            topics = Topics(settings)
+            topics = self._topics(reading.connection)
             found = _all_of(topics, reading, label(at.workflow, at.name))
             wanted = _offsets(topics, [one for some in found.values() for one in some], to)
             commit_as_nobody(settings, group, wanted)
@@ -79,10 +109,9 @@ class KafkaPositions:
 
     def _begins(self, whose: str, reading: Reading, known: Sequence[str]) -> list[Position]:
         from .cluster import translated
-        from .topics import Topics
 
         with translated():
-            topics = Topics(self.settings(reading.connection))
+            topics = self._topics(reading.connection)
             found = _all_of(topics, reading, whose)
             for topic in reading.topics:
                 if reading.batch and "compact" in topics.policy(topic).get("cleanup.policy", ""):

@@ -11,14 +11,17 @@ import time
 from contextlib import suppress
 from functools import partial
 
+from msgspec.structs import asdict
+
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import StoreError, TreadleError
 
 from ...environment.errors import Unreachable
 from ..identity import label
 from ..registry.deployment import Deployment
-from ..running import State, TriggerSite, TriggerStatus
+from ..running import Counts, State, TriggerSite, TriggerStatus
 from .cluster import ClusterSource
+from .connectivity import Connectivity
 from .deadletters import Graveyard
 from .hands import ThreadHands
 from .happenings import Counted, Happening, Limit
@@ -62,7 +65,8 @@ class KafkaRunner:
         """Runs that are open, as of the last count."""
         self._error = self._uncounted = ""
         self._failed = False
-        self._counts = [0, 0]
+        self._past = Counts()
+        """Of loops that ended."""
 
     # -- TriggerRunner
 
@@ -86,32 +90,31 @@ class KafkaRunner:
 
     def status(self) -> TriggerStatus:
         loop = self._loop
-        started, dead = self._counts
+        counts = self._past + counts_of(loop.machine) if loop else self._past
         return TriggerStatus(
             self._workflow,
             self._trigger,
             self._type,
             self._version,
             self._state(loop),
-            started + (loop.machine.started if loop else 0),
-            dead + (loop.machine.dead if loop else 0),
-            loop.machine.active if loop else None,
-            loop.known_lag if loop else None,
-            self._trouble(loop) or self._error,
-            time.time(),
+            active=loop.machine.active if loop and self._open is not None and not self._uncounted else None,
+            lag=loop.known_lag if loop else None,
+            error=self._trouble(loop) or self._error,
+            time=time.time(),
+            **asdict(counts),
         )
 
     def _state(self, loop: TriggerLoop | None) -> State:
         if self._ending.is_set():
             return "stopped"
         if loop is None:
-            return "failed" if self._failed else "waiting" if self._error else "starting"
+            return "failed" if self._failed else "failing" if self._error else "starting"
         if self._paused:
             return "paused"
-        return "waiting" if self._trouble(loop) else "running"
+        return "failing" if self._trouble(loop) else "running"
 
     def _trouble(self, loop: TriggerLoop | None) -> str:
-        return (loop.error or loop.machine.trouble if loop else "") or self._uncounted
+        return (loop.trouble or loop.error or loop.machine.trouble if loop else "") or self._uncounted
 
     async def _count(self) -> None:
         while True:
@@ -151,8 +154,6 @@ class KafkaRunner:
         running.call_soon_threadsafe(self._ended.set)
 
     def _told(self, error: str, *, failed: bool) -> None:
-        if error != self._error:
-            _log.warning("%s: %s", label(self._workflow, self._trigger), error)
         self._failed, self._error = failed, error
         self._ending.wait(AGAIN)
 
@@ -172,9 +173,10 @@ class KafkaRunner:
             return found
 
         machine = Machine(lambda number: known.batching(number), reading.max_active)
-        source = partial(ClusterSource, settings, group, self._instance, reading.topics)
+        told = Connectivity(reading.connection)
+        source = partial(ClusterSource, settings, group, self._instance, reading.topics, connectivity=told)
         inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
-        graveyard = Graveyard(settings, reading.letters, whose, group, inbox.put)
+        graveyard = Graveyard(settings, reading.letters, whose, group, inbox.put, told)
         payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))
         hands = ThreadHands(running, self._site.starter, payloads.value, lambda: known, inbox.put, graveyard)
         marks = StoredMarks(self._site.store, self._site.key, group)
@@ -190,7 +192,7 @@ class KafkaRunner:
                 loop.close()
             graveyard.close(LEAVE)
             hands.close()
-            self._counts = [self._counts[0] + machine.started, self._counts[1] + machine.dead]
+            self._past += counts_of(machine)
 
     # -- versions
 
@@ -224,6 +226,11 @@ class KafkaRunner:
                 one = self._site.registry.settle(one, asked)
             done.append(one)
         return done
+
+
+def counts_of(machine: Machine) -> Counts:
+    """What a loop's machine counted."""
+    return Counts(machine.started, machine.dead, machine.received, machine.repeated, machine.filtered)
 
 
 def _passes(error: TreadleError) -> bool:

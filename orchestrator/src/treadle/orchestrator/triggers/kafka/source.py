@@ -9,7 +9,7 @@ from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
 
 from ...environment.errors import Unreachable
-from .happenings import OutOfRange, Partition
+from .happenings import OutOfRange, Partition, Reached
 
 
 class BrokerUnreachable(Unreachable):
@@ -44,7 +44,7 @@ class Listener(Protocol):
 class EventSource(Protocol):
     """A member of a consumer group. Used by one thread; nothing may wait longer than a few seconds."""
 
-    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange]:
+    def poll(self, most: int, seconds: float) -> list[Record | OutOfRange | Reached]:
         """Up to `most` committed records, in order within a partition; waits up to `seconds` for the first ones.
 
         A record's `topic_id` is the one the topic had before **and** after the record was read. Raises
@@ -65,9 +65,14 @@ class EventSource(Protocol):
         ...
 
     def lag(self) -> int | None:
-        """Records that no `poll` has given yet, as far as is known without asking."""
+        """Offsets between what `poll` has given and the ends, as of a few seconds ago; None: unknown."""
+        ...
+
+    @property
+    def trouble(self) -> TreadleError | None:
+        """Why no records can come now, though `poll` raises nothing; None: nothing is known to be wrong."""
         ...
 
     def close(self) -> None:
-        """Leave; partitions are revoked before, as by the group."""
+        """Leave, so that another member is given the partitions at once; they are revoked before, as by the group."""
         ...

@@ -50,6 +50,8 @@ class ScheduleView(Struct, frozen=True):
     """Ticks that `overlap` left out."""
     missed: int
     """Ticks older than `catchupWindow` when the server could have started them."""
+    started: int
+    """Ticks that were started since the Schedule was made."""
 
 
 class Schedules:
@@ -133,6 +135,7 @@ class Schedules:
             len(info.running_actions),
             info.num_actions_skipped_overlap,
             info.num_actions_missed_catchup_window,
+            info.num_actions,
         )
 
     # -- parts

@@ -43,10 +43,11 @@ class ScheduleRunner(Rounds):
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         super().__init__(site, workflow, trigger)
         self._schedules = Schedules(site.client, task_queue(site.home, site.profile), site.key)
+        self._started = 0
         self._active: int | None = None
 
     def status(self) -> TriggerStatus:
-        return self._status(active=self._active)
+        return self._status(self._started, active=self._active)
 
     async def look(self) -> State:
         """See Rounds. What other triggers want is theirs: none waits for another."""
@@ -54,5 +55,5 @@ class ScheduleRunner(Rounds):
         assert isinstance(trigger, ScheduleTrigger)
         await self._schedules.keep(Wanted(self._workflow, self._name, trigger, self._paused))
         view = await self._schedules.view(self._workflow, self._name)
-        self._active = view.running
+        self._started, self._active = view.started, view.running
         return "paused" if view.paused else "running"

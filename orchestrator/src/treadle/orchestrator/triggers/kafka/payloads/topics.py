@@ -15,11 +15,12 @@ def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
     """
     from confluent_kafka import KafkaException
 
+    from ..source import BrokerUnreachable
     from ..topics import Topics
 
     try:
         return topic_of(Topics(settings).policy(topic))
-    except KafkaException:
+    except (KafkaException, BrokerUnreachable):
         return None
 
 
