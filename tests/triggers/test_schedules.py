@@ -135,7 +135,7 @@ async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_
     try:
 
         async def told() -> bool:
-            return [runner.status().state for runner in runners.values()] == ["waiting", "paused"]
+            return [runner.status().state for runner in runners.values()] == ["failing", "paused"]
 
         await until(told)
         assert "another deployment made" in runners["a"].status().error

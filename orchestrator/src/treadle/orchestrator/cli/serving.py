@@ -56,9 +56,17 @@ def worker(
         asyncio.run(serve(env.home, env.profile, queue, max_tasks))
 
 
-def triggers(log: LogOption = "text", log_level: LogLevelOption = "info", profile: ProfileOption = None) -> None:
+def triggers(
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics there, for Prometheus.")
+    ] = None,
+    log: LogOption = "text",
+    log_level: LogLevelOption = "info",
+    profile: ProfileOption = None,
+) -> None:
     """Start runs for events of deployed workflows until told to stop. Several may run; deploys are noticed."""
     from ..telemetry.logs import set_up
+    from ..telemetry.serving import metrics_page
     from ..triggers.service import instance
 
     set_up(log, log_level)
@@ -69,14 +77,15 @@ def triggers(log: LogOption = "text", log_level: LogLevelOption = "info", profil
 
         embedded.attach(env.home)
     env.ensure_driver()
-    with instance(env.home) as name:
-        advise(f"serving triggers as {name}; end with Ctrl-C. See: treadle trigger list")
-        env.with_client(lambda client: _serve_triggers(env, client, name))
+    with instance(env.home) as name, contextlib.ExitStack() as stack:
+        page = f"; metrics at {stack.enter_context(metrics_page(metrics))}" if metrics else ""
+        advise(f"serving triggers as {name}{page}; end with Ctrl-C. See: treadle trigger list")
+        env.with_client(lambda client: _serve_triggers(env, client, name, measured=metrics is not None))
     complain("ended")
 
 
-async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
-    """Until SIGTERM or SIGINT; then in order."""
+async def _serve_triggers(env: Environment, client: Client, name: str, *, measured: bool) -> None:
+    """Until SIGTERM or SIGINT; then in order. `measured`: metrics are served."""
     import signal
 
     from treadle.primitives.wire.strangers import raise_descriptor_limit
@@ -93,8 +102,13 @@ async def _serve_triggers(env: Environment, client: Client, name: str) -> None:
     starter = await env.starter(client)
     site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
     schedules = Schedules(client, env.queue, env.key)
+    service = TriggerService(site)
+    if measured:
+        from ..telemetry.triggers import watch_triggers
+
+        watch_triggers(service.statuses)
     told = ServiceProfiles(env.store, env.key).keep_told(name, env.profile)
-    works = [TriggerService(site).run(), keep_swept(schedules, env.registry), _keep_driver(env), told]
+    works = [service.run(), keep_swept(schedules, env.registry), _keep_driver(env), told]
     retention = env.profile.triggers.retention
     if retention != "never":
         works.append(Retention(client, env.runs(client), Entries(env.store, env.key), retention).keep())

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..triggers.running import COUNTED
 from .common import words
 from .common.environment import Environment
 
 if TYPE_CHECKING:
     from ..triggers.registry.deployment import Deployment
     from ..triggers.running import TriggerStatus
-
-COUNTED = {
-    "kafka": {"started", "active", "lag", "dead", "received", "repeated", "filtered"},
-    "object": {"started", "active", "lag", "dead"},
-    "schedule": {"started", "active"},
-    "webhook": {"started", "active", "dead"},
-}
-"""Type of a trigger -> what can be counted of it."""
 
 
 class Line(Struct, frozen=True):

@@ -10,11 +10,12 @@ import typer
 
 from treadle.primitives.errors import TreadleError, UsageError
 
+from ..triggers.running import COUNTED
 from .common import words
 from .common.environment import Environment
 from .common.exits import advise, complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
-from .trigger_lines import COUNTED, HEAD, Line, count, line, row, state
+from .trigger_lines import HEAD, Line, count, line, row, state
 
 if TYPE_CHECKING:
     from temporalio.client import Client

@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 State = Literal["starting", "running", "paused", "failing", "failed", "stopped"]
 
 
+COUNTED = {
+    "kafka": {"started", "active", "lag", "dead", "received", "repeated", "filtered"},
+    "object": {"started", "active", "lag", "dead"},
+    "schedule": {"started", "active"},
+    "webhook": {"started", "active", "dead"},
+}
+"""Type of a trigger -> what is counted of it, as fields of TriggerStatus."""
+
+
 class Counts(Struct, frozen=True):
-    """What became of a trigger's events; None: not counted for its type."""
+    """What became of a trigger's events."""
 
     started: int = 0
     """Runs."""
@@ -65,6 +74,11 @@ class TriggerStatus(Struct, frozen=True):
     filtered: int = 0
     since: float = 0.0
     """When `error` began, in seconds since the epoch; 0: there is none."""
+
+    def measured(self, name: str) -> int | None:
+        """A count by its name; None: unknown, or not counted for the type."""
+        found: int | None = getattr(self, name) if name in COUNTED.get(self.type, ()) else None
+        return found
 
     @property
     def counts(self) -> Counts:

@@ -1,0 +1,90 @@
+"""Metrics of triggers: what a service says of them, each time that it is asked.
+
+Labels: `workflow`, `trigger`, `type`. A number that is unknown has no sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+
+COUNTERS = {
+    "received": "Records of Kafka that were judged",
+    "started": "Runs that were started",
+    "repeated": "Starts that found their run there: the event had been delivered before",
+    "filtered": "Records of Kafka that the filter passed over",
+    "dead": "Dead letters",
+}
+GAUGES = {
+    "active": "Runs that are open",
+    "lag": "Events that wait",
+}
+
+
+class Status(Protocol):
+    """How a trigger does."""
+
+    @property
+    def workflow(self) -> str: ...
+    @property
+    def trigger(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def since(self) -> float:
+        """When its error began, in seconds since the epoch; 0: there is none."""
+
+    def measured(self, name: str) -> int | None:
+        """One of COUNTERS and GAUGES; None: unknown, or not counted for the type."""
+
+
+def watch_triggers(statuses: Callable[[], Iterable[Status]]) -> None:
+    """Show `treadle.trigger.*`; `statuses` is asked each time."""
+    from opentelemetry import metrics
+
+    meter = metrics.get_meter("treadle")
+    for name, about in COUNTERS.items():
+        meter.create_observable_counter(f"treadle.trigger.{name}", [_looking(statuses, _measured(name))], "1", about)
+    for name, about in GAUGES.items():
+        meter.create_observable_gauge(f"treadle.trigger.{name}", [_looking(statuses, _measured(name))], "1", about)
+    since = _looking(statuses, lambda one: one.since)
+    meter.create_observable_gauge(
+        "treadle.trigger.failing.since", [since], "s", "Since when it has an error; 0: it has none"
+    )
+    meter.create_observable_gauge("treadle.trigger.state", [_states(statuses)], "1", "1 for the state that it is in")
+
+
+def _measured(name: str) -> Callable[[Status], float | None]:
+    return lambda one: one.measured(name)
+
+
+def _looking(
+    statuses: Callable[[], Iterable[Status]], number: Callable[[Status], float | None]
+) -> Callable[[CallbackOptions], Iterator[Observation]]:
+    def look(_: CallbackOptions) -> Iterator[Observation]:
+        from opentelemetry.metrics import Observation
+
+        for one in statuses():
+            if (found := number(one)) is not None:
+                yield Observation(found, _labels(one))
+
+    return look
+
+
+def _states(statuses: Callable[[], Iterable[Status]]) -> Callable[[CallbackOptions], Iterator[Observation]]:
+    def look(_: CallbackOptions) -> Iterator[Observation]:
+        from opentelemetry.metrics import Observation
+
+        for one in statuses():
+            yield Observation(1, {**_labels(one), "state": one.state})
+
+    return look
+
+
+def _labels(one: Status) -> dict[str, str]:
+    return {"workflow": one.workflow, "trigger": one.trigger, "type": one.type}
