@@ -33,7 +33,7 @@ VERBS = (
     "undeploy-openwhisk unpause validate watch worker"
 )
 TRIGGER_VERBS = "backfill fire list pause seek show test unpause"
-DLQ_VERBS = "list replay show"
+DLQ_VERBS = "drop list replay show"
 DEV_VERBS = "down status up"
 
 

@@ -14,6 +14,9 @@ import yaml
 from orchestrator.commands import Done, Terminal
 from triggers.installation import CONNECTION, Installation
 
+from treadle.orchestrator.triggers.objects.records import ObjectRecords, Refused
+from treadle.primitives.events import Event
+
 GOOD = {"specversion": "1.0", "source": "/shop", "type": "created", "data": {"amount": 12}}
 
 
@@ -22,7 +25,8 @@ def terminal(place: Installation, folder: Path) -> Terminal:
     return Terminal(folder, place.home.path, {"TREADLE_PROFILE": "tests"})
 
 
-def write(folder: Path, name: str, filter: str) -> Path:
+def write(folder: Path, name: str, filter: str, **triggers: Any) -> Path:
+    """With these triggers, or one that reads the topic of that name."""
     live = {
         "type": "kafka",
         "connection": CONNECTION,
@@ -32,7 +36,7 @@ def write(folder: Path, name: str, filter: str) -> Path:
     }
     inputs = {"orders": {"type": "dataset", "required": True}}
     each = {"type": "map", "input": "inputs.orders", "uses": "functions:same"}
-    spec = {"apiVersion": "treadle/v1", "name": name, "inputs": inputs, "triggers": {"live": live}}
+    spec = {"apiVersion": "treadle/v1", "name": name, "inputs": inputs, "triggers": triggers or {"live": live}}
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump({**spec, "stages": {"each": each}}))
     return path
@@ -75,11 +79,16 @@ def test_dead_letter_is_listed_mended_and_replayed_once(place: Installation, tmp
         assert hand.run("deploy", write(tmp_path, name, 'event.type == "created"')).code == 0
         every = ("dlq", "replay", "--all", "--reason", "cannot compare", "--trigger", f"{name}.live", "-o", "json")
         (would,) = told(hand.run(*every, "--dry-run"))
-        (first,), (again,), (forced,) = (told(hand.run(*every, *more)) for more in ((), (), ("--again",)))
+        (first,), nothing, (forced,) = (told(hand.run(*every, *more)) for more in ((), (), ("--again",)))
+        (again,) = told(hand.run("dlq", "replay", letter["letter"], "-o", "json"))
+        assert nothing == []
         assert (would["did"], would["run"]) == ("would start", first["run"])
         assert [one["did"] for one in (first, again, forced)] == ["started", "replayed before", "started"]
         assert first["run"] == again["run"] == f"{runs[0]['run'].rpartition('.')[0]}.1.r1"
         assert forced["run"] == f"{first['run'][:-1]}2"
+        assert told(hand.run("dlq", "list", "--trigger", f"{name}.live", "-o", "json")) == []
+        (done,) = told(hand.run("dlq", "list", "--trigger", f"{name}.live", "--all", "-o", "json"))
+        assert (done["done"]["did"], done["done"]["runs"]) == ("replayed", [first["run"]])
         state = until(hand, "trigger", "list", name, holds=lambda found: found[0]["state"] == "running")[0]
         assert (state["dead"], state["started"]) == (1, 2)
 
@@ -93,6 +102,39 @@ def test_dead_letter_is_listed_mended_and_replayed_once(place: Installation, tmp
     finally:
         place.end(service, signal.SIGTERM)
     check_seek(hand, name, len(told(hand.run("list", "--trigger", f"{name}.live", "-o", "json"))), place)
+
+
+@pytest.mark.timeout(300)
+def test_dropped_letter_is_listed_no_more_and_a_refused_cluster_hides_none(place: Installation, tmp_path: Path) -> None:
+    name, home = "dropped", place.home
+    place.kafka.create_topic(name)
+    hand = terminal(place, tmp_path)
+    assert hand.run("deploy", write(tmp_path, name, "event.data.amount > 3")).code == 0
+    service = place.serve()
+    try:
+        place.kafka.produce(name, [b"oops", b"odd"])
+        target = ("--trigger", f"{name}.live", "-o", "json")
+        first, second = until(hand, "dlq", "list", *target, holds=lambda found: len(found) == 2)
+    finally:
+        place.end(service, signal.SIGTERM)
+    drop = ("dlq", "drop", *target)
+    assert [one["did"] for one in told(hand.run(*drop, "--dry-run"))] == ["would drop", "would drop"]
+    assert told(hand.run("dlq", "drop", first["letter"], "-o", "json"))[0]["did"] == "dropped"
+    assert [one["letter"] for one in told(hand.run("dlq", "list", *target))] == [second["letter"]]
+    assert [one["letter"] for one in told(hand.run(*drop))] == [second["letter"]]
+    assert told(hand.run("dlq", "list", *target)) == []
+    assert {one["done"]["did"] for one in told(hand.run("dlq", "list", "--all", *target))} == {"dropped"}
+
+    poll = {"uri": tmp_path.as_uri()}
+    files = {"type": "object", "poll": poll, "with": {"orders": {"items": ["${{ event.data.uri }}"]}}}
+    assert hand.run("deploy", write(tmp_path, "other", "event.data.size > 0", files=files)).code == 0
+    event = Event("1", "s", "t", data={"uri": "file:///odd"})
+    ObjectRecords(place.store, place.key, "other", "files").refuse(Refused(event, "odd", "r", 1, 5.0))
+    with home.profiles.open("a") as profiles:
+        profiles.write(f'[refused.kafka.{CONNECTION}]\nbootstrap.servers = "127.0.0.1:1"\n')
+    refused = hand.run("dlq", "list", "-o", "json", TREADLE_PROFILE="refused")
+    assert [one["letter"] for one in json.loads(refused.out)] == ["other.files/1"]
+    assert (refused.code, "connection refused" in refused.err) == (5, True)
 
 
 def check_seek(hand: Terminal, name: str, runs: int, place: Installation) -> None:

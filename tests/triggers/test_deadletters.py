@@ -246,7 +246,7 @@ class Consumer:
 class Topics:
     """Partition 1 of the topic has offsets 0 to 2; partition 0 has nothing."""
 
-    def __init__(self, _: Any) -> None:
+    def __init__(self, *_: Any) -> None:
         pass
 
     def partitions(self, topics: Sequence[str]) -> dict[str, list[Partition]]:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from kafka import Broker
-from triggers.test_kafka_service import home, stage
+from triggers.stages import home, stage
 from triggers.test_machine import A, machine, match, passed
 
 from treadle.orchestrator.cli.trigger_lines import Line, count, state
@@ -146,7 +146,11 @@ async def test_nothing_waits_behind_a_transaction_that_was_read(home: Home, real
         producer.begin_transaction()
         producer.produce(here.topic, b"1", partition=0)
         producer.commit_transaction()
-        assert here.ends() == [2, 0]
+
+        async def ended() -> bool:
+            return here.ends() == [2, 0]
+
+        await here.until(ended)
         await here.serve()
         await here.until_done()
         assert here.commits() == [2, 0]

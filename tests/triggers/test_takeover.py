@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka import Broker
-from triggers.test_kafka_service import home, stage
+from triggers.stages import home, stage
 
 from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home

@@ -11,10 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from treadle.orchestrator.cli import deadletters, starting
+from treadle.orchestrator.cli import starting
 from treadle.orchestrator.cli.common.environment import Environment
 from treadle.orchestrator.cli.common.exits import Exit, code_of
 from treadle.orchestrator.cli.common.options import with_options
+from treadle.orchestrator.cli.letters import Letters
 from treadle.orchestrator.cli.starting import Given, Starting
 from treadle.orchestrator.cli.view.watcher import Watching
 from treadle.primitives.errors import MissingError, UsageError
@@ -101,10 +102,10 @@ def test_topics_are_read_once_for_all_letters_that_are_named(monkeypatch: pytest
         asked.append(1)
         return [Letter(id) for id in "abc"]
 
-    monkeypatch.setattr(deadletters, "_letters", letters)
-    env: Environment = object.__new__(Environment)
-    assert [one.id for one in deadletters._named(env, ["c", "a"])] == ["c", "a"]
+    monkeypatch.setattr(Letters, "of", letters)
+    found = Letters(object.__new__(Environment))
+    assert [one.id for one in found.named(["c", "a"])] == ["c", "a"]
     assert len(asked) == 1
     with pytest.raises(MissingError, match="no dead letter d") as caught:
-        deadletters._named(env, ["a", "d"])
+        found.named(["a", "d"])
     assert code_of(caught.value) == Exit.NOT_FOUND

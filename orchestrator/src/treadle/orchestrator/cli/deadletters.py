@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from treadle.primitives.errors import MissingError, UsageError
+from treadle.primitives.errors import UsageError
 
 from .common import words
-from .common.environment import Environment, need
-from .common.exits import complain, say, say_json
+from .common.environment import Environment
+from .common.exits import advise, complain, say, say_json
 from .common.options import ProfileOption, TextOrJson, Verbs
+from .letters import Letters
 from .triggering import found
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from ..triggers.kafka.batch import EventsOf
-    from ..triggers.registry.deployment import Deployment
+    from ..triggers.letters import Outcome
     from ..triggers.replaying import Letter
 
 dlq = typer.Typer(
@@ -35,6 +35,8 @@ TriggerOption = Annotated[
 ReasonTextOption = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Only those whose reason holds this text.")
 ]
+AllOption = Annotated[bool, typer.Option("--all", help="All letters, or all that --trigger and --reason choose.")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(help="As `dlq list` shows them.", metavar="ID")]
 IdArgument = Annotated[str, typer.Argument(help="As `dlq list` shows it.", metavar="ID")]
 
 
@@ -42,31 +44,44 @@ IdArgument = Annotated[str, typer.Argument(help="As `dlq list` shows it.", metav
 def list_(
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that were replayed or dropped.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most letters to show, the newest.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Dead letters of deployed triggers. Reads their topics; changes nothing."""
-    env = Environment(profile)
-    letters = sorted(_letters(env, trigger, reason), key=lambda one: one.time)[-limit:]
+    """Dead letters of deployed triggers that wait for a replay. Reads their topics; changes nothing."""
+    letters = Letters(Environment(profile))
+    marked = [(one, letters.outcome(one)) for one in letters.of(trigger, reason)]
+    chosen = sorted((pair for pair in marked if every or pair[1] is None), key=lambda pair: pair[0].time)
+    shown = chosen[-limit:]
     if output == "json":
-        say_json([_brief(one) for one in letters])
-    elif letters:
-        rows = [["letter", "trigger", "time", "reason"]]
-        rows += [[one.id, one.trigger, words.moment(one.time), one.reason.partition("\n")[0]] for one in letters]
+        say_json([_brief(one, outcome) for one, outcome in shown])
+    elif shown:
+        rows = [["letter", "trigger", "time", "done", "reason"]]
+        rows += [_row(one, outcome) for one, outcome in shown]
         typer.echo("\n".join(words.columns(rows)))
-    else:
+        if len(shown) < len(chosen):
+            advise(f"{len(chosen) - len(shown)} older ones are not shown: --limit N")
+    elif not letters.problems:
         complain("there is no such dead letter" if trigger or reason else "there is no dead letter")
+    letters.complete()
+
+
+def _row(letter: Letter, outcome: Outcome | None) -> list[str]:
+    done = outcome.did if outcome else ""
+    return [letter.id, letter.trigger, words.moment(letter.time), done, letter.reason.partition("\n")[0]]
 
 
 @dlq.command()
 def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption = None) -> None:
-    """One dead letter with its key, headers and value."""
-    about = _full(*_named(Environment(profile), [letter]))
+    """One dead letter with its key, headers and value, and what became of it."""
+    letters = Letters(Environment(profile))
+    (one,) = letters.named([letter])
+    about = _full(one, letters.outcome(one))
     if output == "json":
         say_json(about)
         return
-    rows = [(name, about[name]) for name in ("letter", "trigger", "version", "reason", "time", "place", "key")]
+    rows = [(name, about[name]) for name in ("letter", "trigger", "version", "reason", "time", "place", "done", "key")]
     rows += [("header", f"{name}: {value}") for name, value in about["headers"]]
     shown = about["value"] if isinstance(about["value"], str) else json.dumps(about["value"], indent=2)
     lines = [f"{name:8} {value}" for name, value in rows if value not in (None, "")]
@@ -76,29 +91,81 @@ def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption
 
 @dlq.command()
 def replay(
-    letters: Annotated[list[str] | None, typer.Argument(help="As `dlq list` shows them.", metavar="ID")] = None,
+    ids: IdsArgument = None,
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
-    every: Annotated[bool, typer.Option("--all", help="All of --trigger, or all that --reason chooses.")] = False,
+    every: AllOption = False,
     again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would start; start nothing.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
     """Start runs for dead letters, as the deployed version judges them now. What was replayed is not started twice."""
-    if bool(letters) == every or (every and not (trigger or reason)):
-        raise UsageError("name the letters", "dlq replay ID...; or --all with --trigger or --reason.")
     env = Environment(profile)
-    chosen = list(_letters(env, trigger, reason)) if every else _named(env, letters or [])
+    letters = Letters(env)
+    chosen = _chosen(letters, ids, trigger, reason, every=every, again=again)
     outcomes = _replayed(env, chosen, again=again, dry_run=dry_run)
+    if not dry_run:
+        _mark_replayed(letters, chosen, outcomes)
+    _print(outcomes, output)
+    refused = [one for one in outcomes if one["did"] == "refused"]
+    letters.complete()
+    if refused:
+        raise UsageError(f"{words.counted(len(refused), 'letter')} still refused", "Mend and deploy, or: dlq drop")
+
+
+@dlq.command()
+def drop(
+    ids: IdsArgument = None,
+    trigger: TriggerOption = None,
+    reason: ReasonTextOption = None,
+    every: AllOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped; change nothing.")] = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """List dead letters no more. They stay where they are: `list --all` shows them, `replay ID` still replays them."""
+    letters = Letters(Environment(profile))
+    chosen = _chosen(letters, ids, trigger, reason, every=every, again=False)
+    if not dry_run:
+        for one in chosen:
+            letters.mark(one, "dropped")
+    _print([_outcome(one, "would drop" if dry_run else "dropped") for one in chosen], output)
+    letters.complete()
+
+
+def _chosen(
+    letters: Letters,
+    ids: list[str] | None,
+    trigger: str | None,
+    reason: str | None,
+    *,
+    every: bool,
+    again: bool,
+) -> list[Letter]:
+    """Those that are named; else those that wait, and with `again` those that were replayed, as the options choose."""
+    if bool(ids) == bool(every or trigger or reason):
+        raise UsageError("name the letters", "By ID...; or choose them: --trigger, --reason, or --all.")
+    if ids:
+        return letters.named(ids)
+    wanted = {"", "replayed"} if again else {""}
+    found = [(one, letters.outcome(one)) for one in letters.of(trigger, reason)]
+    return [one for one, outcome in found if (outcome.did if outcome else "") in wanted]
+
+
+def _mark_replayed(letters: Letters, chosen: list[Letter], outcomes: list[dict[str, Any]]) -> None:
+    for letter in chosen:
+        mine = [one for one in outcomes if one["letter"] == letter.id]
+        if mine and all(one["did"] in ("started", "replayed before") for one in mine):
+            letters.mark(letter, "replayed", [one["run"] for one in mine])
+
+
+def _print(outcomes: list[dict[str, Any]], output: str) -> None:
     if output == "json":
         say_json(outcomes)
-    else:
-        for one in outcomes:
-            typer.echo("  ".join(filter(None, [one["letter"], one["did"], one["run"], one["reason"]])))
-    refused = [one for one in outcomes if one["did"] == "refused"]
-    if refused:
-        raise UsageError(f"{words.counted(len(refused), 'letter')} still refused", "Mend and deploy.")
+        return
+    for one in outcomes:
+        typer.echo("  ".join(filter(None, [one["letter"], one["did"], one["run"], one["reason"]])))
 
 
 def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
@@ -147,72 +214,26 @@ def _outcome(letter: Letter, did: str, run: str = "", reason: str = "") -> dict[
     return {"letter": letter.id, "did": did, "run": run, "reason": reason}
 
 
-# -- finding them --------------------------------------------------------------------------------------------------
-
-
-def _letters(env: Environment, target: str | None, reason: str | None) -> Iterator[Letter]:
-    """Of one deployed trigger, or of all. Raises NoSuchDeployment, Unreachable."""
-    if target:
-        places = [found(env, target)]
-    else:
-        places = [(one, name) for one in env.registry.deployments() for name in one.spec.triggers]
-    seen: set[str] = set()
-    for deployment, name in places:
-        for letter in _of_trigger(env, deployment, name):
-            if letter.id not in seen and (reason is None or reason in letter.reason):
-                seen.add(letter.id)
-                yield letter
-
-
-def _of_trigger(env: Environment, deployment: Deployment, name: str) -> Iterator[Letter]:
-    from ..triggers.kafka.reading import reading_of
-
-    need("confluent_kafka")
-    trigger = deployment.spec.triggers[name]
-    reading = reading_of(trigger)
-    if reading is not None:
-        from ..triggers.kafka.deadletters import read_letters
-        from ..triggers.kafka.positions import KafkaPositions
-        from ..triggers.replaying import of_topic
-
-        settings = KafkaPositions(env.home, env.profile).settings(reading.connection)
-        yield from map(of_topic, read_letters(settings, reading.letters, f"{deployment.workflow}.{name}"))
-    elif trigger.type == "object":
-        from ..triggers.objects.records import ObjectRecords
-        from ..triggers.replaying import of_object
-
-        for refused in ObjectRecords(env.store, env.key, deployment.workflow, name).refused():
-            yield of_object(deployment.workflow, name, refused)
-
-
-def _named(env: Environment, ids: Sequence[str]) -> list[Letter]:
-    """The letters of these ids, in their order; every topic is read once. Raises MissingError."""
-    known = {one.id: one for one in _letters(env, None, None) if one.id in ids}
-    for id in ids:
-        if id not in known:
-            raise MissingError(f"there is no dead letter {id}", "See: treadle dlq list")
-    return [known[id] for id in ids]
-
-
 # -- showing them --------------------------------------------------------------------------------------------------
 
 
-def _brief(letter: Letter) -> dict[str, Any]:
+def _brief(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
+    done = outcome and {"did": outcome.did, "time": words.stamp(outcome.time), "runs": outcome.runs}
     about = {name: getattr(letter, name) for name in ("trigger", "version", "reason")}
-    return {"letter": letter.id, **about, "time": words.stamp(letter.time), "place": letter.place}
+    return {"letter": letter.id, **about, "time": words.stamp(letter.time), "place": letter.place, "done": done}
 
 
-def _full(letter: Letter) -> dict[str, Any]:
+def _full(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
     """Bytes as text, with what is no UTF-8 escaped."""
     import msgspec
 
     from ..triggers.kafka.deadletters import DeadLetter
 
     if not isinstance(letter.kept, DeadLetter):
-        return {**_brief(letter), "key": None, "headers": [], "value": msgspec.to_builtins(letter.kept.event)}
+        return {**_brief(letter, outcome), "key": None, "headers": [], "value": msgspec.to_builtins(letter.kept.event)}
     record = letter.kept.record
     headers = [[name, _text(value)] for name, value in record.headers]
-    return {**_brief(letter), "key": _text(record.key), "headers": headers, "value": _text(record.value)}
+    return {**_brief(letter, outcome), "key": _text(record.key), "headers": headers, "value": _text(record.value)}
 
 
 def _text(data: bytes | None) -> str | None:

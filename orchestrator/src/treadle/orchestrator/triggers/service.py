@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from msgspec.structs import replace
 
 from treadle.dsl.triggers import ObjectTrigger, Trigger
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import TreadleError
 
 from ..embedded.process import try_lock
@@ -81,7 +82,7 @@ class TriggerService:
 
     async def run(self) -> None:
         """Raises nothing but CancelledError: what fails is told by `status`, and tried again."""
-        counting = asyncio.create_task(self._count())
+        counting = spawn(self._count())
         try:
             for one in await asyncio.to_thread(self._before):
                 self._memory.add(one)

@@ -170,6 +170,8 @@ class DeadLetter(Struct, frozen=True):
     version: int
     reason: str
     omitted: bool = False
+    topic_id: str = ""
+    """The UUID of the topic of dead letters."""
 
     @property
     def id(self) -> str:
@@ -177,20 +179,22 @@ class DeadLetter(Struct, frozen=True):
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
-def read_letters(settings: Mapping[str, Any], topic: str, trigger: str | None = None) -> Iterator[DeadLetter]:
+def read_letters(
+    settings: Mapping[str, Any], topic: str, trigger: str | None = None, connectivity: Connectivity | None = None
+) -> Iterator[DeadLetter]:
     """What is in a topic of dead letters now, partition by partition, oldest first; of one trigger, if it is named.
 
     Joins no group and commits nothing. Raises BrokerUnreachable; yields nothing when the topic does not exist.
     """
     with translated():
-        topics = Topics(settings)
+        topics = Topics(settings, connectivity)
         partitions = topics.partitions([topic]).get(topic, [])
         ends = topics.offsets(partitions, end=True)
         begins = topics.offsets(partitions, end=False)
     for partition in partitions:
         if begins[partition] < ends[partition]:
             for message in _messages(settings, topic, partition.number, ends[partition]):
-                letter = letter_of(message)
+                letter = replace(letter_of(message), topic_id=partition.topic_id)
                 if trigger is None or letter.trigger == trigger:
                     yield letter
 
