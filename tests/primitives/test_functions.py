@@ -7,6 +7,7 @@ import sys
 import threading
 import typing
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,26 @@ def test_context_is_given_to_who_asks_for_it() -> None:
 def test_a_generator_is_known_as_one() -> None:
     assert describe(split).is_generator
     assert not describe(unannotated).is_generator
+
+
+def test_alias_of_an_array_type_makes_a_key_function_vectorized() -> None:
+    """As `NDArray` is in NumPy 2.5: an object with `__value__`, which may have parameters."""
+    from numpy.typing import NDArray
+
+    def key(rows: Any) -> Any:
+        return rows
+
+    key.__annotations__ = {"rows": NDArray[np.int64], "return": Alias(Alias(NDArray[np.int64]))}
+    assert describe(key).vectorized
+    key.__annotations__ = {"rows": Alias(list[int]), "return": int}
+    assert not describe(key).vectorized
+
+
+@dataclass(frozen=True)
+class Alias:
+    """Stands for the object that a `type` statement makes, which Python 3.11 has not."""
+
+    __value__: Any
 
 
 @pytest.mark.parametrize(

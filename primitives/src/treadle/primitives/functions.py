@@ -212,9 +212,17 @@ _ARRAY_PACKAGES = ("numpy", "pyarrow")
 def _is_array_type(annotation: Any) -> bool:
     if isinstance(annotation, str):
         return annotation.partition("[")[0].strip().rpartition(".")[2] in _ARRAY_TYPES
-    kind = typing.get_origin(annotation) or annotation
+    kind = _class_of(annotation)
     package = str(getattr(kind, "__module__", "")).partition(".")[0]
     return package in _ARRAY_PACKAGES and any(base.__name__ in _ARRAY_TYPES for base in getattr(kind, "__mro__", ()))
+
+
+def _class_of(annotation: Any) -> Any:
+    """The class behind type aliases and their arguments: NumPy's `NDArray` is a `type` statement since 2.5."""
+    kind = typing.get_origin(annotation) or annotation
+    while hasattr(kind, "__value__"):
+        kind = typing.get_origin(kind.__value__) or kind.__value__
+    return kind
 
 
 # -- errors --------------------------------------------------------------------------------------------------------
