@@ -312,7 +312,7 @@ class Name(enum.StrEnum):
         (np.datetime64("2024-02", "M"), date(2024, 2, 1)),
         (np.datetime64("2024-02-29T01:02:03"), datetime(2024, 2, 29, 1, 2, 3)),
         (np.datetime64("2024-02-29T01:02:03.000001000", "ns"), datetime(2024, 2, 29, 1, 2, 3, 1)),
-        (np.datetime64("NaT"), None),
+        (np.datetime64("NaT", "D"), None),
         (np.array([(1, b"x")], dtype="i4,S1")[0], (1, b"x")),
         (pa.scalar(5, pa.int8()), 5),
         (pa.scalar(None, pa.int8()), None),
