@@ -22,7 +22,7 @@ COPY = "events/0123456789abcdef"
 class Forgetful(Runs):
     """Where Temporal has forgotten every run, and takes all that are new."""
 
-    async def _exists(self, run: str) -> bool:
+    async def exists(self, run: str) -> bool:
         return False
 
     async def _start(self, *_: Any, **__: Any) -> None:
@@ -99,7 +99,7 @@ async def test_copied_events_reach_a_run_that_repeats_another_under_an_id_that_w
 class Behind(Forgetful):
     """Somebody else's run of the same id begins just before Temporal is asked for it, and is not heard of yet."""
 
-    async def _exists(self, run: str) -> bool:
+    async def exists(self, run: str) -> bool:
         self.files(run).create_bytes("plan", b"theirs")
         return False
 

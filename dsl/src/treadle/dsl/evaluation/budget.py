@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import pool
+from .pool import POOL
 
 T = TypeVar("T")
 SMALL = 1000
@@ -22,7 +22,7 @@ def evaluate_within_budget(job: Callable[..., T], *arguments: Any, always: bool 
     the job raises, Unfit when it exceeds its processor time or memory, and EvaluatorLost when no worker answers.
     """
     if always or not is_small(arguments):
-        value: T = pool.POOL.run(job.__name__, arguments)
+        value: T = POOL.run(job.__name__, arguments)
         return value
     return job(*arguments)
 

@@ -8,11 +8,12 @@ import shlex
 from contextvars import ContextVar
 
 _WITH_PROFILE = (
-    "plan run submit resume rerun watch show list logs result report pause unpause limit cancel terminate undeploy "
+    "plan run submit resume rerun watch show list logs result report pause unpause limit cancel terminate "
     "worker triggers gc doctor"
 )
 _COMMAND = re.compile(
-    rf"\btreadle (?:(?:trigger|dlq) [a-z]+|deploy(?: lambda| openwhisk)?|dev up|{'|'.join(_WITH_PROFILE.split())})\b"
+    r"\btreadle (?:(?:trigger|dlq) [a-z]+|(?:un)?deploy(?: lambda| openwhisk)?|dev up|"
+    rf"{'|'.join(_WITH_PROFILE.split())})\b"
 )
 _given: ContextVar[str] = ContextVar("profile", default="")
 
