@@ -48,6 +48,7 @@ class LifetimeTests:
         await bench.assert_usable()
 
     async def test_stop_leaves_no_process_and_no_open_file(self, bench: Workbench) -> None:
+        await bench.assert_usable()  # what a provider starts with its first call is its own, and stays
         await bench.executor.stop()
         processes, files = descendants(), _open_files()
         await bench.executor.start()
@@ -77,6 +78,22 @@ class LifetimeTests:
         (report,) = reports
         assert failure_of(report).failure is FailureClass.WORKER_LOST
         assert failure_of(report).how == "the executor was stopped"
+
+    async def test_slot_names_its_task_while_it_runs_and_takes_another_after_stop(self, bench: Workbench) -> None:
+        script, slot = bench.scripted({0: [[("sleep", 60)]]}), bench.executor.slots[0]
+        task = bench.scripted_task(script, 1)
+        assert slot.task == ""
+        reports: list[Report] = []
+        attempt = spawn(slot.run(task, reports.append))
+        async with asyncio.timeout(60):
+            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
+                await asyncio.sleep(0.01)
+            assert slot.task == task.id
+            await slot.stop()
+            await attempt
+        assert [failure_of(report).failure for report in reports] == [FailureClass.WORKER_LOST]
+        assert slot.task == ""
+        await bench.assert_usable(0)
 
     async def test_attempts_leave_no_temporary_files(self, bench: Workbench, temporary: Path) -> None:
         await bench.play(("print", "x"))
