@@ -51,9 +51,7 @@ class Session:
         spec = workflow if isinstance(workflow, Spec) else workflow.spec()
         run = new_run_id(spec.name)
         given = resolve_inputs(spec, inputs or {})
-        captured = {} if isinstance(workflow, Spec) else workflow.captured
-        where = {"base": self._folder, "roots": self._roots, "site": self._site}
-        prepared = prepare(spec, given, run=run, captured=captured, **where)
+        prepared = prepare(spec, given, run=run, base=self._folder, roots=self._roots, captured={}, site=self._site)
         ready = time.perf_counter()
         self._runner.run(self._done(prepared))
         self.seconds = {"prepared": ready - began, "done": time.perf_counter() - ready}
