@@ -54,7 +54,7 @@ def test_a_clean_interpreter_with_only_the_package_imports_the_handler(unpacked:
     modules, file = json.loads(out)
     assert file.startswith(str(unpacked))
     assert not {"temporalio", "pydantic", "typer", "yaml", "rich", "numpy", "pyarrow"}.intersection(modules)
-    assert len(modules) < 270
+    assert len(modules) < 260
 
 
 def test_every_library_of_the_package_loads_from_it(unpacked: Path) -> None:

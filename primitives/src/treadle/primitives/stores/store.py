@@ -23,7 +23,6 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import Struct
 
 from ..errors import UsageError
-from .aws_chain import ENDPOINT_VARIABLES, s3_settings
 from .requests import PAGE, Sent, count, pages
 from .store_errors import border
 from .streamed import create_in_parts
@@ -315,9 +314,12 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
     http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
     provider = None
+    endpoint = ""
     if scheme == "s3":
+        from .aws_chain import s3_settings
+
         options, provider = s3_settings(options)
-    endpoint = _endpoint(options) if scheme == "s3" else ""
+        endpoint = _endpoint(options)
     if scheme == "s3" and not any(name in options or name in os.environ for name in _COPYING):
         options = {**options, _COPYING[0]: "multipart"}
     if endpoint:
@@ -341,6 +343,8 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
 def _endpoint(options: dict[str, Any]) -> str:
     """Of the options, or of the environment as the AWS tools read it; empty: AWS itself."""
+    from .aws_chain import ENDPOINT_VARIABLES
+
     candidates = [options.get("endpoint"), *map(os.environ.get, ENDPOINT_VARIABLES)]
     return str(next(filter(None, candidates), ""))
 
