@@ -8,39 +8,22 @@ WithDecryption the value of a SecureString is not given in clear).
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 from emulators.lambda_emulator import REGION
-from emulators.lambda_http import Reply, Request, Server
+from emulators.lambda_http import Reply, Request
+from emulators.threaded import ThreadedServer
 
-T = TypeVar("T")
 
-
-class KeyServices:
-    """Listens on 127.0.0.1 from `start` to `stop`, in a thread of its own."""
+class KeyServices(ThreadedServer):
+    """See the module; in a thread of its own, from `start` to `stop`."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, str] = {}
         self.parameters: dict[str, str] = {}
         self.reads = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="key services", daemon=True)
-
-    def start(self) -> KeyServices:
-        self._thread.start()
-        self._server = Server(self._answer)
-        self.endpoint = f"http://127.0.0.1:{self._call(self._server.start())}"
-        return self
-
-    def stop(self) -> None:
-        self._call(self._server.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        super().__init__("key services")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -53,9 +36,6 @@ class KeyServices:
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
         }
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     async def _answer(self, request: Request) -> Reply:
         operation = request.headers["x-amz-target"].rpartition(".")[2]

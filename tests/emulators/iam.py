@@ -8,17 +8,13 @@ GetRolePolicy, UpdateAssumeRolePolicy, DeleteRolePolicy, DeleteRole (`DeleteConf
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 from xml.sax.saxutils import escape
 
-from emulators.lambda_http import Reply, Request, Server
+from emulators.lambda_http import Reply, Request
+from emulators.threaded import ThreadedServer
 from msgspec import Struct
 
-T = TypeVar("T")
 ACCOUNT = "123456789012"
 
 
@@ -35,28 +31,12 @@ class _Refused(Exception):
         self.code, self.status = code, status
 
 
-class Iam:
-    """Listens on 127.0.0.1 from `start` to `stop`, in a thread of its own."""
+class Iam(ThreadedServer):
+    """See the module; in a thread of its own, from `start` to `stop`."""
 
     def __init__(self) -> None:
         self.roles: dict[str, Role] = {}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="IAM", daemon=True)
-
-    def start(self) -> Iam:
-        self._thread.start()
-        self._server = Server(self._answer)
-        self.endpoint = f"http://127.0.0.1:{self._call(self._server.start())}"
-        return self
-
-    def stop(self) -> None:
-        self._call(self._server.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        super().__init__("IAM")
 
     async def _answer(self, request: Request) -> Reply:
         said = dict(parse_qsl(request.body.decode(), keep_blank_values=True))
