@@ -40,7 +40,11 @@ PROFILE = '[tests]\nallow = ["s3://lake/in/"]\n[tests.kafka.nowhere]\nbootstrap.
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    root = tmp_path_factory.mktemp("events")
+    yield from opened(tmp_path_factory.mktemp("events"))
+
+
+def opened(root: Path) -> Iterator[Terminal]:
+    """A terminal whose profile knows a Kafka cluster that does not answer."""
     work = root / "work"
     work.mkdir()
     (work / "functions.py").write_text("def same(order, day):\n    return order\n")

@@ -7,24 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 from orchestrator.commands import Terminal
-from triggers.test_commands_events import NIGHTLY, PROFILE, told, tried, write
-
-from treadle.orchestrator import embedded
-from treadle.orchestrator.environment.home import Home
+from triggers.test_commands_events import NIGHTLY, opened, told, tried, write
 
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    root = tmp_path_factory.mktemp("times")
-    work = root / "work"
-    work.mkdir()
-    (work / "functions.py").write_text("def same(order, day):\n    return order\n")
-    home = Home(root / "home")
-    home.profiles.write_text(PROFILE)
-    try:
-        yield Terminal(work, root / "home", {"TREADLE_PROFILE": "tests"})
-    finally:
-        embedded.down(home)
+    yield from opened(tmp_path_factory.mktemp("times"))
 
 
 def test_time_of_a_schedule_is_read_in_its_timezone(terminal: Terminal) -> None:
