@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..triggers.running import COUNTED
 from .common import words
 from .common.environment import Environment
 
@@ -58,9 +57,16 @@ def line(env: Environment, deployment: Deployment, name: str, statuses: Sequence
     return replace(found, state="paused") if name in env.registry.paused(deployment.workflow) else found
 
 
+def counted(kind: str) -> Set[str]:
+    """What is counted of triggers of this type, as fields of a line."""
+    from ..triggers.running import COUNTED  # commands that look at runs need nothing of triggers
+
+    return COUNTED[kind]
+
+
 def _totals(kind: str, statuses: Sequence[TriggerStatus]) -> dict[str, int | None]:
     """What services counted, those that have ended as well. Temporal counts for schedules, so services agree."""
-    names = COUNTED[kind] & {"started", "dead", "received", "repeated", "filtered"}
+    names = counted(kind) & {"started", "dead", "received", "repeated", "filtered"}
     if not statuses:
         return {}
     combined = max if kind == "schedule" else sum
@@ -68,7 +74,7 @@ def _totals(kind: str, statuses: Sequence[TriggerStatus]) -> dict[str, int | Non
 
 
 def _now(kind: str, said: TriggerStatus) -> dict[str, int | None]:
-    return {name: getattr(said, name) for name in COUNTED[kind] & {"active", "lag"}}
+    return {name: getattr(said, name) for name in counted(kind) & {"active", "lag"}}
 
 
 def _together(statuses: Iterable[TriggerStatus]) -> TriggerStatus | None:
@@ -101,7 +107,7 @@ def row(found: Line) -> list[str]:
 
 def count(found: Line, name: str) -> str:
     """A count of the line for people."""
-    if name not in COUNTED[found.type]:
+    if name not in counted(found.type):
         return "-"
     number = getattr(found, name)
     return "?" if number is None else f"{number:,}"

@@ -10,12 +10,11 @@ import typer
 
 from treadle.primitives.errors import TreadleError, UsageError
 
-from ..triggers.running import COUNTED
 from .common import words
 from .common.environment import Environment
 from .common.exits import advise, complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
-from .trigger_lines import HEAD, Line, count, line, row, state
+from .trigger_lines import HEAD, Line, count, counted, line, row, state
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -157,7 +156,7 @@ def _print_trigger(about: dict[str, Any], found_line: Line) -> None:
         rows.append(["paused", f"since {_local(about['paused']['since'])}{reason}"])
     rows += [["error", about["error"]]] if about["error"] else []
     for title, counts in _COUNTS.items():
-        known = [f"{count(found_line, key)} {said}" for key, said in counts.items() if key in COUNTED[found_line.type]]
+        known = [f"{count(found_line, key)} {said}" for key, said in counts.items() if key in counted(found_line.type)]
         rows += [[title, ", ".join(known)]] if known else []
     rows += [["begins", f"{one.topic}/{one.partition} at {one.offset}"] for one in about["begins"]]
     if schedule := about["schedule"]:
