@@ -63,7 +63,7 @@ class Cluster:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster()
-    monkeypatch.setattr(topics, "Topics", lambda _: found)
+    monkeypatch.setattr(topics, "Topics", lambda *_: found)
     monkeypatch.setattr(cluster, "commit_as_nobody", found.commit)
     return found
 
