@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Literal
@@ -278,7 +279,8 @@ class RunWorkflow:
                 todo = scheduler.handle(event)
                 self._continue_as_new_when_long(scheduler, todo)
         finally:
-            await self._stop_all()
+            if not isinstance(sys.exception(), GeneratorExit):  # of a coroutine that was abandoned, no loop is left
+                await self._stop_all()
 
     def _obey(self, instruction: Instruction) -> bool:
         """True when the graph is over."""
