@@ -7,8 +7,8 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from temporalio import workflow
 
-import treadle.orchestrator.temporal.workflow as temporal_workflow
 from treadle.orchestrator.plan import Graph
 from treadle.orchestrator.protocol.messages import RunStart
 from treadle.orchestrator.scheduler import Scheduler
@@ -27,7 +27,7 @@ def test_abandoned_run_is_closed_without_an_error(monkeypatch: pytest.MonkeyPatc
     def suspended(_: object) -> Generator[None, None, None]:
         yield
 
-    monkeypatch.setattr(temporal_workflow.workflow, "wait_condition", suspended)
+    monkeypatch.setattr(workflow, "wait_condition", suspended)
     driving = RunWorkflow(RunStart("r", ""))._drive(Unfinished(Graph(()), {}, {}))
     driving.send(None)
     monkeypatch.undo()
