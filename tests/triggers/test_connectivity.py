@@ -82,6 +82,14 @@ def test_same_cause_is_logged_once_and_that_it_works_again(caplog: pytest.LogCap
             "the broker closed the connection",
         ),
         ("k:1/bootstrap: Connection setup timed out in state CONNECT (after 30028ms in state CONNECT)", "in time"),
+        (
+            "ssl://k:1/bootstrap: Disconnected: SSL connection closed by peer (after 0ms in state SSL_HANDSHAKE)",
+            "the listener does not speak TLS",
+        ),
+        (
+            "ssl://k:1/bootstrap: Disconnected: connection reset by peer (after 0ms in state SSL_HANDSHAKE)",
+            "the listener does not speak TLS",
+        ),
         ("ssl://k:1/bootstrap: SSL handshake failed: error:0A (after 3ms in state SSL_HANDSHAKE)", "TLS handshake"),
     ],
 )

@@ -32,7 +32,7 @@ _CAUSES = (
         "Set ssl.ca.location to the authority's certificate, and use a host name that the certificate has.",
     ),
     (
-        "PLAINTEXT broker listener",
+        "PLAINTEXT broker listener|^Disconnected: .* in SSL_HANDSHAKE$",
         "the listener does not speak TLS, and the connection asks for TLS",
         "Mend security.protocol, or use the port of a TLS listener.",
     ),
@@ -50,7 +50,7 @@ _CAUSES = (
     ),
     ("timed out", "the broker does not answer in time", "Check the address, firewalls, and that the broker runs."),
 )
-"""Pattern of librdkafka's text, cause, remedy; the first that matches counts."""
+"""Pattern of librdkafka's text and the connection's state, cause, remedy; the first that matches counts."""
 
 
 class Connectivity:
@@ -135,7 +135,7 @@ def cause_of(name: str, text: str) -> BrokerUnreachable | None:
     if state == "UP" and int(lasted) >= _SETTLED and re.search(_CLOSED, what):
         return BrokerUnreachable(f"Kafka connection {name}, {where}: the broker closed the connection", _WAIT)
     for pattern, meaning, hint in _CAUSES:
-        if re.search(pattern, what):
+        if re.search(pattern, f"{what} in {state}"):
             detail = f" ({what})" if pattern in _DETAILED else ""
             return BrokerUnreachable(f"Kafka connection {name}, {where}: {meaning}{detail}", hint)
     return None
