@@ -10,6 +10,7 @@ import asyncio
 import socket
 import ssl
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -145,12 +146,15 @@ class Acceptor:
     def _connected(self, task: asyncio.Task[Any], caller: Caller, sock: socket.socket) -> None:
         """Or not: then nothing else closes the socket."""
         self._callers.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if task.cancelled() or error is not None:
-            caller.gone()
-            sock.close()
-        if error is not None and not isinstance(error, OSError):
+        error = _error_of(task)
+        if error is None:
+            return
+        caller.gone()
+        sock.close()
+        if not isinstance(error, OSError | asyncio.CancelledError):
             self._loop.call_exception_handler({"message": f"a caller of {self._name}", "exception": error})
+        # Its frames hold the connection, with 256 KiB of buffer for TLS, until the garbage collector looks at them.
+        traceback.clear_frames(error.__traceback__)
 
     def _watch(self) -> None:
         """Once the first one's time is over."""
@@ -163,3 +167,11 @@ class Acceptor:
     def _end(self, caller: Caller, why: str) -> None:
         _log.warning("%s: connections were ended that had proved nothing when %s", self._name, why)
         caller.end()
+
+
+def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Why a task that is over has no result, a cancellation included."""
+    try:
+        return task.exception()
+    except asyncio.CancelledError as cancelled:
+        return cancelled
