@@ -37,12 +37,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.executors.runtime.process import prepare_process
+from treadle.executors.runtime.process_setup import prepare_process
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang, current_gang, taking_part
 from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
 RUN, KEY = "bench", bytes(32)

@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from emulators.lambda_place import LambdaPlace, lambda_place
 
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.rate import Rate
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
-from treadle.primitives import trust
+from treadle.primitives import sealing
 
 PHASES = ((0.0, 8), (0.4, 1), (0.6, 8))
 """From this share of the calls on, so many sandboxes at a time."""
@@ -42,7 +42,7 @@ class Second(NamedTuple):
 
 async def storm(functions: LambdaPlace, folder: Path, calls: int, slots: int) -> tuple[FunctionExecutor, list[Second]]:
     key_file = str(folder / "key")
-    trust.load_or_create_key(key_file)
+    sealing.load_or_create_key(key_file)
     functions.deploy(key_file)
     executor = FunctionExecutor(
         "lambda", functions.invoker(concurrency=slots), key_file=key_file, slots=slots, rate=Rate(400, least=2)

@@ -42,21 +42,21 @@ from typing import Any
 
 import numpy as np
 
-from treadle.dsl.document.reading import load
+from treadle.client.testing import Engine
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
+from treadle.orchestrator.dispatcher.driver_context.run_context import Run
 from treadle.orchestrator.dispatcher.orders import Orders
-from treadle.orchestrator.dispatcher.segments.execute import Desk
-from treadle.orchestrator.dispatcher.site.run import Run
-from treadle.orchestrator.dispatcher.tasks.scope import partition_inputs
-from treadle.orchestrator.instructions import Event
-from treadle.orchestrator.plan import Loop
-from treadle.orchestrator.testing import Engine
-from treadle.primitives import trust
+from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
+from treadle.orchestrator.dispatcher.tasks.dataset_scope import partition_inputs
+from treadle.orchestrator.plan.plan import Loop
+from treadle.orchestrator.scheduler.instructions import Event
+from treadle.primitives import sealing
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.shuffling import seeds
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -328,8 +328,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="loops-", dir="/dev/shm") as host,
         asyncio.Runner() as runner,
     ):
-        key = trust.load_or_create_key(Path(folder) / "key")
-        executor = LocalExecutor(run_key=lambda run: trust.run_key(key, run), slots=PROCESSES, host_root=host)
+        key = sealing.load_or_create_key(Path(folder) / "key")
+        executor = LocalExecutor(run_key=lambda run: sealing.run_key(key, run), slots=PROCESSES, host_root=host)
         runner.run(executor.start())
         engine = TimedEngine(Store.open(f"file://{folder}/store"), executor, key, Path(host))
         for workload in (KMEANS, LOGISTIC):

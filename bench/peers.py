@@ -40,7 +40,7 @@ from msgspec import Struct
 
 from treadle.primitives import wire
 from treadle.primitives.peers import PeerClient, PeerServer
-from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 
 RUN, KEY = "bench", bytes(32)
 SMALL = 1024

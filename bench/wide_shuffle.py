@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treadle.orchestrator.planner import widths
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
-from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
+from treadle.orchestrator.planner import exchange_levels
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY
 from treadle.primitives.stores.store import Store
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--place", choices=["host", "store"], default="host")
     parser.add_argument("--levels", choices=["one", "two"], default="two")
     given = parser.parse_args()
-    widths.WIDE = 0 if given.levels == "two" else sys.maxsize
+    exchange_levels.WIDE = 0 if given.levels == "two" else sys.maxsize
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp") as folder,
         tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as shared,

@@ -36,9 +36,9 @@ def document(items: int, stages: int) -> dict[str, Any]:
 
 
 async def measure(items: int, stages: int, folder: Path) -> dict[str, float]:
-    from treadle.orchestrator.cli.view.picture import Painter
+    from treadle.cli.view.progress import Painter
+    from treadle.client.testing.service import service
     from treadle.orchestrator.environment.home import Home
-    from treadle.orchestrator.testing.service import service
 
     (folder / "trivial.py").write_text(FUNCTION)
     sys.path.insert(0, str(folder))

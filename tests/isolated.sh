@@ -20,8 +20,10 @@ import sys
 
 member, absent, optional = sys.argv[1], sys.argv[2].split(), sys.argv[3].split()
 waiting = []
-package = importlib.import_module(f"treadle.{member}")
-names = [m.name for m in pkgutil.walk_packages(package.__path__, f"treadle.{member}.") if ".testing" not in m.name]
+names = []
+for room in ["orchestrator", "client", "triggers", "cli"] if member == "orchestrator" else [member]:
+    package = importlib.import_module(f"treadle.{room}")
+    names += [m.name for m in pkgutil.walk_packages(package.__path__, f"treadle.{room}.") if ".testing" not in m.name]
 for name in names:
     try:
         importlib.import_module(name)

@@ -16,7 +16,7 @@ import yaml
 
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
-from treadle.orchestrator.places.places import open_places
+from treadle.orchestrator.executor_registry.registry import open_places
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docker-compose.yml"

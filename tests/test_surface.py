@@ -80,7 +80,7 @@ def test_every_name_offered_is_there(package: str) -> None:
 def test_command_line_has_these_verbs() -> None:
     import typer.main
 
-    from treadle.orchestrator.cli.commands import app
+    from treadle.cli.commands import app
 
     root = typer.main.get_command(app)
     commands: dict[str, Any] = root.commands  # type: ignore[attr-defined]
@@ -158,10 +158,10 @@ def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
     ("file", "line", "contract"),
     [
         ("primitives/src/treadle/primitives/keys.py", "import treadle.dsl.model", "arrows point down"),
-        ("executors/src/treadle/executors/runtime/cache.py", "import treadle.dsl.model", "arrows point down"),
-        ("executors/src/treadle/executors/runtime/cache.py", "import pydantic", "what ships to a function"),
-        ("orchestrator/src/treadle/orchestrator/plan.py", "import temporalio", "knows nothing of Temporal"),
-        (f"{DISPATCHER}/record/ledger.py", "from ..segments import loop", "dispatcher's folders point one way"),
+        ("executors/src/treadle/executors/runtime/input_cache.py", "import treadle.dsl.model", "arrows point down"),
+        ("executors/src/treadle/executors/runtime/input_cache.py", "import pydantic", "what ships to a function"),
+        ("orchestrator/src/treadle/orchestrator/plan/plan.py", "import temporalio", "knows nothing of Temporal"),
+        (f"{DISPATCHER}/ledger/ledger.py", "from ..segments import loop", "dispatcher's folders point one way"),
     ],
 )
 def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: Path) -> None:
@@ -177,7 +177,9 @@ def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: 
 
 
 SPAWN = "primitives/src/treadle/primitives/asyncio_tasks.py"
-WORKFLOW = tuple(f"orchestrator/src/treadle/orchestrator/temporal/{name}.py" for name in ("workflow", "children"))
+WORKFLOW = tuple(
+    f"orchestrator/src/treadle/orchestrator/temporal/{name}.py" for name in ("workflow", "child_workflows")
+)
 """These run on Temporal's own event loop, which must make its tasks itself."""
 STARTS = {"create_task", "ensure_future", "TaskGroup", "Task", "start_soon"}
 

@@ -18,13 +18,13 @@ from typing import Any
 from harness.settings import BENCH
 from harness.tera import FILES
 
-from treadle.dsl.document.reading import load
+from treadle.client.submission import new_run_id, prepare
+from treadle.client.testing.service import service
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
-from treadle.orchestrator.client.submission import new_run_id, prepare
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.temporal.activities import plan_site
-from treadle.orchestrator.testing.service import service
 from treadle.primitives.testing.s3 import seaweedfs
 
 EXAMPLE = BENCH.parent / "examples" / "terasort"

@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from treadle.cli.common.environment import Environment, silence_core
+from treadle.cli.view.datasets import records
+from treadle.client.client import Runs
+from treadle.client.garbage_collection import remove
+from treadle.client.submission import new_run_id, prepare
 from treadle.dsl import Spec, Workflow
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.orchestrator import embedded
-from treadle.orchestrator.cli.common.environment import Environment, silence_core
-from treadle.orchestrator.cli.view.datasets import records
-from treadle.orchestrator.client.client import Runs
-from treadle.orchestrator.client.leftovers import remove
-from treadle.orchestrator.client.submission import new_run_id, prepare
-from treadle.orchestrator.connecting import connect
-from treadle.primitives.stores.host import HostFolder
+from treadle.orchestrator.temporal.connect import connect
+from treadle.primitives.stores.shared_memory import HostFolder
 
 
 class Session:

@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
+from treadle.executors.function_handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Request
-from treadle.executors.handler import KEY_VARIABLE, Handler
 from treadle.executors.interface import Executor
-from treadle.executors.place import Place, convert_table
+from treadle.executors.plugin import Place, convert_table
 from treadle.executors.worker.environment import secret_variable
-from treadle.primitives import trust
+from treadle.primitives import sealing
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ def settings(table: Mapping[str, Any]) -> Settings:
 
 
 def open(settings: Settings, place: Place) -> Executor:
-    key = trust.load_or_create_key(place.key_file)
+    key = sealing.load_or_create_key(place.key_file)
     secrets = {secret_variable(name): place.secret(name) for name in settings.secrets}
     invoker = CommandInvoker(settings, {KEY_VARIABLE: base64.b64encode(key).decode(), **secrets})
     return FunctionExecutor("command", invoker, key_file=place.key_file, slots=settings.slots)

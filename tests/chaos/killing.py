@@ -18,12 +18,12 @@ from pathlib import Path
 import msgspec
 from orchestrator.commands import treadle
 
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Entry
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Entry
 from treadle.orchestrator.embedded import down, running_driver, running_server
-from treadle.orchestrator.embedded.driver import driver_alive
+from treadle.orchestrator.embedded.driver_process import driver_alive
 from treadle.orchestrator.environment.home import Home
+from treadle.primitives.sealing import load_or_create_key, run_key, unseal
 from treadle.primitives.stores.store import Store
-from treadle.primitives.trust import load_or_create_key, run_key, unseal
 
 HERE = Path(__file__).parent
 TREADLE = str(Path(sys.executable).with_name("treadle"))

@@ -15,10 +15,10 @@ import pytest
 from chaos.inputs import digest, undisturbed, write_inputs
 from chaos.killing import TREADLE, Sandbox
 
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Epoch, read
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Epoch, read
 from treadle.orchestrator.embedded import running_driver, running_server
+from treadle.primitives.sealing import load_or_create_key, run_key
 from treadle.primitives.stores.store import Store
-from treadle.primitives.trust import load_or_create_key, run_key
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 STALL = 5.0

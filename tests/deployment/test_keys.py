@@ -16,16 +16,16 @@ from emulators.lambda_emulator import REGION
 from emulators.lambda_place import FUNCTION, SIZES, LambdaPlace, lambda_place
 
 from treadle.executors.aws.invoker import function_name
-from treadle.executors.handler import KEY_FROM_VARIABLE, KEY_VARIABLE
+from treadle.executors.function_handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
-from treadle.orchestrator.deployment.aws import LambdaDeployment, open_clients
 from treadle.orchestrator.deployment.aws_keys import KeyPlace
-from treadle.orchestrator.deployment.aws_role import policy
+from treadle.orchestrator.deployment.cloudformation import template
+from treadle.orchestrator.deployment.lambda_functions import LambdaDeployment, open_clients
 from treadle.orchestrator.deployment.request import Request, key_text, variables_of
+from treadle.orchestrator.deployment.role_policies import policy
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
-from treadle.orchestrator.deployment.template import template
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 
 PLACES = ["secretsmanager:treadle/key", "ssm:/treadle/key"]
@@ -89,7 +89,7 @@ async def test_a_function_reads_its_key_at_the_cold_start(
     for name, value in functions.emulator.credentials.items():
         monkeypatch.setenv(name, value)
     key_file = str(tmp_path / "key")
-    key = key_text(trust.load_or_create_key(key_file))
+    key = key_text(sealing.load_or_create_key(key_file))
     known = services.secrets if where.startswith("secrets") else services.parameters
     deploy(functions, services, where)
     executor = functions.executor(key_file)

@@ -16,14 +16,14 @@ from emulators.packages import local_package
 
 from treadle.executors.package.build import Package
 from treadle.executors.package.target import this_machine
-from treadle.orchestrator.deployment import aws
-from treadle.orchestrator.deployment.aws import Clients, LambdaDeployment, aws_errors
-from treadle.orchestrator.deployment.aws_role import TRUST, policy
-from treadle.orchestrator.deployment.aws_wanted import functions
+from treadle.orchestrator.deployment import lambda_functions
+from treadle.orchestrator.deployment.desired_state import Change
+from treadle.orchestrator.deployment.lambda_desired_state import functions
+from treadle.orchestrator.deployment.lambda_functions import Clients, LambdaDeployment, aws_errors
 from treadle.orchestrator.deployment.owner import Owner
 from treadle.orchestrator.deployment.request import Request
+from treadle.orchestrator.deployment.role_policies import TRUST, policy
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
-from treadle.orchestrator.deployment.wanted import Change
 from treadle.primitives.errors import StoreError, UsageError
 from treadle.primitives.stores.store import Store
 
@@ -59,7 +59,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaEmulato
 def clients(emulator: LambdaEmulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
     for name, value in emulator.credentials.items():
         monkeypatch.setenv(name, value)
-    clients = aws.open_clients(REGION, emulator.endpoint)
+    clients = lambda_functions.open_clients(REGION, emulator.endpoint)
     yield clients
     for name in list(emulator.functions.known):
         clients.functions.delete_function(FunctionName=name)

@@ -14,9 +14,9 @@ from emulators.openwhisk_server import OpenWhiskEmulator
 from treadle.executors.openwhisk.client import Client
 from treadle.executors.package.build import Package
 from treadle.executors.package.target import this_machine
+from treadle.orchestrator.deployment.desired_state import Change
 from treadle.orchestrator.deployment.openwhisk import OpenWhiskDeployment
 from treadle.orchestrator.deployment.request import Request
-from treadle.orchestrator.deployment.wanted import Change
 from treadle.primitives.errors import StoreError, UsageError
 
 KEY = bytes(32)

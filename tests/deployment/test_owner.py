@@ -17,10 +17,10 @@ from emulators.openwhisk import openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
 from treadle.executors.openwhisk.client import Client
-from treadle.orchestrator.deployment import aws
-from treadle.orchestrator.deployment.aws import Clients, LambdaDeployment
+from treadle.orchestrator.deployment import lambda_functions
 from treadle.orchestrator.deployment.aws_keys import KeyPlace
 from treadle.orchestrator.deployment.aws_policies import Whose, policy_of
+from treadle.orchestrator.deployment.lambda_functions import Clients, LambdaDeployment
 from treadle.orchestrator.deployment.openwhisk import OpenWhiskDeployment
 from treadle.orchestrator.deployment.owner import Owner, owner_of
 from treadle.orchestrator.deployment.request import Request
@@ -55,7 +55,7 @@ def emulator(tmp_path: Path) -> Iterator[LambdaEmulator]:
 def clients(emulator: LambdaEmulator, iam: Iam, monkeypatch: pytest.MonkeyPatch) -> Clients:
     for name, value in {**emulator.credentials, "AWS_ENDPOINT_URL_IAM": iam.endpoint}.items():
         monkeypatch.setenv(name, value)
-    return aws.open_clients(REGION, emulator.endpoint)
+    return lambda_functions.open_clients(REGION, emulator.endpoint)
 
 
 def deploy(clients: Clients, owner: Owner, *sizes: int, prune: bool = False, adopt: bool = False) -> dict[str, str]:

@@ -16,9 +16,9 @@ from botocore.validate import ParamValidator
 
 from treadle.executors.package.build import Package
 from treadle.executors.package.target import this_machine
+from treadle.orchestrator.deployment.cloudformation import template
 from treadle.orchestrator.deployment.request import Request
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
-from treadle.orchestrator.deployment.template import template
 
 SECRET = "bm90IGZvciBhIHRlbXBsYXRl"
 ATTRIBUTE = "arn:aws:iam::123456789012:role/x"

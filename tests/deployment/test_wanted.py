@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.orchestrator.deployment.wanted import Change, compare, surplus
+from treadle.orchestrator.deployment.desired_state import Change, compare, surplus
 
 
 def test_what_is_not_there_is_new() -> None:

@@ -1,6 +1,6 @@
 """Hypothesis strategy of valid documents with every key of the language, named so that Python would rather not have it.
 
-Nothing of them runs: for documents whose meaning is compared, see `treadle.orchestrator.testing.strategies`.
+Nothing of them runs: for documents whose meaning is compared, see `treadle.client.testing.strategies`.
 """
 
 from __future__ import annotations

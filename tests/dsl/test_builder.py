@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from treadle.dsl import Workflow, csv, expr, fixed, has, items, npy, parquet, range_, run, size, task, text
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.expressions import ExpressionError
 from treadle.dsl.normalise import normalise
 from treadle.primitives.errors import UsageError

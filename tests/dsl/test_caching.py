@@ -7,7 +7,7 @@ import pytest
 from treadle.dsl import Workflow, range_, task
 from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.convert.python import to_python
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise, read_normalised
 from treadle.dsl.validation.validate import validate

@@ -10,15 +10,15 @@ import pytest
 from dsl.documents import Json, documents
 from hypothesis import HealthCheck, assume, given, settings
 
+from treadle.client.testing.strategies import Case, cases
 from treadle.dsl import Workflow, items
 from treadle.dsl.convert.python import to_python
 from treadle.dsl.diagnostics.diagnostics import has_errors
-from treadle.dsl.document.reading import from_spec, load
+from treadle.dsl.document.workflow_files import from_spec, load
 from treadle.dsl.document.writing import to_yaml
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.validate import validate
-from treadle.orchestrator.testing.strategies import Case, cases
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*/*.yaml"))

@@ -8,7 +8,7 @@ import pytest
 from treadle.dsl.diagnostics import formats
 from treadle.dsl.diagnostics.diagnostics import Diagnostic, Span, a, did_you_mean, in_order, one_of
 from treadle.dsl.diagnostics.formats import DiagnosticFormat, format_diagnostics, render, visible
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.validate import validate
 
 SOURCE = "name: flow\nretires: 3\n"

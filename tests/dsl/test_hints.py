@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.validate import validate
 
 HEAD = "apiVersion: treadle/v1\nname: w\ninputs: {grid: {type: list, default: [1, 2]}}\n"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import ReduceStage, Spec
 from treadle.dsl.normalise import normalise, read_normalised, without_triggers
-from treadle.dsl.quantities import format_duration, format_size, parse_duration, parse_size
 from treadle.dsl.schema import schema
+from treadle.dsl.units import format_duration, format_size, parse_duration, parse_size
 from treadle.dsl.validation.validate import validate
 
 GOOD = sorted((Path(__file__).parent / "golden" / "good").glob("*.yaml"))

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from treadle.dsl.document.loader import load_yaml
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.schema import published, schema, schema_text
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from treadle.dsl import Workflow, batch, event, expr, jsonl, kafka, objects, schedule, trigger, webhook
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.expressions import Type, evaluate, parse
 from treadle.dsl.model import Spec
-from treadle.dsl.moments import MOMENT, moment
 from treadle.dsl.normalise import normalise, read_normalised, without_triggers
+from treadle.dsl.trigger_time import MOMENT, moment
 from treadle.dsl.triggers import KafkaTrigger, ScheduleTrigger
 from treadle.dsl.validation.cron import CronError, parse_cron
 from treadle.dsl.validation.validate import validate

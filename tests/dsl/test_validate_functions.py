@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.dsl.document.document import Document
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.functions import check_functions
 
 STAGE = "{type: map, input: {range: 3}, uses: %s}"

@@ -13,7 +13,7 @@ import yaml
 from treadle.dsl.diagnostics.diagnostics import CODES, codes_page
 from treadle.dsl.diagnostics.formats import render
 from treadle.dsl.document import loader as yaml_loader
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.functions import check_functions
 from treadle.dsl.validation.validate import validate
 

@@ -12,9 +12,9 @@ from treadle.dsl.diagnostics.diagnostics import Diagnostic
 from treadle.dsl.diagnostics.formats import render
 from treadle.dsl.document.document import InvalidDocument
 from treadle.dsl.document.loader import load_yaml
-from treadle.dsl.document.reading import from_spec, load
+from treadle.dsl.document.workflow_files import from_spec, load
 from treadle.dsl.graph.graph import Graph, StateTarget
-from treadle.dsl.graph.needs import needs_first, topological
+from treadle.dsl.graph.requirements import needs_first, topological
 from treadle.dsl.validation.references import edges
 from treadle.dsl.validation.validate import validate
 

@@ -12,7 +12,7 @@ from e2e.project import TREADLE, Project, wait_until
 
 from treadle.orchestrator.embedded import ServerState, attach, ensure_server
 from treadle.orchestrator.environment.home import Home
-from treadle.primitives.trust import load_or_create_key
+from treadle.primitives.sealing import load_or_create_key
 
 
 class Hosts:

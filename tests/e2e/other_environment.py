@@ -12,7 +12,7 @@ from pathlib import Path
 from e2e.project import Project
 
 MODULE = "only_here"
-_COMMAND = "from treadle.orchestrator.cli import main; main()"
+_COMMAND = "from treadle.cli import main; main()"
 
 
 class OtherEnvironment:

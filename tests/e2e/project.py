@@ -18,7 +18,7 @@ import yaml
 from orchestrator.commands import treadle
 
 from treadle.orchestrator.embedded import down, running_driver
-from treadle.orchestrator.embedded.driver import driver_alive
+from treadle.orchestrator.embedded.driver_process import driver_alive
 from treadle.orchestrator.environment.home import Home
 
 HERE = Path(__file__).parent

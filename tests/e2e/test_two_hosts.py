@@ -15,7 +15,7 @@ from e2e.project import TREADLE, Project, project, wait_until
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 
-from treadle.orchestrator.protocol.drivers import drivers
+from treadle.orchestrator.protocol.driver_count import drivers
 from treadle.orchestrator.protocol.messages import GROUPS
 
 CHAIN = {

@@ -33,7 +33,7 @@ from emulators.lambda_http import HangUp, Reply, Request, Server
 from emulators.lambda_sandbox import Deployed, Ended, Sandbox
 from msgspec import Struct
 
-from treadle.executors.local.guard import Guard
+from treadle.executors.local.orphan_guard import Guard
 
 T = TypeVar("T")
 SYNCHRONOUS_LIMIT, ASYNCHRONOUS_LIMIT = 6 << 20, 1 << 20

@@ -12,10 +12,10 @@ from emulators.lambda_code import linked
 from emulators.lambda_emulator import REGION, LambdaEmulator
 
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
+from treadle.executors.function_handler import KEY_VARIABLE
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.rate import Rate
-from treadle.executors.handler import KEY_VARIABLE
-from treadle.primitives import trust
+from treadle.primitives import sealing
 
 FUNCTION = "treadle"
 SIZES = (512, 1024, 2048)
@@ -38,7 +38,7 @@ class LambdaPlace:
         code: list[str] | None = None,
     ) -> None:
         """Each size, in place of what was deployed before; `environment` holds secrets and what the store needs."""
-        key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
+        key = base64.b64encode(sealing.load_or_create_key(key_file)).decode()
         variables = {KEY_VARIABLE: key, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
         for size in SIZES:
             name = function_name(FUNCTION, size)

@@ -24,7 +24,7 @@ from emulators.lambda_http import Reply, Request, Server
 from emulators.openwhisk_proxy import descendants, resident
 from msgspec import Struct
 
-from treadle.executors.local.guard import Guard
+from treadle.executors.local.orphan_guard import Guard
 
 _API = "/2018-06-01/runtime/"
 _WATCH_SECONDS = 0.05

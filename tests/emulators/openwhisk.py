@@ -13,16 +13,16 @@ import httpx
 from emulators.openwhisk_actions import SystemLimits
 from emulators.openwhisk_server import OpenWhiskEmulator
 
+from treadle.executors.function_handler import KEY_VARIABLE
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.rate import Rate
-from treadle.executors.handler import KEY_VARIABLE
 from treadle.executors.openwhisk.action import ENTRY, action_document, code_of
 from treadle.executors.openwhisk.client import Client
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker, action_name
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.target import this_machine
 from treadle.executors.worker.environment import secret_variable
-from treadle.primitives import trust
+from treadle.primitives import sealing
 
 SIZES = (256, 1024)
 """Megabytes."""
@@ -52,7 +52,7 @@ def deploy(
     environment: Mapping[str, str] | None = None,
 ) -> None:
     """Put the actions of every size. `secrets`: name -> value; `environment`: what their store needs."""
-    key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
+    key = base64.b64encode(sealing.load_or_create_key(key_file)).decode()
     variables = {secret_variable(name): value for name, value in (secrets or {}).items()}
     variables |= {KEY_VARIABLE: key, **(environment or {})}
     package = action_package()

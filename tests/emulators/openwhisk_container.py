@@ -20,7 +20,7 @@ from typing import NamedTuple
 import httpx
 from emulators.openwhisk_proxy import GUARD, descendants
 
-from treadle.executors.local.guard import Guard
+from treadle.executors.local.orphan_guard import Guard
 
 PROXY = Path(__file__).with_name("openwhisk_proxy.py")
 _BASE = str(getattr(sys, "_base_executable", sys.executable))

@@ -30,7 +30,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from treadle.executors.local.guard import Guard
+from treadle.executors.local.orphan_guard import Guard
 
 KEY = "23bc46b1-71f6-4ed5-8c54-816aa4f8c502:emulated"
 """Of the namespace `guest`."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from treadle.dsl import Workflow
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Input, Settings, Spec, Stage
 from treadle.dsl.normalise import normalise
 from treadle.dsl.reference import run_reference

@@ -25,14 +25,14 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from treadle.dsl.document.reading import load
+from treadle.client.testing import Engine, EngineResult
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.testing import Engine, EngineResult
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -65,11 +65,11 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tmp_path_factory: pytest.TempPathFactory, private: Path) -> Iterator[Run]:
     """run(example, base, **inputs): on two processes that all tests share; a relative `out/` is made in `base`."""
     folder = tmp_path_factory.mktemp("examples")
-    key = trust.load_or_create_key(folder / "key")
+    key = sealing.load_or_create_key(folder / "key")
     host = folder / "host"
     with asyncio.Runner() as runner:
         executor = LocalExecutor(
-            run_key=lambda run: trust.run_key(key, run),
+            run_key=lambda run: sealing.run_key(key, run),
             slots=2,
             memory=1 << 30,
             host_root=str(host),

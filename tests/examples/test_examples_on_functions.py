@@ -19,9 +19,12 @@ import pytest
 from emulators.lambda_place import lambda_place
 from emulators.openwhisk import GENEROUS, SIZES, deploy, openwhisk
 
-from treadle.dsl.document.reading import load
+from treadle.client.testing import Engine, EngineResult
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
+from treadle.executors.emulation.invoker import ParityInvoker
+from treadle.executors.emulation.provider_limits import EMULATIONS
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
 from treadle.executors.interface import Executor
@@ -30,10 +33,7 @@ from treadle.executors.openwhisk.client import Client
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.target import this_machine
-from treadle.executors.parity.emulations import EMULATIONS
-from treadle.executors.parity.invoker import ParityInvoker
-from treadle.orchestrator.testing import Engine, EngineResult
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -53,9 +53,9 @@ def everywhere(folder: Path, arrow: bool = False) -> Iterator[tuple[asyncio.Runn
     for part in (folder, folder / "lambda", folder / "openwhisk"):
         part.mkdir(exist_ok=True)
     key_file = str(folder / "key")
-    key = trust.load_or_create_key(key_file)
+    key = sealing.load_or_create_key(key_file)
     local = LocalExecutor(
-        run_key=lambda run: trust.run_key(key, run), slots=2, memory=1 << 30, host_root=str(folder / "host")
+        run_key=lambda run: sealing.run_key(key, run), slots=2, memory=1 << 30, host_root=str(folder / "host")
     )
     with (
         asyncio.Runner() as runner,

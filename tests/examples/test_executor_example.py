@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from treadle.client.testing import Engine
 from treadle.dsl.model import Spec
 from treadle.executors.interface import Executor
-from treadle.executors.place import Place
+from treadle.executors.plugin import Place
 from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET
-from treadle.orchestrator.places import places
-from treadle.orchestrator.places.places import Places
-from treadle.orchestrator.testing import Engine
-from treadle.primitives import trust
+from treadle.orchestrator.executor_registry import registry
+from treadle.orchestrator.executor_registry.registry import Places
+from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store
 
@@ -56,9 +56,9 @@ async def test_profile_names_it_and_a_run_goes_over_it(
     command: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point = EntryPoint("command", "command_executor", "treadle.executors")
-    monkeypatch.setattr(places, "entry_points", lambda group: [point])
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     store, key_file = f"file://{tmp_path}/store", str(tmp_path / "key")
-    key = trust.load_or_create_key(key_file)
+    key = sealing.load_or_create_key(key_file)
     found = Places({"mine": {"kind": "command", "slots": 2}}, Place(store, key_file, ""))
     engine = Engine(Store.open(store), found, key, None)
     document: dict[str, Any] = {

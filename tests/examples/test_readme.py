@@ -10,7 +10,7 @@ import pytest
 
 from treadle.dsl import Workflow
 from treadle.dsl.diagnostics.diagnostics import has_errors
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.functions import check_functions
 from treadle.dsl.validation.validate import validate

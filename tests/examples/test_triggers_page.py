@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.expressions import parse
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.validate import validate
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.trying import Sample, try_event
+from treadle.triggers.dry_run import Sample, try_event
+from treadle.triggers.registry.deployment import Deployment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "triggers.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)

@@ -24,13 +24,13 @@ from treadle.executors.program import (
     Value,
 )
 from treadle.executors.runtime.runtime import Runtime
-from treadle.primitives import functions, trust
+from treadle.primitives import functions, sealing
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef, Kind
 from treadle.primitives.stores.store import Store
 
 RUN = "run-1"
-KEY = trust.run_key(bytes(32), RUN)
+KEY = sealing.run_key(bytes(32), RUN)
 
 
 def call(function: Any, **arguments: Any) -> Call:

@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 
 from treadle.executors.bundle.build import build_bundle
-from treadle.executors.bundle.digests import Code, code_of
+from treadle.executors.bundle.code_digest import Code, code_of
 
 Make = Callable[..., Code]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 from namespaces import Host
 
+from treadle.executors.function_handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Request
-from treadle.executors.handler import KEY_VARIABLE, Handler
-from treadle.primitives import trust
+from treadle.primitives import sealing
 
 SIZES = (512 << 20,)
 
@@ -33,7 +33,7 @@ class Elsewhere:
         self._environment: dict[str, str] = {}
 
     def deploy(self, key_file: str, *, timeout: float) -> None:
-        key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
+        key = base64.b64encode(sealing.load_or_create_key(key_file)).decode()
         path = os.pathsep.join(filter(None, sys.path))
         self._environment = {**os.environ, KEY_VARIABLE: key, "PYTHONPATH": path, "TMPDIR": str(self._folder)}
 

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Order, Request, decode_content, response_of, seal_reports
-from treadle.executors.functions.rate import Rate
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 RUN = "run"
@@ -30,7 +30,7 @@ class Provider:
 
     def __init__(self, key: bytes, *steps: Step, limits: Limits | None = None) -> None:
         self.limits = limits or Limits(6 << 20, 6 << 20, 900.0, SIZES)
-        self.key = trust.run_key(key, RUN)
+        self.key = sealing.run_key(key, RUN)
         self.steps = list(steps)
         self.orders: list[Order] = []
         self.sizes: list[int] = []
@@ -68,7 +68,7 @@ class Rig:
     def __init__(self, folder: str) -> None:
         self.store = f"file://{folder}/store"
         self.key_file = f"{folder}/key"
-        self.key = trust.load_or_create_key(self.key_file)
+        self.key = sealing.load_or_create_key(self.key_file)
 
     def provider(self, *steps: Step, limits: Limits | None = None) -> Provider:
         return Provider(self.key, *steps, limits=limits)

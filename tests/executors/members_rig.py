@@ -9,17 +9,17 @@ from typing import Any, Protocol
 
 from orchestrator.broken_runs import Counted
 
+from treadle.client.testing import Engine, EngineResult
 from treadle.dsl.model import Spec
 from treadle.executors import LocalExecutor
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
 from treadle.executors.interface import Executor
-from treadle.executors.members import MEMBERS
-from treadle.executors.members.executor import MemberExecutor
-from treadle.executors.members.hub import Meeting
 from treadle.executors.program import Outcome
-from treadle.orchestrator.testing import Engine, EngineResult
-from treadle.primitives import trust
+from treadle.executors.resident import MEMBERS
+from treadle.executors.resident.coordinator_host import Meeting
+from treadle.executors.resident.executor import MemberExecutor
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 MODULE = "staying"
@@ -92,14 +92,14 @@ class Rig:
         (folder / "project" / f"{MODULE}.py").write_text(FUNCTIONS)
         self.folder, self.place = folder, place
         key_file = str(folder / "key")
-        self.key = trust.load_or_create_key(key_file)
+        self.key = sealing.load_or_create_key(key_file)
         place.deploy(key_file, timeout=seconds)
         calls = FunctionExecutor("lambda", place.invoker(seconds=seconds), key_file=key_file, slots=slots)
         self.members = MemberExecutor(calls.means, meeting, key_file=key_file, slots=slots)
         self.see: Callable[[str, Outcome], None] = lambda segment, outcome: None
         self.counted = Counted(self.members, lambda segment, outcome: self.see(segment, outcome))
         local = LocalExecutor(
-            run_key=lambda run: trust.run_key(self.key, run), slots=2, memory=1 << 30, host_root=str(folder / "host")
+            run_key=lambda run: sealing.run_key(self.key, run), slots=2, memory=1 << 30, host_root=str(folder / "host")
         )
         executors: dict[str, Executor] = {"local": local, "functions": calls, f"functions{MEMBERS}": self.counted}
         self.engine = Engine(Store.open(f"file://{folder}/store"), executors, self.key, folder / "host")

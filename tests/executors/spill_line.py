@@ -19,7 +19,7 @@ from treadle.executors.program import Job, Keep, Op, Outcome, Partition, Partiti
 from treadle.executors.testing import Place
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 from treadle.primitives.stores.store import Store
 
 SMALL = (24 << 20, 8 << 20)

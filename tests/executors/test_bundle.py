@@ -15,9 +15,9 @@ import pytest
 from executors.bench import KEY, RUN
 
 from treadle.executors.bundle.build import Bundle, build_bundle, content_digest
-from treadle.executors.bundle.open import open_bundle, prepare
+from treadle.executors.bundle.unpack import open_bundle, prepare
 from treadle.executors.program import SharedCode
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.stores.store import Store
 
@@ -228,7 +228,7 @@ def run_worker(tmp_path: Path, *runs: str) -> list[str]:
 
 def submit(tmp_path: Path, bundle: Bundle, *, key: bytes | None = None) -> str:
     name = f"runs/{RUN}/bundle"
-    Store.open(f"file://{tmp_path}/store").put(name, trust.seal(key or KEY, name, bundle.data))
+    Store.open(f"file://{tmp_path}/store").put(name, sealing.seal(key or KEY, name, bundle.data))
     return bundle.digest
 
 
@@ -268,11 +268,11 @@ def test_a_bundle_that_runs_share_is_known_by_its_digest(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("treadle.executors.bundle.open._active", {})
+    monkeypatch.setattr("treadle.executors.bundle.unpack._active", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     write(project, {"shared_module": "def f(x): return x"})
     made, store = build(project, "shared_module:f"), Store.open(f"file://{tmp_path}/store")
-    store.put("elsewhere/code", trust.seal(b"o" * 32, "elsewhere/code", made.data))
+    store.put("elsewhere/code", sealing.seal(b"o" * 32, "elsewhere/code", made.data))
     digest = hashlib.sha256(made.data).hexdigest()
     with pytest.raises(CorruptError, match="elsewhere/code is not what it was when the run was submitted"):
         prepare(store, "run-1", made.digest, b"k" * 32, SharedCode("elsewhere/code", "0" * 64))

@@ -16,7 +16,7 @@ import pytest
 from executors.test_bundle import TESTS, run_worker, submit, write
 
 from treadle.executors.bundle.build import MANIFEST, Bundle, Manifest, build_bundle, content_digest
-from treadle.executors.bundle.open import UNUSED, open_bundle
+from treadle.executors.bundle.unpack import UNUSED, open_bundle
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_what_is_put_beside_the_modules_is_no_damage(bundle: Bundle, tmp_path: P
 
 
 def test_a_bundle_another_process_unpacks_meanwhile_is_not_replaced(bundle: Bundle, tmp_path: Path) -> None:
-    command = "import sys; from treadle.executors.bundle.open import open_bundle; from pathlib import Path;"
+    command = "import sys; from treadle.executors.bundle.unpack import open_bundle; from pathlib import Path;"
     command += "print(open_bundle(open(sys.argv[1], 'rb').read(), sys.argv[2], Path(sys.argv[3])).stat().st_ino)"
     data, root = tmp_path / "data", tmp_path / "root"
     data.write_bytes(bundle.data)

@@ -261,8 +261,8 @@ def test_what_a_function_asks_its_context_for_is_noted(code: Make) -> None:
 
 @given(st.text(alphabet="abc #'\"\n", max_size=30))
 def test_any_comment_anywhere_leaves_the_digest_alone(text: str) -> None:
-    from treadle.executors.bundle.definitions import parse_module
-    from treadle.executors.bundle.reads import reads_of
+    from treadle.executors.bundle.module_definitions import parse_module
+    from treadle.executors.bundle.name_reads import reads_of
 
     comment = "".join(f"# {line}\n" for line in text.split("\n"))
     plain, noted = (

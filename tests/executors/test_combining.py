@@ -12,7 +12,7 @@ from executors.bench import Bench, call
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.executors.operations.flow import next_size
+from treadle.executors.operations.record_flow import next_size
 from treadle.executors.program import By, MapRecords, Scatter
 from treadle.primitives.shuffling.folds import fold_by_key
 from treadle.primitives.shuffling.keys import stable_hash

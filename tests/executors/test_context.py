@@ -10,7 +10,7 @@ import pytest
 from executors.bench import RUN, Bench, call
 
 from treadle.executors import Context
-from treadle.executors.operations.attempt import stage_path
+from treadle.executors.operations.attempt_state import stage_path
 from treadle.executors.program import MapRecords, Reduce
 from treadle.primitives.shuffling import seeds
 

@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from treadle.executors.program import EventSplit, connection_secret
-from treadle.executors.runtime import events
+from treadle.executors.runtime import event_source
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
 
@@ -77,15 +77,15 @@ class Broker:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(events, "time", SimpleNamespace(monotonic=clock.monotonic))
-    monkeypatch.setattr(events, "_check_topic", lambda settings, split: None)
-    monkeypatch.setattr(events, "_BATCH", 2)
+    monkeypatch.setattr(event_source, "time", SimpleNamespace(monotonic=clock.monotonic))
+    monkeypatch.setattr(event_source, "_check_topic", lambda settings, split: None)
+    monkeypatch.setattr(event_source, "_BATCH", 2)
     return clock
 
 
 def read(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(confluent_kafka, "Consumer", broker)
-    reader = events.EventReader(Store.open("memory://"), "run", b"k" * 32, {connection_secret("broker"): "{}"})
+    reader = event_source.EventReader(Store.open("memory://"), "run", b"k" * 32, {connection_secret("broker"): "{}"})
     return reader.read(EventSplit("broker", "orders", "uuid", 0, 0, (5,), "json"))
 
 

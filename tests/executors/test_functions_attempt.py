@@ -11,7 +11,7 @@ import pytest
 from executors.functions_provider import SIZES, Provider, Rig, outcomes, run
 
 from treadle.executors.functions import attempt as attempts
-from treadle.executors.functions import calls, payload
+from treadle.executors.functions import call_records, payload
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
 from treadle.executors.functions.payload import Order, Response, alive_object, seal_time
 from treadle.executors.program import Failure, Outcome, Report
@@ -326,7 +326,7 @@ async def test_a_call_is_on_record_before_it_is_made(rig: Rig) -> None:
         known = [
             call.reports
             for info in store.list("runs/run/functions/s/calls")
-            for call in calls.open_calls(info.name, store.get(info.name), provider.key)
+            for call in call_records.open_calls(info.name, store.get(info.name), provider.key)
         ]
         recorded.append(order.reports in known)
         return await provider.succeed(order)

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.executors import handler as handlers
+from treadle.executors import function_handler as handlers
+from treadle.executors.function_handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import (
@@ -26,11 +27,10 @@ from treadle.executors.functions.payload import (
     open_reports,
     open_time,
 )
-from treadle.executors.handler import KEY_VARIABLE, Handler
 from treadle.executors.program import Failure, Outcome, Report, Secret, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import FailureClass, StoreError
 from treadle.primitives.stores.store import FileStore, Store
 
@@ -71,7 +71,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def sandbox(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a sandbox has a temporary folder of its own
-    key = base64.b64encode(trust.load_or_create_key(place.key_file)).decode()
+    key = base64.b64encode(sealing.load_or_create_key(place.key_file)).decode()
     environment = {**os.environ, KEY_VARIABLE: key, "TREADLE_SECRET_TOKEN": "correct horse", "TREADLE_OTHER": "x"}
     sandbox = Sandbox(environment)
     yield sandbox

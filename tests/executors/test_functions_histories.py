@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.executors.functions import attempt as attempts
-from treadle.executors.functions import mailbox
+from treadle.executors.functions import report_poller
 from treadle.executors.functions.invoker import Answer, NotRun, Throttled
 from treadle.executors.functions.payload import Order
 from treadle.executors.program import Outcome, Report
@@ -126,7 +126,7 @@ def brisk(store: list[bool]) -> Iterator[None]:
         for name in ("put", "list", "get"):
             patch.setattr(FileStore, name, failing(getattr(FileStore, name), failures))
         patch.setattr(attempts, "START_SECONDS", 0.15)
-        patch.setattr(mailbox, "_SHORTEST", 0.01)
+        patch.setattr(report_poller, "_SHORTEST", 0.01)
         yield
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.executors.functions.missing import explained
+from treadle.executors.functions.missing_libraries import explained
 from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 

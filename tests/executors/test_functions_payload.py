@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.executors.functions.calls import open_calls
+from treadle.executors.functions.call_records import open_calls
 from treadle.executors.functions.payload import (
     Order,
     Request,
@@ -28,7 +28,7 @@ from treadle.executors.functions.payload import (
     take_reports,
 )
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.stores.store import Store
 
@@ -78,16 +78,16 @@ def test_an_order_in_the_store_is_not_believed_without_its_seal(tmp_path: Path) 
     order = _order(f"file://{tmp_path}", "x" * _LIMIT)
     request = _request(order)
     name = f"{order.reports}.order"
-    Store.open(order.task.job.store).put(name, trust.seal(_OTHER, name, msgspec.msgpack.encode(order)))
+    Store.open(order.task.job.store).put(name, sealing.seal(_OTHER, name, msgspec.msgpack.encode(order)))
     with pytest.raises(CorruptError):
         decode_content(request, _KEY)
 
 
 def test_an_order_in_the_store_leads_to_no_other(tmp_path: Path) -> None:
     store, name = f"file://{tmp_path}", "loop"
-    sealed = trust.seal(_KEY, name, msgspec.msgpack.encode(Stored(store, name)))
+    sealed = sealing.seal(_KEY, name, msgspec.msgpack.encode(Stored(store, name)))
     Store.open(store).put(name, sealed)
-    request = trust.seal(_KEY, "order for a function", msgspec.msgpack.encode(Stored(store, name)))
+    request = sealing.seal(_KEY, "order for a function", msgspec.msgpack.encode(Stored(store, name)))
     with pytest.raises(CorruptError, match="another one"):
         decode_content(Request("run", base64.b64encode(request).decode()), _KEY)
 
@@ -141,4 +141,4 @@ def test_a_sign_of_life_is_of_one_call() -> None:
 def test_what_another_version_wrote_is_refused(read: Callable[[str, bytes, bytes], object]) -> None:
     for name in ("a", alive_object("a")):  # a sign of life is sealed for a name of its own
         with pytest.raises(CorruptError):
-            read("a", trust.seal(_KEY, name, msgspec.msgpack.encode({"of": "another"})), _KEY)
+            read("a", sealing.seal(_KEY, name, msgspec.msgpack.encode({"of": "another"})), _KEY)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.executors.functions.gate import Gate
-from treadle.executors.functions.rate import Rate
+from treadle.executors.functions.adaptive_rate import Rate
+from treadle.executors.functions.rate_limiter import Gate
 
 
 def calls(rate: Rate, since: float, until: float) -> list[float]:

@@ -7,7 +7,7 @@ import sys
 
 _SUPERVISOR = """
 import ctypes, os, sys
-from treadle.executors.handler import hide_memory
+from treadle.executors.function_handler import hide_memory
 
 if os.geteuid() == 0:
     os.setuid(65534)  # root may read everything

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from treadle.executors.aws.ending import BrokenPackage, Metering, answer_of, metering
+from treadle.executors.aws.responses import BrokenPackage, Metering, answer_of, metering
 
 _MB = 1 << 20
 _REPORT = (

@@ -15,7 +15,7 @@ from emulators.lambda_emulator import REGION, LambdaEmulator
 from emulators.lambda_faults import Fault, Kind
 
 from treadle.executors.aws.invoker import LambdaInvoker
-from treadle.executors.aws.threads import DaemonThreads
+from treadle.executors.aws.thread_pool import DaemonThreads
 from treadle.executors.functions.invoker import Answer, NotRun, Throttled
 from treadle.primitives.errors import StoreError, UsageError
 

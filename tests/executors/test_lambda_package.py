@@ -16,11 +16,11 @@ from emulators.lambda_s3 import FlakyS3
 from emulators.packages import local_package
 
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
+from treadle.executors.function_handler import KEY_VARIABLE
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.handler import KEY_VARIABLE
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
 
 ROLE = "arn:aws:iam::123456789012:role/treadle"
@@ -68,7 +68,7 @@ async def test_the_deployed_package_runs_tasks_over_an_object_store_that_fails_n
     for name, value in known.items():
         monkeypatch.setenv(name, value)
     key_file = str(tmp_path / "key")
-    key = base64.b64encode(trust.load_or_create_key(key_file)).decode()
+    key = base64.b64encode(sealing.load_or_create_key(key_file)).decode()
     emulator.functions.role_environment = known
     about = create(emulator, function_name("treadle", 1024), {KEY_VARIABLE: key})
     assert about["CodeSize"] == len(local_package().data)

@@ -24,8 +24,8 @@ import msgspec
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.local.executor import LocalExecutor
-from treadle.executors.parity.emulations import EMULATIONS
-from treadle.executors.parity.invoker import ParityInvoker
+from treadle.executors.emulation.provider_limits import EMULATIONS
+from treadle.executors.emulation.invoker import ParityInvoker
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.script import Script
 from treadle.primitives import trust

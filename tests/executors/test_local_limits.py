@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors import limits
+from treadle.executors import memory_limit
 
 _GIB = 1 << 30
 
@@ -42,13 +42,13 @@ _UNLIMITED = _MACHINE | {"proc/self/cgroup": "0::/app\n", "sys/fs/cgroup/app/mem
 )
 def test_group_and_machine_are_both_looked_at(tmp_path: Path, files: dict[str, str], memory: int, kills: int) -> None:
     root = _tree(tmp_path, files)
-    assert limits.host_memory(root) == memory
-    assert limits.oom_kills(root) == kills
+    assert memory_limit.host_memory(root) == memory
+    assert memory_limit.oom_kills(root) == kills
 
 
 def test_this_host_has_memory() -> None:
-    assert limits.host_memory() > 1 << 28
-    assert limits.oom_kills() >= 0
+    assert memory_limit.host_memory() > 1 << 28
+    assert memory_limit.oom_kills() >= 0
 
 
 _PROBE = """
@@ -75,4 +75,4 @@ def test_limit_refuses_allocation_but_not_shared_mappings_and_can_be_lifted() ->
 
 @pytest.mark.parametrize(("code", "words"), [(3, "exit code 3"), (-11, "signal 11 (SIGSEGV)"), (-60, "signal 60")])
 def test_exit_codes_in_words(code: int, words: str) -> None:
-    assert limits.exit_words(code) == words
+    assert memory_limit.exit_words(code) == words

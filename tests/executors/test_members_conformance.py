@@ -13,14 +13,14 @@ from emulators.lambda_place import LambdaPlace, lambda_place
 from emulators.openwhisk import SIZES, deploy, openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.attempt import Means
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
-from treadle.executors.functions.rate import Rate
-from treadle.executors.members.executor import MemberExecutor
-from treadle.executors.members.hub import Meeting
 from treadle.executors.openwhisk.client import Client
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
+from treadle.executors.resident.coordinator_host import Meeting
+from treadle.executors.resident.executor import MemberExecutor
 from treadle.executors.testing import ExecutorTests, Place
 from treadle.executors.testing.workbench import SECRET
 

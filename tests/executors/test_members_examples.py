@@ -11,14 +11,14 @@ import pytest
 from emulators.lambda_place import lambda_place
 from examples.test_examples_on_functions import EXAMPLES, INPUTS, left_by, run
 
+from treadle.client.testing import Engine
 from treadle.executors import LocalExecutor
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.interface import Executor
-from treadle.executors.members import MEMBERS
-from treadle.executors.members.executor import MemberExecutor
-from treadle.executors.members.hub import Meeting
-from treadle.orchestrator.testing import Engine
-from treadle.primitives import trust
+from treadle.executors.resident import MEMBERS
+from treadle.executors.resident.coordinator_host import Meeting
+from treadle.executors.resident.executor import MemberExecutor
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
@@ -30,9 +30,9 @@ def places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[tuple[asyncio.Runner, Engine]]:
     key_file = str(tmp_path / "key")
-    key = trust.load_or_create_key(key_file)
+    key = sealing.load_or_create_key(key_file)
     local = LocalExecutor(
-        run_key=lambda run: trust.run_key(key, run), slots=2, memory=1 << 30, host_root=str(tmp_path / "host")
+        run_key=lambda run: sealing.run_key(key, run), slots=2, memory=1 << 30, host_root=str(tmp_path / "host")
     )
     (tmp_path / "lambda").mkdir()
     with asyncio.Runner() as runner, lambda_place(tmp_path / "lambda", concurrency=8) as place:

@@ -18,27 +18,27 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from treadle.executors.function_handler import KEY_VARIABLE, Handler
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
 from treadle.executors.functions.payload import VERSION, Blockset, Join, Request, Response, encode_content
-from treadle.executors.functions.rate import Rate
-from treadle.executors.handler import KEY_VARIABLE, Handler
-from treadle.executors.members import hub as hubs
-from treadle.executors.members import life
-from treadle.executors.members import member as members
-from treadle.executors.members.executor import MemberExecutor
-from treadle.executors.members.hub import Meeting
-from treadle.executors.members.shelf import Shelf
 from treadle.executors.program import Failure, Outcome, Report
+from treadle.executors.resident import coordinator_host as hubs
+from treadle.executors.resident import function as members
+from treadle.executors.resident import lifetime
+from treadle.executors.resident.block_server import Shelf
+from treadle.executors.resident.coordinator_host import Meeting
+from treadle.executors.resident.executor import MemberExecutor
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, StoreError, UsageError
 from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.peers.hosts import HostPeers
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import FileStore, Store
 from treadle.primitives.wire import tls_identity
 
@@ -104,7 +104,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 @pytest.fixture
 def sandboxes(place: Place, request: pytest.FixtureRequest) -> Iterator[Sandboxes]:
-    made = Sandboxes(trust.load_or_create_key(place.key_file), getattr(request, "param", 30.0))
+    made = Sandboxes(sealing.load_or_create_key(place.key_file), getattr(request, "param", 30.0))
     yield made
     made.end()
 
@@ -259,7 +259,7 @@ async def test_a_member_whose_answer_will_not_come_works_on(call: Step, bench: W
 async def test_how_a_call_ended_tells_what_became_of_its_task(
     ended: str, failure: FailureClass, bench: Workbench, sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.executors.members.call._LAST_WORDS", 0.2)
+    monkeypatch.setattr("treadle.executors.resident.long_call._LAST_WORDS", 0.2)
     sandboxes.steps = [crash(ended)]
     (report,) = await bench.run(bench.task("same", [[1]]))
     assert failed(report, failure).how == "it was killed"
@@ -359,7 +359,7 @@ async def test_an_idle_member_hands_its_blocks_to_the_next_when_its_time_is_over
     sandboxes: Sandboxes, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 6 s tasks run in 1.2; the rest is for a new member to start."""
-    monkeypatch.setattr(life, "HANDOVER_SHARE", 0.8)
+    monkeypatch.setattr(lifetime, "HANDOVER_SHARE", 0.8)
     executor = members_of(sandboxes, place)
     bench = Workbench(executor, place, tmp_path)
     try:
@@ -433,7 +433,7 @@ def alone(name: str) -> Membership:
 def test_blocks_are_served_over_tls_off_loopback_and_adopted_by_the_next(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.executors.members.shelf.is_loopback", lambda host: False)
+    monkeypatch.setattr("treadle.executors.resident.block_server.is_loopback", lambda host: False)
     identity = tls_identity(tmp_path / "identity").path.read_text("ascii")
     store, run, key = Store.open(place.store), "run", place.run_key("run")
     first = Shelf(tmp_path / "first", place.run_key, "127.0.0.1", identity, alone("first"))

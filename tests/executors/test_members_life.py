@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.executors.members.life import (
-    HANDOVER,
-    Holdings,
-    Span,
-    Standing,
-    choose,
-    needs,
-    not_their_fault,
-    rest,
-)
 from treadle.executors.program import Failure, ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
+from treadle.executors.resident.lifetime import HANDOVER, Holdings, Span, Standing, choose, needs, not_their_fault, rest
 from treadle.primitives.encoding.references import BlockRef, Part
 from treadle.primitives.errors import FailureClass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.executors.members.machine import (
+from treadle.executors.resident.machine import (
     BEAT,
     COPY,
     PATIENCE,

@@ -15,8 +15,8 @@ from executors.members_rig import MODULE, Rig, workflow
 from namespaces import Host, Nat, Nats, cut, two_nats
 
 from treadle.dsl.model import Spec
-from treadle.executors.members.hub import Meeting
 from treadle.executors.program import Outcome
+from treadle.executors.resident.coordinator_host import Meeting
 
 pytestmark = [
     pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported()),

@@ -12,9 +12,9 @@ import pytest
 from emulators.lambda_place import LambdaPlace, lambda_place
 from executors.members_rig import MEETING, MODULE, Rig, host_of, workflow
 
-from treadle.executors.members import life
-from treadle.executors.members.hub import Meeting
 from treadle.executors.program import Outcome
+from treadle.executors.resident import lifetime
+from treadle.executors.resident.coordinator_host import Meeting
 
 UNDIALLED = msgspec.structs.replace(MEETING, inbound=False)
 
@@ -44,7 +44,9 @@ async def rig(
     functions.emulator.invocations.clear()
     seconds = getattr(request, "param", 60.0)
     if seconds < 60:
-        monkeypatch.setattr(life, "HANDOVER_SHARE", 0.6)  # a machine with other work takes its time to start a process
+        monkeypatch.setattr(
+            lifetime, "HANDOVER_SHARE", 0.6
+        )  # a machine with other work takes its time to start a process
     made = Rig(functions, tmp_path, seconds=seconds, meeting=meeting)
     monkeypatch.syspath_prepend(tmp_path / "project")
     monkeypatch.delitem(sys.modules, MODULE, raising=False)

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from treadle.executors.functions.payload import Join, Order, Request
-from treadle.executors.members.member import take_part
 from treadle.executors.program import ItemSplit, Job, Keep, Partition, Program, Report, Task
+from treadle.executors.resident.function import take_part
 from treadle.primitives.coordinator.server import CoordinatorServer
 
 KEY, SESSION, MEMBER = bytes(range(32)), "members-1", "member-1"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors.members import machine
-from treadle.executors.members.machine import Instruction, MemberMachine
-from treadle.executors.members.visitor import Visitor
+from treadle.executors.resident import machine
+from treadle.executors.resident.driver_peer import Visitor
+from treadle.executors.resident.machine import Instruction, MemberMachine
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.peers import PeerClient, presence, through
-from treadle.primitives.run_names import run_folder
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.peers import PeerClient, local_gateways, through
+from treadle.primitives.run_paths import run_folder
+from treadle.primitives.stores.shared_memory import HostFolder
 
 RUN, KEY, SESSION = "run", bytes(range(32)), "members-1"
 HELD = b"a block of its own"
@@ -65,15 +65,15 @@ async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_ans
 ) -> None:
     async with visiting(coordinator, tmp_path / "one") as one, visiting(coordinator, tmp_path / "other") as other:
         await until(lambda: len(came) == 2)
-        assert presence.gateway_to(other.name)
+        assert local_gateways.gateway_to(other.name)
         for connection in list(coordinator._open):
             connection.abort()
         await until(lambda: len(came) == 4)
-        assert presence.gateway_to(other.name)
+        assert local_gateways.gateway_to(other.name)
         assert all(coordinator.present(SESSION, visitor.name) for visitor in (one, other))
         for reader, holder in ((one, other), (other, one)):
             assert await asyncio.to_thread(read, reader, holder) == HELD
-    assert not presence.gateway_to(other.name)
+    assert not local_gateways.gateway_to(other.name)
 
 
 async def test_a_visitor_that_hears_nothing_for_long_dials_again_and_is_there_once(
@@ -83,7 +83,7 @@ async def test_a_visitor_that_hears_nothing_for_long_dials_again_and_is_there_on
     async with visiting(coordinator, tmp_path / "one"):
         await until(lambda: len(came) == 3)
         assert coordinator.statistics(SESSION).members == 1
-    assert not presence.gateway_to("anybody")
+    assert not local_gateways.gateway_to("anybody")
 
 
 def read(reader: Visitor, holder: Visitor) -> bytes:

@@ -9,9 +9,17 @@ import pytest
 from emulators.lambda_http import Reply, Request, Server
 
 from treadle.executors.functions.invoker import Answer, NotRun, Throttled
-from treadle.executors.openwhisk.answers import Activation, Pending, answer_of, pause, read_record, read_reply, text_of
 from treadle.executors.openwhisk.client import Client
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
+from treadle.executors.openwhisk.responses import (
+    Activation,
+    Pending,
+    answer_of,
+    pause,
+    read_record,
+    read_reply,
+    text_of,
+)
 from treadle.primitives.errors import StoreError, UsageError
 
 ACTION = "treadle-256"

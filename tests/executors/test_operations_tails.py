@@ -12,7 +12,7 @@ from executors.operation_functions import FIRST, FIXTURES, by, concat, first_col
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.executors.operations.groups import plain
+from treadle.executors.operations.grouping import plain
 from treadle.executors.program import (
     Broadcast,
     By,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from emulators.packages import local_package
 
-from treadle.executors.package import build, own, wheels
+from treadle.executors.package import build, dependency_wheels, treadle_wheels
 from treadle.executors.package.build import LAMBDA, OPENWHISK, Limits, Package, build_package
 from treadle.executors.package.image import Provider, dockerfile
 from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
@@ -23,7 +23,7 @@ from treadle.primitives.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 ORCHESTRATORS = ("temporalio", "typer", "pydantic", "yaml", "rich", "treadle/orchestrator", "treadle/dsl")
-HANDLER = "treadle.executors.handler"
+HANDLER = "treadle.executors.function_handler"
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_an_editable_member_gives_what_its_wheel_would(package: Package, tmp_pat
     for wheel in tmp_path.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             wanted |= {name: archive.read(name) for name in archive.namelist() if name.startswith("treadle/")}
-    mine = {name: data for name, data in own.own_files().items() if name.startswith("treadle/")}
+    mine = {name: data for name, data in treadle_wheels.own_files().items() if name.startswith("treadle/")}
     assert {name: data for name, data in mine.items() if "__pycache__" not in name} == wanted
 
 
@@ -196,8 +196,8 @@ COMMANDS = {
 
 def test_uv_and_pip_are_asked_for_wheels_of_the_target_only() -> None:
     new, old = (Target("3.12", "aarch64", (2, minor)) for minor in (29, 18))
-    assert " ".join(wheels.uv_command("/bin/uv", new, Path("/f"), Path("/c"))) == COMMANDS["uv"]
-    assert " ".join(wheels.pip_command(old, Path("/f"), Path("/c"))) == COMMANDS["pip"]
+    assert " ".join(dependency_wheels.uv_command("/bin/uv", new, Path("/f"), Path("/c"))) == COMMANDS["uv"]
+    assert " ".join(dependency_wheels.pip_command(old, Path("/f"), Path("/c"))) == COMMANDS["pip"]
 
 
 def test_versions_are_those_installed_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_versions_are_those_installed_here(tmp_path: Path, monkeypatch: pytest.M
         return subprocess.CompletedProcess([], 0, "", "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    wheels.fetch_wheels(["numpy>=2"], this_machine(), tmp_path / "f")
+    dependency_wheels.fetch_wheels(["numpy>=2"], this_machine(), tmp_path / "f")
     import numpy
 
     assert f"numpy=={numpy.__version__}" in seen[0]
@@ -225,21 +225,21 @@ def test_a_version_without_a_wheel_is_refused_in_the_tools_words(
     with pytest.raises(
         UsageError, match=r"no wheels for Python 3.12 on x86_64 with glibc 2.34: numpy==9 has no usable"
     ):
-        wheels.fetch_wheels(["numpy"], lambda_target("3.12"), tmp_path / "f")
+        dependency_wheels.fetch_wheels(["numpy"], lambda_target("3.12"), tmp_path / "f")
 
 
 def test_without_uv_and_pip_the_hint_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "_uv", lambda: None)
-    monkeypatch.setattr(wheels, "find_spec", lambda _: None)
+    monkeypatch.setattr(dependency_wheels, "_uv", lambda: None)
+    monkeypatch.setattr(dependency_wheels, "find_spec", lambda _: None)
     with pytest.raises(UsageError) as caught:
-        wheels.fetch_wheels([], this_machine(), tmp_path / "f")
+        dependency_wheels.fetch_wheels([], this_machine(), tmp_path / "f")
     assert "pip install uv" in caught.value.hint
 
 
 def test_arrow_is_added_when_asked_for() -> None:
-    assert not any("pyarrow" in each for each in own.requirements())
-    assert any("pyarrow" in each for each in own.requirements("arrow"))
-    assert not any("cryptography" in each or "boto3" in each for each in own.requirements("arrow"))
+    assert not any("pyarrow" in each for each in treadle_wheels.requirements())
+    assert any("pyarrow" in each for each in treadle_wheels.requirements("arrow"))
+    assert not any("cryptography" in each or "boto3" in each for each in treadle_wheels.requirements("arrow"))
 
 
 def test_an_image_takes_the_unpacked_package() -> None:

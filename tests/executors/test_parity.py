@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.executors.emulation.invoker import FULL, ParityInvoker
+from treadle.executors.emulation.provider_limits import EMULATIONS, Emulation
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Limits
 from treadle.executors.interface import Executor
-from treadle.executors.parity.emulations import EMULATIONS, Emulation
-from treadle.executors.parity.invoker import FULL, ParityInvoker
 from treadle.executors.program import Call, MapRecords, Task
 from treadle.executors.testing import ExecutorTests, Place
 from treadle.executors.testing.workbench import SECRET, Workbench, failure_of
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import FailureClass, UsageError
 
 MIB = 1 << 20
@@ -34,7 +34,7 @@ TIGHT = Emulation(
 
 def parity(place: Place, emulation: Emulation, slots: int = 2) -> FunctionExecutor:
     name, value = SECRET
-    key = trust.load_or_create_key(place.key_file)
+    key = sealing.load_or_create_key(place.key_file)
     tests = str(Path(__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": tests, f"TREADLE_SECRET_{name.upper()}": value}
     return FunctionExecutor("lambda", ParityInvoker(emulation, key, environment), key_file=place.key_file, slots=slots)

@@ -13,11 +13,11 @@ from executors.bench import Bench, call
 from executors.operation_functions import FIRST, divide, per_record
 
 from treadle.executors.program import BlockInput, MapPartition, MapRecords, PartitionInput, Reduce, Sort
-from treadle.orchestrator.dispatcher.decisions.tolerances import FailedRecords
-from treadle.orchestrator.plan import Tolerance
+from treadle.orchestrator.dispatcher.decisions.failure_tolerance import FailedRecords
+from treadle.orchestrator.plan.plan import Tolerance
+from treadle.primitives.cogroup import JointValues
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
-from treadle.primitives.joint_values import JointValues
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 
 
 def split_of(path: Path, options: ReadOptions, split: int = 1 << 20, index: int = 0) -> FileSplit:

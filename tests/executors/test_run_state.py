@@ -11,14 +11,14 @@ import pytest
 from executors.bench import KEY
 from executors.test_bundle import TESTS, build, write
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 Script = Callable[..., list[str]]
 STATEFUL = "seen = []\ndef f(x):\n    seen.append(x)\n    return list(seen)\n"
 SETUP = """
 import shutil, sys
-from treadle.executors.bundle.open import cache_root, imported_before, prepare
+from treadle.executors.bundle.unpack import cache_root, imported_before, prepare
 from treadle.primitives import functions
 from treadle.primitives.stores.store import Store
 
@@ -42,7 +42,7 @@ def script(tmp_path: Path) -> Script:
     bundle = build(project, "stateful:f")
     for run in "abcdef":
         name = f"runs/{run}/bundle"
-        Store.open(f"file://{tmp_path}/store").put(name, trust.seal(KEY, name, bundle.data))
+        Store.open(f"file://{tmp_path}/store").put(name, sealing.seal(KEY, name, bundle.data))
 
     def start(code: str) -> list[str]:
         environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}

@@ -21,7 +21,7 @@ from executors.operation_functions import identity, per_record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.executors import limits
+from treadle.executors import memory_limit
 from treadle.executors.program import (
     BlockInput,
     Broadcast,
@@ -43,14 +43,14 @@ from treadle.executors.program import (
     ToBroadcast,
 )
 from treadle.executors.redaction import Redactor
-from treadle.executors.runtime import process
-from treadle.executors.runtime.process import prepare_process
+from treadle.executors.runtime import process_setup
+from treadle.executors.runtime.process_setup import prepare_process
 from treadle.executors.runtime.runtime import Runtime
 from treadle.primitives import formats, functions
 from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import FileSplit
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 
 # -- arguments and sharing ---------------------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ def test_a_worker_counts_in_utc_with_one_thread(monkeypatch: pytest.MonkeyPatch)
 def test_memory_that_was_freed_is_used_again_until_it_is_given_back() -> None:
     script = """
 import resource
-from treadle.executors.runtime.process import give_back_memory, prepare_process
+from treadle.executors.runtime.process_setup import give_back_memory, prepare_process
 prepare_process()
 SIZE = 40 << 20  # more than the allocator would learn to keep by itself
 
@@ -258,8 +258,8 @@ def test_an_allocator_that_refuses_to_keep_so_much_keeps_what_it_can(monkeypatch
         taken[option] = value
         return 1
 
-    monkeypatch.setattr(process, "ctypes", SimpleNamespace(CDLL=lambda _: SimpleNamespace(mallopt=mallopt)))
-    monkeypatch.setattr(limits, "host_memory", lambda: 64 << 30)
+    monkeypatch.setattr(process_setup, "ctypes", SimpleNamespace(CDLL=lambda _: SimpleNamespace(mallopt=mallopt)))
+    monkeypatch.setattr(memory_limit, "host_memory", lambda: 64 << 30)
     prepare_process()
     assert taken[M_MMAP_THRESHOLD] == 32 << 20
 

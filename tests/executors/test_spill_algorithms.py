@@ -14,19 +14,19 @@ from executors.spill_strategies import KEYS, PAIRS, ROOMS, known, pieces_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.executors.operations.flow import Flow, within
-from treadle.executors.operations.groups import group
+from treadle.executors.operations.grouping import group
+from treadle.executors.operations.record_flow import Flow, within
 from treadle.executors.spill import sorting
+from treadle.executors.spill.disk_sequence import SpilledSequence
 from treadle.executors.spill.folding import Folder
 from treadle.executors.spill.grouping import Grouper, sorted_groups
-from treadle.executors.spill.room import Room
-from treadle.executors.spill.rows import take
-from treadle.executors.spill.sequence import SpilledSequence
+from treadle.executors.spill.memory_budget import Room
+from treadle.executors.spill.row_access import take
 from treadle.executors.spill.sorting import Sorter
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.shuffling.folds import fold_by_key
-from treadle.primitives.shuffling.order import argsort
+from treadle.primitives.shuffling.key_order import argsort
 from treadle.primitives.shuffling.partitioning import rows_between
 
 SIZES = st.integers(1, 9)

@@ -18,7 +18,7 @@ from executors.spill_line import SIZES, lent, started
 from treadle.executors.program import Cut, Reduce
 from treadle.executors.testing import Place
 from treadle.primitives.formats import FileSplit, Format, ReadOptions, plan_splits
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 
 ROW_BYTES = 32
 """Of a line of each file, about."""

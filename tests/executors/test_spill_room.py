@@ -17,9 +17,9 @@ from executors.operation_functions import FIRST
 from executors.test_operations_reduce import as_list
 
 from treadle.executors.program import Reduce
-from treadle.executors.spill import room as rooms
-from treadle.executors.spill.room import Room
-from treadle.executors.spill.sizes import memory_of
+from treadle.executors.spill import memory_budget as rooms
+from treadle.executors.spill.memory_budget import Room
+from treadle.executors.spill.size_estimate import memory_of
 from treadle.primitives.errors import FailureClass, StoreError
 
 
@@ -38,7 +38,7 @@ def test_a_spill_file_has_no_name_and_is_private() -> None:
 
 _KILLED = """
 import os, signal, sys
-from treadle.executors.spill.room import Room
+from treadle.executors.spill.memory_budget import Room
 room = Room(1)
 room.file().put(["x" * 100_000])
 print(room.spilled, flush=True)

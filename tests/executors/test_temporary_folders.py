@@ -13,8 +13,8 @@ from executors.bench import Bench
 from executors.operation_functions import per_record
 
 from treadle.executors.context import Context
-from treadle.executors.local.child import ChildProcess
-from treadle.executors.local.guard import Guard
+from treadle.executors.local.child_process import ChildProcess
+from treadle.executors.local.orphan_guard import Guard
 
 KILLED = """
 import os, signal, sys, tempfile
@@ -59,7 +59,7 @@ def test_the_name_tells_the_process(bench: Bench) -> None:
 
 DRIVER = """
 import os, subprocess, sys, tempfile
-from treadle.executors.local.guard import Guard
+from treadle.executors.local.orphan_guard import Guard
 guard, worker = Guard(), subprocess.Popen(["sleep", "300"], start_new_session=True)
 temporary = sys.argv[1]
 guard.watch(worker.pid, temporary=temporary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from treadle.executors.local import guard as local_guard
+from treadle.executors.local import orphan_guard as local_guard
 
 _TOO_MUCH = {
     "temporalio",
@@ -35,11 +35,11 @@ _TOO_EARLY = {
     "secrets",
     "shutil",
     "tempfile",
-    "treadle.executors.bundle.open",
+    "treadle.executors.bundle.unpack",
     "treadle.primitives.formats.encode",
-    "treadle.primitives.formats.output",
+    "treadle.primitives.formats.output_folder",
     "treadle.primitives.formats.read",
-    "treadle.primitives.trust",
+    "treadle.primitives.sealing",
 }
 """Together 25 ms of processor time, which a worker waiting for its first task has no use for."""
 

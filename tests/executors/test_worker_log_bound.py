@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from treadle.executors.local import child
-from treadle.executors.local.child import ChildProcess
-from treadle.executors.local.guard import Guard
+from treadle.executors.local import child_process
+from treadle.executors.local.child_process import ChildProcess
+from treadle.executors.local.orphan_guard import Guard
 from treadle.executors.worker.log import FULL, TAIL, bound, open_log, read_tail
 
 
@@ -59,7 +59,7 @@ while os.path.exists(sys.argv[2]):
 
 
 async def test_the_log_of_a_process_that_prints_and_prints_stays_short(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(child, "_LOOK", 0.01)
+    monkeypatch.setattr(child_process, "_LOOK", 0.01)
     guard, flag = Guard(), tmp_path / "flag"
     command = [sys.executable, "-c", PRINTER, str(FULL // 2**20 + 4), str(flag)]
     try:

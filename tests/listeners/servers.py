@@ -48,7 +48,7 @@ async def coordinator_tls(folder: Path) -> None:
 
 async def peers(folder: Path) -> None:
     from treadle.primitives.peers import server
-    from treadle.primitives.stores.host import HostFolder
+    from treadle.primitives.stores.shared_memory import HostFolder
 
     server._GREETING = SECONDS
     host = HostFolder(folder / "host")
@@ -61,13 +61,13 @@ async def peers(folder: Path) -> None:
 async def member(folder: Path) -> None:
     from treadle.primitives.blocks import Blocks
     from treadle.primitives.channels.gang import Gang
-    from treadle.primitives.channels.io import roads
+    from treadle.primitives.channels.io import peer_routes
     from treadle.primitives.channels.member import Member
     from treadle.primitives.coordinator.server import CoordinatorServer
-    from treadle.primitives.stores.host import HostFolder
+    from treadle.primitives.stores.shared_memory import HostFolder
     from treadle.primitives.stores.store import Store
 
-    roads._DIALLING = SECONDS
+    peer_routes._DIALLING = SECONDS
     blocks = Blocks(Store.open((folder / "store").as_uri()), RUN, HostFolder(folder / "host"))
     async with CoordinatorServer({RUN: KEY}.get) as found:
         gang = Gang(found.address, RUN, "g", 0, 1)
@@ -80,7 +80,7 @@ async def member(folder: Path) -> None:
 async def webhooks(folder: Path) -> None:
     from triggers.test_webhook import Hooks
 
-    from treadle.orchestrator.triggers.webhook import server
+    from treadle.triggers.webhook import server
 
     server.REQUEST_SECONDS = SECONDS
     hooks = Hooks(folder)
@@ -91,10 +91,10 @@ async def webhooks(folder: Path) -> None:
 
 
 async def metrics(_: Path) -> None:
-    from treadle.orchestrator.telemetry import serving
+    from treadle.orchestrator.telemetry import metrics_server
 
-    serving.REQUEST_SECONDS = SECONDS
-    with serving.metrics_page("127.0.0.1:0") as url:
+    metrics_server.REQUEST_SECONDS = SECONDS
+    with metrics_server.metrics_page("127.0.0.1:0") as url:
         announce(url)
         await until_told()
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from orchestrator.record_histories import TESTS
 
+from treadle.client.testing import Engine, EngineFailure, EngineResult
+from treadle.client.testing.faults import Damage
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
 from treadle.executors.interface import Executor, Slot
 from treadle.executors.program import Outcome, Report, Task
-from treadle.orchestrator.testing import Engine, EngineFailure, EngineResult
-from treadle.orchestrator.testing.faults import Damage
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.stores.store import Store
 
 _numbers = itertools.count()

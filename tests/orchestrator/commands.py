@@ -18,18 +18,18 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
 PRELOAD = [
-    "treadle.orchestrator.cli",
-    "treadle.orchestrator.cli.view.picture",
-    "treadle.orchestrator.cli.view.datasets",
-    "treadle.orchestrator.cli.common.documents",
-    "treadle.orchestrator.cli.view.following",
-    "treadle.orchestrator.client.client",
-    "treadle.orchestrator.client.submission",
-    "treadle.orchestrator.cost.spent",
+    "treadle.cli",
+    "treadle.cli.view.progress",
+    "treadle.cli.view.datasets",
+    "treadle.cli.common.documents",
+    "treadle.cli.view.attempt_logs",
+    "treadle.client.client",
+    "treadle.client.submission",
+    "treadle.orchestrator.cost.measured",
     "treadle.orchestrator.embedded",
     "treadle.dsl.validation.functions",
     "treadle.dsl.validation.validate",
-    "treadle.executors.bundle.open",
+    "treadle.executors.bundle.unpack",
     "treadle.executors.local.executor",
 ]
 
@@ -51,7 +51,7 @@ def _context() -> ForkServerContext:
 
 
 def _command(arguments: tuple[str, ...], folder: str, environ: Mapping[str, str], out: str, err: str) -> None:
-    from treadle.orchestrator.cli import main
+    from treadle.cli import main
 
     for path, number in ((out, 1), (err, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)

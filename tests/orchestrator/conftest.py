@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import ROOT, Broken
 
+from treadle.client.testing.harness import Harness
 from treadle.orchestrator.dispatcher.tasks import arguments
-from treadle.orchestrator.testing.harness import Harness
 from treadle.primitives.stores.store import Store
 
 Breaking = Callable[[Mapping[str, Any]], Broken]

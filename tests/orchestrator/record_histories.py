@@ -22,11 +22,11 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
 
+from treadle.client.testing.service import Service, service
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.encryption import ENCODING
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.schedules.flow import BEGIN_TICK
+from treadle.triggers.schedules.tick_workflow import BEGIN_TICK
 
 ENCRYPTED = base64.b64encode(ENCODING).decode()
 HISTORIES = Path(__file__).with_name("histories")

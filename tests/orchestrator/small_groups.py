@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    from treadle.orchestrator.cli import main
-    from treadle.orchestrator.planner import groups
+    from treadle.cli import main
+    from treadle.orchestrator.planner import task_groups
 
-    groups.GROUP_TASKS = int(sys.argv.pop(1))
+    task_groups.GROUP_TASKS = int(sys.argv.pop(1))
     main()

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orchestrator.test_scheduler import diamond, segment
 
-from treadle.orchestrator.instructions import (
+from treadle.orchestrator.plan.plan import Barrier, Child, Graph, Loop, Node
+from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.protocol.messages import NodeReport
+from treadle.orchestrator.scheduler.instructions import (
     Complete,
     Fail,
     Instruction,
@@ -25,10 +28,7 @@ from treadle.orchestrator.instructions import (
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Barrier, Child, Graph, Loop, Node
-from treadle.orchestrator.protocol import messages
-from treadle.orchestrator.protocol.messages import NodeReport
-from treadle.orchestrator.scheduler import Scheduler
+from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.orchestrator.temporal.reports import events_of
 
 

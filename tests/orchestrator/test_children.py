@@ -9,9 +9,12 @@ import msgspec
 import pytest
 from orchestrator.planner.test_planner import plan
 
-from treadle.orchestrator.allowed import Forbidden, check_allowed
-from treadle.orchestrator.children import child_submission, keep_child
-from treadle.orchestrator.instructions import (
+from treadle.orchestrator.plan.plan import Child, Graph, Plan, Segment
+from treadle.orchestrator.planner.placement import Refused
+from treadle.orchestrator.run_store.child_runs import child_submission, keep_child
+from treadle.orchestrator.run_store.run_files import NO_CACHE, RunFiles, Submission
+from treadle.orchestrator.run_store.uri_policy import Forbidden, check_allowed
+from treadle.orchestrator.scheduler.instructions import (
     Complete,
     Fail,
     Hold,
@@ -25,14 +28,11 @@ from treadle.orchestrator.instructions import (
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Child, Graph, Plan, Segment
-from treadle.orchestrator.planner.places import Refused
-from treadle.orchestrator.runfiles import NO_CACHE, RunFiles, Submission
-from treadle.orchestrator.scheduler import Scheduler
-from treadle.primitives import trust
+from treadle.orchestrator.scheduler.scheduler import Scheduler
+from treadle.primitives import sealing
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.run_names import child_run, parent_run, run_folder, stage_of
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.run_paths import child_run, parent_run, run_folder, stage_of
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32
@@ -69,12 +69,12 @@ def test_names_of_children() -> None:
 def test_stage_may_be_called_like_a_folder_of_its_parent(tmp_path: Path, stage: str) -> None:
     store = Store.open(f"file://{tmp_path}")
     for run in ("r", child_run("r", stage)):
-        files = RunFiles(store, run, trust.run_key(KEY, run))
+        files = RunFiles(store, run, sealing.run_key(KEY, run))
         made = msgspec.structs.replace(submission({}), run=run)
         assert files.create("spec", made)
         store.put(f"{files.prefix}/blocks/a/0", b"x")
     for run in ("r", child_run("r", stage)):
-        assert RunFiles(store, run, trust.run_key(KEY, run)).load(Submission, "spec").run == run
+        assert RunFiles(store, run, sealing.run_key(KEY, run)).load(Submission, "spec").run == run
 
 
 def test_host_knows_children_and_removes_them_alone_or_with_their_parent(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_a_skipped_stage_gives_counts_as_not_given() -> None:
 
 def test_events_that_were_copied_for_the_parent_are_copied_for_the_child(tmp_path: Path) -> None:
     store = Store.open(f"file://{tmp_path}")
-    parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
+    parent, files = (RunFiles(store, run, sealing.run_key(KEY, run)) for run in ("r", "r/sub"))
     parent.create_bytes(COPY, b"records")
     events = {"kafka": {"connection": "c", "topic": "t", "copied": COPY}}
     wanted = msgspec.structs.replace(child_submission(submission({}), STARTED, "r/sub", {}), bundle="")
@@ -130,7 +130,7 @@ def test_events_that_were_copied_for_the_parent_are_copied_for_the_child(tmp_pat
 @pytest.mark.parametrize("name", ["plan", "events/../plan", "../s/plan", "events/0123456789abcdef/../../plan", 3])
 def test_what_only_looks_like_a_copy_of_events_is_not_handed_over(tmp_path: Path, name: object) -> None:
     store = Store.open(f"file://{tmp_path}")
-    parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
+    parent, files = (RunFiles(store, run, sealing.run_key(KEY, run)) for run in ("r", "r/sub"))
     parent.create_bytes("plan", b"the plan of another run")
     wanted = msgspec.structs.replace(child_submission(submission({}), STARTED, "r/sub", {}), bundle="")
     keep_child(
@@ -161,7 +161,7 @@ def test_child_that_began_anew_touches_no_more_than_an_event_may() -> None:
 
 def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> None:
     store = Store.open(f"file://{tmp_path}")
-    parent, files = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub"))
+    parent, files = (RunFiles(store, run, sealing.run_key(KEY, run)) for run in ("r", "r/sub"))
     parent.create_bytes("bundle", b"code")
     first = child_submission(submission({"n": 1}), STARTED, "r/sub", {})
     kept = keep_child(parent, files, first)
@@ -173,14 +173,14 @@ def test_child_that_would_begin_differently_does_not_go_on(tmp_path: Path) -> No
 
 def test_children_read_the_code_of_the_run_that_began_it_all(tmp_path: Path) -> None:
     store = Store.open(f"file://{tmp_path}")
-    parent, files, deep = (RunFiles(store, run, trust.run_key(KEY, run)) for run in ("r", "r/sub", "r/sub/deep"))
+    parent, files, deep = (RunFiles(store, run, sealing.run_key(KEY, run)) for run in ("r", "r/sub", "r/sub/deep"))
     parent.create_bytes("bundle", b"code")
     kept = keep_child(parent, files, child_submission(submission({}), STARTED, "r/sub", {}))
     inner = msgspec.structs.replace(submission({}), run="r/sub", shared=kept.shared)
     below = keep_child(files, deep, msgspec.structs.replace(child_submission(inner, STARTED, "r/sub/sub", {}), run="x"))
     assert [info.name for info in store.list() if info.name.endswith("bundle")] == ["runs/r/bundle"]
     assert files.code(kept) == deep.code(below) == b"code"
-    store.put("runs/r/bundle", trust.seal(KEY, "runs/r/bundle", b"other"))
+    store.put("runs/r/bundle", sealing.seal(KEY, "runs/r/bundle", b"other"))
     with pytest.raises(CorruptError, match="is not what it was when the run was submitted"):
         files.code(kept)
 

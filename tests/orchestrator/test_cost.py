@@ -16,19 +16,19 @@ from orchestrator.broken_runs import Broken
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.cli.view.attempt_logs import LogFollower
+from treadle.cli.view.costs import Running, money, read_assumed, supposing
 from treadle.dsl.model import Spec
-from treadle.executors.functions.sizes import OVERHEAD
+from treadle.executors.functions.memory_sizes import OVERHEAD
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.cli.view.costs import Running, money, read_assumed, supposing
-from treadle.orchestrator.cli.view.following import LogFollower
 from treadle.orchestrator.cost.bill import Bill, Line, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
 from treadle.orchestrator.cost.idle import Worked, idle_line
+from treadle.orchestrator.cost.measured import Spending
 from treadle.orchestrator.cost.prices import Prices, load_prices
-from treadle.orchestrator.cost.spent import Spending
 from treadle.orchestrator.cost.usage import Usage, memory_given, total
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.plan import Plan
+from treadle.orchestrator.plan.plan import Plan
 from treadle.orchestrator.planner import Site, make_plan
 from treadle.primitives.errors import UsageError
 

@@ -12,14 +12,14 @@ from orchestrator.test_cost import FUNCTIONS, GIB
 
 from treadle.executors.program import Charge, Outcome
 from treadle.orchestrator.cost.bill import Line, bill
+from treadle.orchestrator.cost.measured import Spending, _Sum
 from treadle.orchestrator.cost.prices import Prices, load_prices
-from treadle.orchestrator.cost.spent import Spending, _Sum
 from treadle.orchestrator.cost.usage import Usage, temporary_given
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.plan import Plan
-from treadle.orchestrator.run_requests import keep_requests
-from treadle.orchestrator.runfiles import RunFiles
-from treadle.primitives.stores.requests import of_run
+from treadle.orchestrator.plan.plan import Plan
+from treadle.orchestrator.run_store.run_files import RunFiles
+from treadle.orchestrator.run_store.run_requests import keep_requests
+from treadle.primitives.stores.request_counts import of_run
 from treadle.primitives.stores.store import Store
 
 

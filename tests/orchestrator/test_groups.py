@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import Keep, RangeSplit
-from treadle.orchestrator.dispatcher.tasks.scope import range_inputs
-from treadle.orchestrator.groups import AT_ONCE, Groups, bounds_of, count_of
-from treadle.orchestrator.instructions import (
+from treadle.orchestrator.dispatcher.tasks.dataset_scope import range_inputs
+from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.planner.sources import cut_runs
+from treadle.orchestrator.scheduler.instructions import (
     Complete,
     Fail,
     GroupDone,
@@ -29,9 +30,8 @@ from treadle.orchestrator.instructions import (
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.planner.sources import cut_runs
-from treadle.orchestrator.scheduler import Scheduler
+from treadle.orchestrator.scheduler.scheduler import Scheduler
+from treadle.orchestrator.scheduler.task_groups import AT_ONCE, Groups, bounds_of, count_of
 from treadle.primitives.errors import InternalError
 from treadle.primitives.shuffling.partitioning import split_evenly
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.groups import partition_of, segment_of
-from treadle.orchestrator.instructions import (
+from treadle.orchestrator.plan.plan import Barrier, Child, Graph, ItemsFeed, Loop, Policy, Segment
+from treadle.orchestrator.scheduler.instructions import (
     Complete,
     Escalate,
     Fail,
@@ -28,8 +28,8 @@ from treadle.orchestrator.instructions import (
     Summary,
     Unpause,
 )
-from treadle.orchestrator.plan import Barrier, Child, Graph, ItemsFeed, Loop, Policy, Segment
-from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS, Scheduler
+from treadle.orchestrator.scheduler.scheduler import MAXIMUM_REPAIRS, Scheduler
+from treadle.orchestrator.scheduler.task_groups import partition_of, segment_of
 from treadle.primitives.errors import InternalError
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from treadle.orchestrator.telemetry.logs import JsonLines, TextLines
-from treadle.orchestrator.telemetry.serving import metrics_page
+from treadle.orchestrator.telemetry.metrics_server import metrics_page
 from treadle.primitives.errors import UsageError
 
 DRIVER = """
@@ -24,9 +24,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from treadle.executors.program import Failure, ItemSplit, Keep, Outcome
-from treadle.orchestrator.plan import ItemsFeed, Policy, Segment
+from treadle.orchestrator.plan.plan import ItemsFeed, Policy, Segment
 from treadle.orchestrator.telemetry.instruments import Telemetry
-from treadle.orchestrator.telemetry.serving import metrics_page
+from treadle.orchestrator.telemetry.metrics_server import metrics_page
 from treadle.primitives.errors import FailureClass
 
 spans = InMemorySpanExporter()
@@ -120,7 +120,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 def test_a_port_in_use_is_told() -> None:
     code = """
 import json, socket
-from treadle.orchestrator.telemetry.serving import metrics_page
+from treadle.orchestrator.telemetry.metrics_server import metrics_page
 from treadle.primitives.errors import UsageError
 with socket.create_server(("127.0.0.1", 0)) as taken:
     try:
@@ -165,7 +165,7 @@ def test_text_lines_end_with_their_fields() -> None:
 
 def test_a_worker_serves_its_metrics_and_its_log(tmp_path: Path) -> None:
     arguments = ["--metrics", "127.0.0.1:0", "--log", "json", "--log-level", "info", "--max-tasks", "1"]
-    command = [sys.executable, "-c", "from treadle.orchestrator.cli import main; main()", "worker", *arguments]
+    command = [sys.executable, "-c", "from treadle.cli import main; main()", "worker", *arguments]
     environ = {"TREADLE_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
         try:

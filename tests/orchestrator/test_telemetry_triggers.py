@@ -9,9 +9,9 @@ from orchestrator.test_telemetry import in_a_process_of_its_own, samples
 
 SERVICE = """
 import json, urllib.request
-from treadle.orchestrator.telemetry.serving import metrics_page
-from treadle.orchestrator.telemetry.triggers import watch_triggers
-from treadle.orchestrator.triggers.running import TriggerStatus
+from treadle.orchestrator.telemetry.metrics_server import metrics_page
+from treadle.triggers.metrics import watch_triggers
+from treadle.triggers.trigger_runner import TriggerStatus
 
 with metrics_page("127.0.0.1:0") as page:
     live = TriggerStatus("w", "live", "kafka", 1, "running", 3, 1, 2, 7, received=6, repeated=1, filtered=2)

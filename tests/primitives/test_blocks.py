@@ -22,8 +22,8 @@ from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import BlockRef, Kind, Slice
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
-from treadle.primitives.stores import whole_files
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores import atomic_files
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint
 
@@ -305,7 +305,7 @@ def test_a_block_that_is_removed_as_it_is_mapped_is_read_all_the_same(
 ) -> None:
     blocks = Blocks(store, "r1", host)
     ref = blocks.put("s/0.1", "objects", [["x" * 100_000]], "host")
-    known = whole_files.map_file
+    known = atomic_files.map_file
 
     def mapped(path: str) -> memoryview:
         data = known(path)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from treadle.primitives.line_limit import LineLimit, limited_logger
+from treadle.primitives.log_rate_limit import LineLimit, limited_logger
 
 
 def line(text: str, *arguments: object) -> logging.LogRecord:

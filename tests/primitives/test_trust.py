@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.primitives.errors import CorruptError, UsageError
-from treadle.primitives.trust import hkdf, load_or_create_key, run_key, seal, unseal
+from treadle.primitives.sealing import hkdf, load_or_create_key, run_key, seal, unseal
 
 KEY = bytes(range(32))
 names = st.text(max_size=20)

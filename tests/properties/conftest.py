@@ -12,13 +12,13 @@ from pathlib import Path
 import namespaces
 import pytest
 
+from treadle.client.testing import Engine
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.hosts import SeveralHosts
 from treadle.executors.interface import Executor
-from treadle.orchestrator.dispatcher.blocks.hosts import Hosts as Server
+from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts as Server
 from treadle.orchestrator.dispatcher.tasks import arguments
-from treadle.orchestrator.testing import Engine
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.hosts import SeveralHosts
-from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import seaweedfs
 

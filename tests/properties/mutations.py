@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from treadle.client.submission import planned
 from treadle.dsl.convert.python import to_python
 from treadle.dsl.diagnostics.diagnostics import has_errors
 from treadle.dsl.diagnostics.formats import DiagnosticFormat, format_diagnostics
 from treadle.dsl.document.document import Document
 from treadle.dsl.document.loader import load_yaml
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Input
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.dsl.validation.validate import validate
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.client.submission import planned
 from treadle.orchestrator.planner import Site
-from treadle.orchestrator.runfiles import Submission
+from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.errors import TreadleError
 
 MOST_SECONDS, MOST_MEMORY, MOST_OUTPUT = 2.0, 200 * 2**20, 2**20

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.client.testing import EngineFailure, EngineResult
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.faults import CrashingStore, Damage, Faults, FaultyExecutor, faults
+from treadle.client.testing.strategies import Case, cases
 from treadle.dsl.reference import ReferenceFailure
-from treadle.orchestrator.dispatcher.record.ledger import Fenced
-from treadle.orchestrator.testing import EngineFailure, EngineResult
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.faults import CrashingStore, Damage, Faults, FaultyExecutor, faults
-from treadle.orchestrator.testing.strategies import Case, cases
+from treadle.orchestrator.dispatcher.ledger.ledger import Fenced
 from treadle.primitives.errors import CorruptError, MissingError, StoreError
 
 from .conftest import Site

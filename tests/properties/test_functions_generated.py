@@ -18,11 +18,11 @@ from emulators.openwhisk_server import OpenWhiskEmulator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.executors.functions.rate import Rate
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case, cases
+from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.interface import Executor
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case, cases
 from treadle.primitives.stores.store import Store
 
 from .conftest import Site

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from treadle.dsl.document.reading import from_spec
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.strategies import Case, cases
+from treadle.dsl.document.workflow_files import from_spec
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.functions import check_functions
 from treadle.dsl.validation.validate import validate
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.strategies import Case, cases
 
 from .conftest import TESTS, Site
 from .profiles import examples

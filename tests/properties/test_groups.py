@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from treadle.orchestrator.planner import groups
-from treadle.orchestrator.testing.faults import Faults
-from treadle.orchestrator.testing.strategies import Case, cases
+from treadle.client.testing.faults import Faults
+from treadle.client.testing.strategies import Case, cases
+from treadle.orchestrator.planner import task_groups
 
 from .conftest import Site
 from .profiles import examples
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(0)
 
 @pytest.fixture
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "GROUP_TASKS", 2)
+    monkeypatch.setattr(task_groups, "GROUP_TASKS", 2)
 
 
 @examples(7)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from treadle.orchestrator.testing.faults import Faults
-from treadle.orchestrator.testing.strategies import Case, cases, mixed
+from treadle.client.testing.faults import Faults
+from treadle.client.testing.strategies import Case, cases, mixed
 
 from .conftest import Hosts
 from .profiles import examples

@@ -14,13 +14,13 @@ from emulators.lambda_place import LambdaPlace, lambda_place
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
 from treadle.executors.interface import Executor
-from treadle.executors.members import MEMBERS
-from treadle.executors.members.executor import MemberExecutor
-from treadle.executors.members.hub import Meeting
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
+from treadle.executors.resident import MEMBERS
+from treadle.executors.resident.coordinator_host import Meeting
+from treadle.executors.resident.executor import MemberExecutor
 from treadle.primitives.stores.store import Store
 
 from .conftest import Site

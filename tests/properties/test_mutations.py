@@ -10,7 +10,7 @@ import pytest
 from properties.mutations import LARGEST, Broken, check, corpus, mutated
 
 from treadle.dsl.document.document import MAX_STAGES
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.validate import validate
 
 HEAD = "apiVersion: treadle/v1\nname: w\n"

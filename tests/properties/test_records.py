@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from treadle.orchestrator.testing.strategies import Case
+from treadle.client.testing.strategies import Case
 
 from .conftest import Site
 from .test_generated import check

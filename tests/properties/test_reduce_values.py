@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.orchestrator.testing.compare import expected
-from treadle.orchestrator.testing.strategies import Case
+from treadle.client.testing.compare import expected
+from treadle.client.testing.strategies import Case
 from treadle.primitives.errors import DataError
 from treadle.primitives.result import VALUE_LIMIT, stage_value
 

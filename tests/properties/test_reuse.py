@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orchestrator.broken_runs import Counted
 
-from treadle.orchestrator.reuse.components import rule_of
-from treadle.orchestrator.testing import EngineResult
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.strategies import Case, cases
+from treadle.client.testing import EngineResult
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.strategies import Case, cases
+from treadle.orchestrator.reuse.content_key import rule_of
 
 from .conftest import Site
 from .profiles import examples

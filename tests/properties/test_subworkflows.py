@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.strategies import Case, cases
 from treadle.dsl.reference import ReferenceResult
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.strategies import Case, cases
 
 from .conftest import Site
 from .profiles import examples

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from treadle.orchestrator.planner import widths
-from treadle.orchestrator.testing.faults import Faults
-from treadle.orchestrator.testing.strategies import Case, cases
+from treadle.client.testing.faults import Faults
+from treadle.client.testing.strategies import Case, cases
+from treadle.orchestrator.planner import exchange_levels
 
 from .conftest import Hosts, Site
 from .profiles import examples
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(0)
 
 @pytest.fixture
 def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widths, "WIDE", 0)
+    monkeypatch.setattr(exchange_levels, "WIDE", 0)
 
 
 @pytest.mark.parametrize(("slots", "host"), [(1, True), (3, False)])

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
+from treadle.client.submission import function_references
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
 from treadle.executors.bundle.build import Bundle, build_bundle
-from treadle.orchestrator.client.submission import function_references
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
 from treadle.primitives.functions import describe, load
+from treadle.triggers.registry.deployment import Deployment
+from treadle.triggers.registry.registry import Candidate, Registry
 
 TESTS = Path(__file__).parent.parent
 M = "orchestrator.history_functions"

@@ -11,15 +11,15 @@ import sys
 from collections.abc import Mapping
 from itertools import count
 
-from treadle.orchestrator import cli
-from treadle.orchestrator.triggers.kafka import cluster
-from treadle.orchestrator.triggers.kafka.happenings import Partition
+from treadle import cli
+from treadle.triggers.kafka import confluent_cluster
+from treadle.triggers.kafka.machine_events import Partition
 
 
 def main(when: str, at: int) -> None:
-    commit, commits = cluster.ClusterSource.commit, count(1)
+    commit, commits = confluent_cluster.ClusterSource.commit, count(1)
 
-    def dying(self: cluster.ClusterSource, offsets: Mapping[Partition, int]) -> None:
+    def dying(self: confluent_cluster.ClusterSource, offsets: Mapping[Partition, int]) -> None:
         last = next(commits) >= at
         if last and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -27,7 +27,7 @@ def main(when: str, at: int) -> None:
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    cluster.ClusterSource.commit = dying  # type: ignore[method-assign]
+    confluent_cluster.ClusterSource.commit = dying  # type: ignore[method-assign]
     sys.argv = ["treadle", "triggers"]
     cli.main()
 

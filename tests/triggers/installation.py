@@ -21,22 +21,22 @@ from orchestrator.commands import treadle
 from temporalio.client import Client
 from triggers.deployed import TESTS, M, read
 
+from treadle.client.submission import function_references
 from treadle.dsl.normalise import normalise
 from treadle.executors.bundle.build import build_bundle
 from treadle.orchestrator import embedded
-from treadle.orchestrator.client.submission import function_references
-from treadle.orchestrator.connecting import connect
-from treadle.orchestrator.embedded.process import locked
+from treadle.orchestrator.embedded.detached_process import locked
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, load_profile
-from treadle.orchestrator.runfiles import RunFiles, Submission
-from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, group_of
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.registry.registry import Candidate, Registry
-from treadle.orchestrator.triggers.starter import ensure_search_attribute
+from treadle.orchestrator.run_store.run_files import RunFiles, Submission
+from treadle.orchestrator.temporal.connect import connect
 from treadle.primitives.functions import describe, load
+from treadle.primitives.sealing import load_or_create_key, run_key
 from treadle.primitives.stores.store import Store
-from treadle.primitives.trust import load_or_create_key, run_key
+from treadle.triggers.kafka.offsets import KafkaPositions, group_of
+from treadle.triggers.registry.deployment import Deployment
+from treadle.triggers.registry.registry import Candidate, Registry
+from treadle.triggers.starter import ensure_search_attribute
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 DYING = Path(__file__).with_name("dying.py")

@@ -17,12 +17,12 @@ from orchestrator.record_histories import ITEMS, TESTS, mapped, plain_history, s
 from temporalio.client import WorkflowExecutionStatus
 from triggers.deployed import deploy, document
 
+from treadle.client.testing.service import Service, service
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.schedules.flow import TICK
-from treadle.orchestrator.triggers.schedules.reconcile import Schedules
 from treadle.primitives.events import Event
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.schedules.reconcile import Schedules
+from treadle.triggers.schedules.tick_workflow import TICK
 
 HISTORIES = Path(__file__).with_name("histories")
 START = datetime(2026, 3, 1, tzinfo=UTC)

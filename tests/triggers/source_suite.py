@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition, Reached
-from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable, EventSource, Listener
 from treadle.primitives.events import Record
+from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, EventSource, Listener
+from treadle.triggers.kafka.machine_events import OutOfRange, Partition, Reached
 
 PATIENCE = 60.0
 """Seconds; far more than anything here takes."""

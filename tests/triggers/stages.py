@@ -18,23 +18,23 @@ from kafka import Broker
 from temporalio.client import Client
 from triggers.deployed import document, read
 
+from treadle.client.client import Runs
 from treadle.dsl.normalise import normalise
 from treadle.orchestrator import embedded
-from treadle.orchestrator.client.client import Runs
-from treadle.orchestrator.connecting import connect
-from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
-from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, group_of
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
-from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
-from treadle.orchestrator.triggers.service import TriggerService, instance
-from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
-from treadle.orchestrator.triggers.starting import Starter
-from treadle.primitives import trust
+from treadle.orchestrator.temporal.connect import connect
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
+from treadle.triggers.kafka.dead_letters import DeadLetter, read_letters
+from treadle.triggers.kafka.offsets import KafkaPositions, group_of
+from treadle.triggers.registry.deployment import Deployment
+from treadle.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
+from treadle.triggers.service import TriggerService, instance
+from treadle.triggers.start_requests import Starter
+from treadle.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.triggers.trigger_runner import TriggerSite, TriggerStatus
 
 PATIENCE = 90.0
 _NUMBERS = itertools.count()
@@ -145,7 +145,7 @@ async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
     profile = Profile(kafka={"prod": KafkaConnection.model_validate(settings)})
     client: Client = await connect(profile, home)
     await ensure_search_attribute(client)
-    store, key = Store.open(profile.store_url(home)), trust.load_or_create_key(home.key)
+    store, key = Store.open(profile.store_url(home)), sealing.load_or_create_key(home.key)
     runs, registry = Runs(client, store, key, profile.queue), Registry(store, key)
     starter = RunStarter(client, runs, registry, None)
     with instance(home) as name:

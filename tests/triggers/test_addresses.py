@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from orchestrator.planner.test_planner import SITE
 
 from treadle.dsl import model, triggers
-from treadle.dsl.base import Model
 from treadle.dsl.model import Spec
+from treadle.dsl.model_base import Model
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.allowed import Forbidden, is_below
-from treadle.orchestrator.children import child_submission
 from treadle.orchestrator.planner import make_plan
-from treadle.orchestrator.runfiles import Submission
-from treadle.orchestrator.triggers.mapping import Rules, accepted
-from treadle.orchestrator.triggers.registry.deployment import Deployment
+from treadle.orchestrator.run_store.child_runs import child_submission
+from treadle.orchestrator.run_store.run_files import Submission
+from treadle.orchestrator.run_store.uri_policy import Forbidden, is_below
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import event_time
+from treadle.triggers.event_mapping import Rules, accepted
+from treadle.triggers.registry.deployment import Deployment
 
 STARTED = "2026-01-01T00:00:00Z"
 ALLOW = ("s3://lake/orders/", "in")

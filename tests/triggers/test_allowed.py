@@ -13,11 +13,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from orchestrator.planner.test_planner import plan
 
-from treadle.orchestrator.allowed import Forbidden, check_allowed, check_found, is_below
-from treadle.orchestrator.plan import Plan
-from treadle.orchestrator.runfiles import Submission
+from treadle.orchestrator.plan.plan import Plan
+from treadle.orchestrator.run_store.run_files import Submission
+from treadle.orchestrator.run_store.uri_policy import Forbidden, check_allowed, check_found, is_below
 from treadle.primitives.errors import MissingError, UsageError
-from treadle.primitives.stores.files import glob_matches
+from treadle.primitives.stores.input_files import glob_matches
 
 BASE = Path("/srv/project")
 

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 from triggers.source_suite import Heard
 
-from treadle.orchestrator.triggers.kafka import cluster
-from treadle.orchestrator.triggers.kafka.cluster import ClusterSource, commit_as_nobody
-from treadle.orchestrator.triggers.kafka.connectivity import Connectivity
-from treadle.orchestrator.triggers.kafka.happenings import Partition
-from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
 from treadle.primitives.errors import UsageError
+from treadle.triggers.kafka import confluent_cluster
+from treadle.triggers.kafka.cluster_interface import BrokerUnreachable
+from treadle.triggers.kafka.confluent_cluster import ClusterSource, commit_as_nobody
+from treadle.triggers.kafka.connectivity import Connectivity
+from treadle.triggers.kafka.machine_events import Partition
 
 PARTITIONS = [Partition("t", "u", number) for number in (0, 1)]
 
@@ -70,9 +70,9 @@ class Topics:
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     made = Consumer(KafkaError.UNSTABLE_OFFSET_COMMIT)
-    monkeypatch.setattr(cluster, "Consumer", lambda *_, **__: made)
-    monkeypatch.setattr(cluster, "Topics", Topics)
-    monkeypatch.setattr(cluster, "Watch", lambda *_: SimpleNamespace(tick=lambda: False))
+    monkeypatch.setattr(confluent_cluster, "Consumer", lambda *_, **__: made)
+    monkeypatch.setattr(confluent_cluster, "Topics", Topics)
+    monkeypatch.setattr(confluent_cluster, "Watch", lambda *_: SimpleNamespace(tick=lambda: False))
     return made
 
 

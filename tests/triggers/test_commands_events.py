@@ -13,13 +13,13 @@ import pytest
 import yaml
 from orchestrator.commands import Done, Terminal
 
+from treadle.cli.doctor_triggers import retention
 from treadle.orchestrator import embedded
-from treadle.orchestrator.cli.doctor_events import retention
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.triggers.running import TriggerStatus
-from treadle.orchestrator.triggers.statuses import write_statuses
+from treadle.primitives.sealing import load_or_create_key
 from treadle.primitives.stores.store import Store
-from treadle.primitives.trust import load_or_create_key
+from treadle.triggers.status_store import write_statuses
+from treadle.triggers.trigger_runner import TriggerStatus
 
 KAFKA = {"type": "kafka", "connection": "nowhere", "topics": ["orders.v1"], "with": {"orders": "${{ trigger.events }}"}}
 HOOK = {"type": "webhook", "secret": "partner", "with": {"orders": {"items": ["${{ event.data }}"]}}}

@@ -14,8 +14,8 @@ import yaml
 from orchestrator.commands import Done, Terminal
 from triggers.installation import CONNECTION, Installation
 
-from treadle.orchestrator.triggers.objects.records import ObjectRecords, Refused
 from treadle.primitives.events import Event
+from treadle.triggers.objects.seen_objects import ObjectRecords, Refused
 
 GOOD = {"specversion": "1.0", "source": "/shop", "type": "created", "data": {"amount": 12}}
 

@@ -10,11 +10,11 @@ from orchestrator.commands import Done, Terminal
 from triggers.deployed import deploy, document
 
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.triggers.objects.looking import event_of
-from treadle.orchestrator.triggers.objects.records import ObjectRecords, Refused
-from treadle.orchestrator.triggers.registry.registry import Registry
+from treadle.primitives.sealing import load_or_create_key
 from treadle.primitives.stores.store import ObjectInfo, Store
-from treadle.primitives.trust import load_or_create_key
+from treadle.triggers.objects.listing_diff import event_of
+from treadle.triggers.objects.seen_objects import ObjectRecords, Refused
+from treadle.triggers.registry.registry import Registry
 
 FILES = {
     "type": "object",

@@ -15,13 +15,13 @@ from kafka import Broker
 from kafka_security import as_user, lift, restrict
 from triggers.source_suite import PATIENCE, Heard, until
 
-from treadle.orchestrator.triggers.kafka.cluster import ClusterSource
-from treadle.orchestrator.triggers.kafka.connectivity import Connectivity, cause_of
-from treadle.orchestrator.triggers.kafka.reading import Reading
-from treadle.orchestrator.triggers.kafka.rights import lacking
-from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable
-from treadle.orchestrator.triggers.kafka.topics import Topics
 from treadle.primitives.errors import UsageError
+from treadle.triggers.kafka.acls import lacking
+from treadle.triggers.kafka.cluster_interface import BrokerUnreachable
+from treadle.triggers.kafka.confluent_cluster import ClusterSource
+from treadle.triggers.kafka.connectivity import Connectivity, cause_of
+from treadle.triggers.kafka.reader_settings import Reading
+from treadle.triggers.kafka.topics import Topics
 
 
 def closed_port(_: Broker) -> dict[str, Any]:

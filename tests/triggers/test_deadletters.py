@@ -11,10 +11,13 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from treadle.orchestrator.cli.common import words
-from treadle.orchestrator.triggers.kafka import deadletters
-from treadle.orchestrator.triggers.kafka.connectivity import Connectivity
-from treadle.orchestrator.triggers.kafka.deadletters import (
+from treadle.cli.common import formatting
+from treadle.primitives.events import Record
+from treadle.triggers.dead_letter_replay import of_topic
+from treadle.triggers.kafka import dead_letters
+from treadle.triggers.kafka.cluster_interface import Broken, BrokerUnreachable
+from treadle.triggers.kafka.connectivity import Connectivity
+from treadle.triggers.kafka.dead_letters import (
     DeadLetter,
     Graveyard,
     Headers,
@@ -23,10 +26,7 @@ from treadle.orchestrator.triggers.kafka.deadletters import (
     read_letters,
     shortened,
 )
-from treadle.orchestrator.triggers.kafka.happenings import Bury, Done, Failed, Partition
-from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable
-from treadle.orchestrator.triggers.replaying import of_topic
-from treadle.primitives.events import Record
+from treadle.triggers.kafka.machine_events import Bury, Done, Failed, Partition
 
 RECORD = Record("orders", "u", 2, 17, b"key", b"value", (("trace", b"t"), ("none", None)), 1.001)
 REASON = "it does not fit"
@@ -98,7 +98,7 @@ def test_any_timestamp_that_a_producer_may_stamp_can_be_buried(time: float) -> N
 def test_a_letter_whose_record_no_calendar_has_can_be_listed(time: float, shown: float) -> None:
     found = of_topic(letter(Record("orders", "u", 2, 17, b"key", b"value", (), time)))
     assert found.time == shown
-    assert bool(words.moment(found.time)) == bool(words.stamp(found.time)) == bool(shown)
+    assert bool(formatting.moment(found.time)) == bool(formatting.stamp(found.time)) == bool(shown)
 
 
 def test_a_letter_that_is_buried_again_says_its_last_reason_only() -> None:
@@ -166,9 +166,9 @@ class Yard:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
         self.answers: list[Done | Failed] = []
-        monkeypatch.setattr(deadletters, "Producer", Producer)
+        monkeypatch.setattr(dead_letters, "Producer", Producer)
         monkeypatch.setattr(
-            deadletters, "Topics", lambda *_: SimpleNamespace(create=self.made.append, connectivity=Connectivity("c"))
+            dead_letters, "Topics", lambda *_: SimpleNamespace(create=self.made.append, connectivity=Connectivity("c"))
         )
         settings = {"bootstrap.servers": "x:1"}
         self.graveyard = Graveyard(settings, "orders.dlt", "orders.live", "group", self.answers.append)
@@ -258,8 +258,8 @@ class Topics:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadletters, "Consumer", Consumer)
-    monkeypatch.setattr(deadletters, "Topics", Topics)
+    monkeypatch.setattr(dead_letters, "Consumer", Consumer)
+    monkeypatch.setattr(dead_letters, "Topics", Topics)
     monkeypatch.setattr(Consumer, "closed", 0)
 
 

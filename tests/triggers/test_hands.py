@@ -9,21 +9,12 @@ import pytest
 from triggers.test_judge import known, record, version
 from triggers.test_orders import gathered, nobody
 
-from treadle.orchestrator.environment.errors import Unreachable
-from treadle.orchestrator.triggers.kafka.hands import ThreadHands
-from treadle.orchestrator.triggers.kafka.happenings import (
-    Answer,
-    Bury,
-    Done,
-    Failed,
-    Happening,
-    Refused,
-    RunEnded,
-    Start,
-)
-from treadle.orchestrator.triggers.kafka.judge import Lineage
-from treadle.orchestrator.triggers.starting import Started, StartOrder
+from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.primitives.errors import CorruptError, UsageError
+from treadle.triggers.kafka.effects import ThreadHands
+from treadle.triggers.kafka.machine_events import Answer, Bury, Done, Failed, Happening, Refused, RunEnded, Start
+from treadle.triggers.kafka.matching import Lineage
+from treadle.triggers.start_requests import Started, StartOrder
 
 PLAIN = known(version(1, {}))
 

@@ -8,10 +8,10 @@ import pytest
 from triggers.deployed import document, read
 
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.triggers.kafka.happenings import Partition
-from treadle.orchestrator.triggers.kafka.judge import Lineage, Unsettled, lineage
-from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
 from treadle.primitives.events import Record
+from treadle.triggers.kafka.machine_events import Partition
+from treadle.triggers.kafka.matching import Lineage, Unsettled, lineage
+from treadle.triggers.registry.deployment import Deployment, Position
 
 S3 = '{"Records": [%s]}'
 PUT = '{"eventName": "ObjectCreated:Put", "s3": {"bucket": {"name": "b"}, "object": {"key": "%s", "size": %d}}}'

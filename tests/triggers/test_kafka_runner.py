@@ -15,18 +15,18 @@ from typing import Any, ClassVar, cast
 import pytest
 from triggers.test_judge import record, version
 
-from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.kafka import runner as module
-from treadle.orchestrator.triggers.kafka.happenings import OutOfRange, Partition, Reached
-from treadle.orchestrator.triggers.kafka.runner import KafkaRunner
-from treadle.orchestrator.triggers.kafka.source import Broken, BrokerUnreachable, Listener
-from treadle.orchestrator.triggers.running import TriggerSite
-from treadle.orchestrator.triggers.starting import Started, StartOrder
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.events import Record
 from treadle.primitives.stores.store import Store
+from treadle.triggers.kafka import runner as module
+from treadle.triggers.kafka.cluster_interface import Broken, BrokerUnreachable, Listener
+from treadle.triggers.kafka.machine_events import OutOfRange, Partition, Reached
+from treadle.triggers.kafka.runner import KafkaRunner
+from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.trigger_runner import TriggerSite
 
 
 @pytest.mark.parametrize(

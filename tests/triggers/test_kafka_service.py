@@ -9,15 +9,15 @@ from kafka import Broker
 from triggers.stages import Stage, home, stage
 
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.triggers.kafka import machine
-from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter
-from treadle.orchestrator.triggers.kafka.judge import lineage
-from treadle.orchestrator.triggers.kafka.payloads import Payloads
-from treadle.orchestrator.triggers.kafka.positions import KafkaPositions, StoredMarks
-from treadle.orchestrator.triggers.replaying import replay_orders
-from treadle.orchestrator.triggers.starting import Started, Starter, StartOrder
-from treadle.orchestrator.triggers.statuses import read_statuses
 from treadle.primitives.errors import UsageError
+from treadle.triggers.dead_letter_replay import replay_orders
+from treadle.triggers.kafka import machine
+from treadle.triggers.kafka.dead_letters import DeadLetter
+from treadle.triggers.kafka.matching import lineage
+from treadle.triggers.kafka.offsets import KafkaPositions, StoredMarks
+from treadle.triggers.kafka.payloads import Payloads
+from treadle.triggers.start_requests import Started, Starter, StartOrder
+from treadle.triggers.status_store import read_statuses
 
 __all__ = ["home"]
 

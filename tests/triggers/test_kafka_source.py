@@ -10,10 +10,10 @@ from kafka import Broker
 from triggers.source_suite import Bench, Heard, SourceTests, take, until, values
 from triggers.world import TOPIC, Owner, World
 
-from treadle.orchestrator.triggers.kafka.cluster import ClusterSource
-from treadle.orchestrator.triggers.kafka.source import EventSource, Fenced, Listener
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
+from treadle.triggers.kafka.cluster_interface import EventSource, Fenced, Listener
+from treadle.triggers.kafka.confluent_cluster import ClusterSource
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json"}
 _NUMBERS = itertools.count()

@@ -10,11 +10,11 @@ from kafka import Broker
 from kafka_security import as_user, lift, restrict
 from triggers.stages import home, stage
 
-from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.kafka.positions import KafkaPositions
 from treadle.primitives.errors import UsageError
+from treadle.triggers.kafka.offsets import KafkaPositions
 
 __all__ = ["home"]
 

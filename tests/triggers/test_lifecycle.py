@@ -18,17 +18,17 @@ from orchestrator.commands import Terminal
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from orchestrator.temporal.test_history_size import bound, events
 
+from treadle.client.client import Runs
+from treadle.client.run_views import RunEnd
+from treadle.client.testing.service import Service, service
 from treadle.orchestrator import embedded
-from treadle.orchestrator.client.client import Runs
-from treadle.orchestrator.client.views import RunEnd
-from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
+from treadle.orchestrator.lifecycle import delivery
+from treadle.orchestrator.lifecycle.undelivered import untold_of
+from treadle.orchestrator.temporal.connect import connect
 from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.lifecycle import announcer
-from treadle.orchestrator.triggers.lifecycle.untold import untold_of
-from treadle.orchestrator.triggers.webhook.signatures import verify_standard
+from treadle.primitives.events.signatures import verify_standard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SHOWN = (("unheard", ()), ("unheard", ("-o", "wide")), ("whole", ()))
@@ -106,7 +106,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Home:
 async def here(home: Home) -> AsyncIterator[Service]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREADLE_PROFILE", "told")
-        patch.setattr(announcer, "PAUSES", (0.01, 0.01))
+        patch.setattr(delivery, "PAUSES", (0.01, 0.01))
         async with service(home) as found:
             yield found
 

@@ -14,18 +14,18 @@ from kafka import Broker
 from orchestrator.record_histories import ITEMS, TESTS, mapped, spec
 from triggers.deployed import deploy, document
 
+from treadle.client.testing.service import Service, service
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.lifecycle import outlets
-from treadle.orchestrator.triggers.lifecycle.announcer import Untellable
-from treadle.orchestrator.triggers.lifecycle.news import About, run_news
-from treadle.orchestrator.triggers.lifecycle.untold import untold_of
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.running import TriggerSite
-from treadle.orchestrator.triggers.service import TriggerService
-from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.orchestrator.lifecycle import sinks
+from treadle.orchestrator.lifecycle.delivery import Untellable
+from treadle.orchestrator.lifecycle.events import About, run_news
+from treadle.orchestrator.lifecycle.undelivered import untold_of
 from treadle.primitives.events.decode import structured
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.service import TriggerService
+from treadle.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.triggers.trigger_runner import TriggerSite
 
 TOPIC = "treadle.lifecycle"
 PROFILE = """
@@ -112,8 +112,8 @@ def _check_records(found: list[dict[str, Any]]) -> None:
 
 
 async def test_a_topic_that_cannot_be_reached_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "ANSWER", 0.3)
-    outlet = outlets.TopicOutlet({"bootstrap.servers": "127.0.0.1:1"}, TOPIC)
+    monkeypatch.setattr(sinks, "ANSWER", 0.3)
+    outlet = sinks.TopicOutlet({"bootstrap.servers": "127.0.0.1:1"}, TOPIC)
     event = run_news(About("r", "w", 1, "t"), "started", 0.0)
     with pytest.raises(Untellable, match=TOPIC) as caught:
         await outlet.send(event)

@@ -16,19 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.instructions import Problem
-from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.triggers.lifecycle import outlets
-from treadle.orchestrator.triggers.lifecycle.announcer import PAUSES, Announcer, Untellable
-from treadle.orchestrator.triggers.lifecycle.news import (
-    LARGEST_OUTPUTS,
-    About,
-    ended,
-    run_news,
-    stage_news,
-    to_json,
-)
-from treadle.orchestrator.triggers.lifecycle.telling import begun_with, ended_with
+from treadle.orchestrator.lifecycle import sinks
+from treadle.orchestrator.lifecycle.delivery import PAUSES, Announcer, Untellable
+from treadle.orchestrator.lifecycle.emitter import begun_with, ended_with
+from treadle.orchestrator.lifecycle.events import LARGEST_OUTPUTS, About, ended, run_news, stage_news, to_json
+from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.scheduler.instructions import Problem
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import structured
 
@@ -198,8 +191,8 @@ class Mute:
 async def test_a_topic_of_which_nothing_is_heard_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     mute = Mute()
     monkeypatch.setattr(confluent_kafka, "Producer", lambda *_, **__: mute)
-    monkeypatch.setattr(outlets, "_REPORT", 0.05)
-    outlet = outlets.TopicOutlet({}, "news")
+    monkeypatch.setattr(sinks, "_REPORT", 0.05)
+    outlet = sinks.TopicOutlet({}, "news")
     with pytest.raises(Untellable, match="topic news: nobody says") as caught:
         await asyncio.wait_for(outlet.send(news(1)[0]), 60)
     assert caught.value.away
@@ -236,12 +229,12 @@ async def test_an_event_that_is_too_large_is_no_sign_that_the_topic_is_away(
     refusing = Refusing(KafkaError(code), at_once)
     monkeypatch.setattr(confluent_kafka, "Producer", lambda *_, **__: refusing)
     with pytest.raises(Untellable, match="topic news: ") as caught:
-        await outlets.TopicOutlet({}, "news").send(news(1)[0])
+        await sinks.TopicOutlet({}, "news").send(news(1)[0])
     assert caught.value.away is away
 
 
 async def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlets, "ANSWER", 0.5)
+    monkeypatch.setattr(sinks, "ANSWER", 0.5)
 
     ended = asyncio.Event()
 
@@ -257,7 +250,7 @@ async def test_a_receiver_that_never_ends_its_answer_is_given_up(monkeypatch: py
 
     async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        outlet = outlets.WebhookOutlet(f"http://127.0.0.1:{port}/", "whsec_" + "a" * 24)
+        outlet = sinks.WebhookOutlet(f"http://127.0.0.1:{port}/", "whsec_" + "a" * 24)
         with pytest.raises(Untellable, match="does not answer: TimeoutError") as caught:
             await asyncio.wait_for(outlet.send(news(1)[0]), 60)
         assert caught.value.away

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from triggers.world import TOPIC, Owner, World
 
-from treadle.orchestrator.triggers.kafka.happenings import Judged, Partition
-from treadle.orchestrator.triggers.kafka.judge import Lineage
-from treadle.orchestrator.triggers.kafka.loop import JUDGING
 from treadle.primitives.errors import DataError, StoreError
 from treadle.primitives.events import Record
+from treadle.triggers.kafka.loop import JUDGING
+from treadle.triggers.kafka.machine_events import Judged, Partition
+from treadle.triggers.kafka.matching import Lineage
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json", "startFrom": "earliest"}
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.dsl.triggers import EventBatch
-from treadle.orchestrator.triggers.kafka.batch import Match
-from treadle.orchestrator.triggers.kafka.happenings import (
+from treadle.primitives.events import Event, Record
+from treadle.triggers.kafka.batch import Match
+from treadle.triggers.kafka.machine import HANDOVER, HELD_RECORDS, Machine
+from treadle.triggers.kafka.machine_events import (
     Arrived,
     Assigned,
     Bury,
@@ -30,8 +32,6 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     Start,
     Watch,
 )
-from treadle.orchestrator.triggers.kafka.machine import HANDOVER, HELD_RECORDS, Machine
-from treadle.primitives.events import Event, Record
 
 A, B = Partition("t", "u", 0), Partition("t", "u", 1)
 

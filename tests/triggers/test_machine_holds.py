@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from triggers.test_machine import A, B, batches, machine, mark, match, only, passed, runs
 
-from treadle.orchestrator.triggers.kafka.batch import Match
-from treadle.orchestrator.triggers.kafka.happenings import (
+from treadle.primitives.events import Event, Record
+from treadle.triggers.kafka.batch import Match
+from treadle.triggers.kafka.machine import COMMIT_EVERY, HANDOVER, HELD_BYTES, HELD_RECORDS, Machine
+from treadle.triggers.kafka.machine_events import (
     Arrived,
     Assigned,
     Commit,
@@ -25,8 +27,6 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     Start,
     Watch,
 )
-from treadle.orchestrator.triggers.kafka.machine import COMMIT_EVERY, HANDOVER, HELD_BYTES, HELD_RECORDS, Machine
-from treadle.primitives.events import Event, Record
 
 MIB = bytes(2**20)
 MANY = HELD_BYTES // len(MIB)

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 from triggers.test_judge import version
 
-from treadle.orchestrator.client.submission import RUN_ID
-from treadle.orchestrator.triggers.identity import event_run, hashed_run, record_run, replay_run, run_prefix
-from treadle.orchestrator.triggers.mapping import Rules, Unfit
+from treadle.client.submission import RUN_ID
 from treadle.primitives.events import Event, Record
+from treadle.triggers.event_mapping import Rules, Unfit
+from treadle.triggers.run_ids import event_run, hashed_run, record_run, replay_run, run_prefix
 
 WHEN = datetime(2026, 1, 31, 2, 3, 4, tzinfo=UTC)
 EVENT = Event(

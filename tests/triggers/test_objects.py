@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.orchestrator.triggers.objects.looking import MARK, Seen, event_of, first_look
-from treadle.orchestrator.triggers.objects.notifications import decode_notification, uri_of
 from treadle.primitives.events import Event
 from treadle.primitives.events.decode import Undecodable
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.stores.store import ObjectInfo, Store
+from treadle.triggers.objects.listing_diff import MARK, Seen, event_of, first_look
+from treadle.triggers.objects.notifications import decode_notification, uri_of
 
 OBJECT = {"size": 863, "eTag": "a4c672349820", "sequencer": "174E66E2"}
 AWS = {

@@ -14,19 +14,19 @@ from typing import Any, cast
 import pytest
 from triggers.deployed import deploy, document
 
-from treadle.orchestrator.allowed import check_allowed
-from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers import rounds
-from treadle.orchestrator.triggers.objects import poller as module
-from treadle.orchestrator.triggers.objects.poller import Poller
-from treadle.orchestrator.triggers.objects.records import ObjectRecords, born
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.running import TriggerSite
-from treadle.orchestrator.triggers.starting import Started, StartOrder
+from treadle.orchestrator.run_store.uri_policy import check_allowed
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
+from treadle.triggers import polling
+from treadle.triggers.objects import poller as module
+from treadle.triggers.objects.poller import Poller
+from treadle.triggers.objects.seen_objects import ObjectRecords, born
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.trigger_runner import TriggerSite
 
 KEY = b"k" * 32
 INPUTS = {"source": {"type": "uri", "required": True}}
@@ -121,7 +121,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setattr(module, "WAIT", 0.05)
-    monkeypatch.setattr(rounds, "AGAIN", 0.05)
+    monkeypatch.setattr(polling, "AGAIN", 0.05)
     return Place(tmp_path)
 
 

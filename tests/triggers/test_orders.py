@@ -8,14 +8,14 @@ import pytest
 from triggers.test_judge import OBJECTS, PUT, S3, known, record, version
 
 from treadle.dsl.triggers import KafkaTrigger
-from treadle.orchestrator.triggers.kafka.batch import Batch
-from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter
-from treadle.orchestrator.triggers.kafka.judge import Lineage
-from treadle.orchestrator.triggers.mapping import Unfit
-from treadle.orchestrator.triggers.replaying import replay_orders
-from treadle.orchestrator.triggers.starting import StartOrder
 from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Record
+from treadle.triggers.dead_letter_replay import replay_orders
+from treadle.triggers.event_mapping import Unfit
+from treadle.triggers.kafka.batch import Batch
+from treadle.triggers.kafka.dead_letters import DeadLetter
+from treadle.triggers.kafka.matching import Lineage
+from treadle.triggers.start_requests import StartOrder
 
 BATCH = {"maxEvents": 5, "maxWait": "1s"}
 

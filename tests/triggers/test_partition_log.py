@@ -6,8 +6,8 @@ import msgspec
 from triggers.test_machine import A, batches, dead, match, passed
 from triggers.test_machine_holds import large
 
-from treadle.orchestrator.triggers.kafka.batch import Batch
-from treadle.orchestrator.triggers.kafka.partition import PartitionLog
+from treadle.triggers.kafka.batch import Batch
+from treadle.triggers.kafka.partition_progress import PartitionLog
 
 THREE = batches(3)
 

@@ -13,9 +13,9 @@ from triggers.test_payloads import batch, trigger
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
-from treadle.orchestrator.triggers.kafka.payloads import Payloads
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
+from treadle.triggers.kafka.payloads import Payloads
 
 FUNCTIONS = "def number(order):\n    return order['n']\n"
 HEAD = "apiVersion: treadle/v1\nname: {name}\ninputs: {{orders: {{type: dataset, required: true}}}}\nstages:\n"
@@ -47,7 +47,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 def captured(run: str, home: Home) -> Any:
     """The value of an input for these orders; their copy is made."""
     kafka = trigger(events="capture")
-    store, key = Store.open(load_profile(home).store_url(home)), trust.load_or_create_key(home.key)
+    store, key = Store.open(load_profile(home).store_url(home)), sealing.load_or_create_key(home.key)
     return Payloads(store, key, lambda topic: None).value(batch(ORDERS, kafka, run=run), kafka)
 
 

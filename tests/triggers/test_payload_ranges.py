@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from kafka import Broker
 
 from treadle.executors.program import EventSplit, connection_secret
-from treadle.executors.runtime import events
-from treadle.executors.runtime.events import EventReader
-from treadle.orchestrator.environment.connections import KafkaConnection, with_connections
-from treadle.orchestrator.triggers.kafka.payloads import Topic, ask_topic
+from treadle.executors.runtime import event_source
+from treadle.executors.runtime.event_source import EventReader
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection, with_connections
 from treadle.primitives.errors import DataError, StoreError, UsageError
-from treadle.primitives.events import offsets
+from treadle.primitives.events import offset_ranges
 from treadle.primitives.stores.store import Store
+from treadle.triggers.kafka.payloads import Topic, ask_topic
 
 TOPIC = "ranges"
 ABORTED = range(10, 15)
@@ -77,7 +77,7 @@ def fill(kafka: Broker) -> dict[int, Any]:
 def ranges(kafka: Broker) -> Iterator[Ranges]:
     if not isinstance(kafka, Broker):
         pytest.skip("ranges need topic UUIDs, which only the real broker has")
-    topic_id = events.topic_uuid(kafka.create_topic(TOPIC, 2))
+    topic_id = event_source.topic_uuid(kafka.create_topic(TOPIC, 2))
     yield Ranges(reader(kafka), topic_id, fill(kafka))
     kafka.delete_topic(TOPIC)
 
@@ -88,10 +88,10 @@ def test_any_choice_of_records_in_any_pieces_is_read_as_it_would_be_inline(range
     chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(ranges.records)), min_size=1)))
     cuts = data.draw(st.sets(st.integers(1, len(chosen)), max_size=2)) - {len(chosen)}
     bounds = [0, *sorted(cuts), len(chosen)]
-    start, runs = offsets.runs_of(chosen)
+    start, runs = offset_ranges.runs_of(chosen)
     found: list[Any] = []
     for first, stop in pairwise(bounds):
-        piece_start, piece_runs = offsets.piece(start, runs, first, stop)
+        piece_start, piece_runs = offset_ranges.piece(start, runs, first, stop)
         found += ranges.read(ranges.split(start=piece_start, runs=piece_runs))
     assert found == [ranges.records[offset] for offset in chosen]
 
@@ -114,7 +114,7 @@ def test_the_end_of_the_partition_is_not_taken_for_the_end_of_the_range(ranges: 
 
 
 def test_records_that_expired_are_missed(real_kafka: Broker) -> None:
-    topic_id = events.topic_uuid(real_kafka.create_topic("expiring"))
+    topic_id = event_source.topic_uuid(real_kafka.create_topic("expiring"))
     real_kafka.produce("expiring", [b"1", b"2", b"3"])
     real_kafka.delete_records("expiring", 1)
     split = EventSplit("broker", "expiring", topic_id, 0, 0, (2,), "json")
@@ -125,7 +125,7 @@ def test_records_that_expired_are_missed(real_kafka: Broker) -> None:
 
 
 def test_a_topic_made_again_is_not_read(real_kafka: Broker) -> None:
-    old = events.topic_uuid(real_kafka.create_topic("mortal"))
+    old = event_source.topic_uuid(real_kafka.create_topic("mortal"))
     split = EventSplit("broker", "mortal", old, 0, 0, (1,), "json")
     real_kafka.delete_topic("mortal")
     with pytest.raises(DataError, match="does not exist"):
@@ -138,7 +138,7 @@ def test_a_topic_made_again_is_not_read(real_kafka: Broker) -> None:
 
 
 def test_a_broker_that_is_away_can_be_tried_again(ranges: Ranges, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_SILENCE", 1.0)
+    monkeypatch.setattr(event_source, "_SILENCE", 1.0)
     name = connection_secret("broker")
     away = {name: json.dumps({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})}
     with pytest.raises(StoreError, match="broker") as caught:

@@ -15,20 +15,20 @@ from treadle.dsl.model import Input
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.dsl.validation.inputs import InputError, accept
 from treadle.executors.program import EventSplit
-from treadle.executors.runtime.events import EventReader
-from treadle.orchestrator.dispatcher.tasks.scope import Scope, feed_inputs
+from treadle.executors.runtime.event_source import EventReader
+from treadle.orchestrator.dispatcher.tasks.dataset_scope import Scope, feed_inputs
 from treadle.orchestrator.planner.sources import EVENT_BYTES_EACH, EVENTS_EACH, Sources
-from treadle.orchestrator.runfiles import LoopResult, Manifest
-from treadle.orchestrator.triggers.kafka.batch import Batch, Match
-from treadle.orchestrator.triggers.kafka.payloads import Payloads, Topic, choose
-from treadle.orchestrator.triggers.kafka.payloads.choice import INLINE_BYTES, NEEDED
-from treadle.orchestrator.triggers.kafka.payloads.payloads import is_plain
-from treadle.orchestrator.triggers.kafka.payloads.topics import topic_of
-from treadle.primitives import trust
+from treadle.orchestrator.run_store.run_files import LoopResult, Manifest
+from treadle.primitives import sealing
 from treadle.primitives.errors import CorruptError, DataError, UsageError
-from treadle.primitives.events import Record, offsets
+from treadle.primitives.events import Record, offset_ranges
 from treadle.primitives.events.decode import decode
 from treadle.primitives.stores.store import Store
+from treadle.triggers.kafka.batch import Batch, Match
+from treadle.triggers.kafka.payloads import Payloads, Topic, choose
+from treadle.triggers.kafka.payloads.event_payloads import is_plain
+from treadle.triggers.kafka.payloads.topic_retention import topic_of
+from treadle.triggers.kafka.payloads.transfer_choice import INLINE_BYTES, NEEDED
 
 KEPT = Topic(seconds=7 * 86_400)
 NOW = 1_000_000.0
@@ -70,27 +70,27 @@ def splits(value: Any) -> list[Any]:
 @given(st.sets(st.integers(0, 60), min_size=1), st.integers(0, 60), st.integers(0, 60))
 def test_offsets_come_back_from_their_runs(chosen: set[int], one: int, other: int) -> None:
     ordered = sorted(chosen)
-    start, runs = offsets.runs_of(ordered)
-    assert [offset for stretch in offsets.stretches(start, runs) for offset in stretch] == ordered
-    assert offsets.count(runs) == len(ordered)
+    start, runs = offset_ranges.runs_of(ordered)
+    assert [offset for stretch in offset_ranges.stretches(start, runs) for offset in stretch] == ordered
+    assert offset_ranges.count(runs) == len(ordered)
     first, stop = sorted((one, other))
     if wanted := ordered[first:stop]:
-        assert offsets.piece(start, runs, first, stop) == offsets.runs_of(wanted)
+        assert offset_ranges.piece(start, runs, first, stop) == offset_ranges.runs_of(wanted)
     else:
         with pytest.raises(ValueError, match="empty"):
-            offsets.piece(start, runs, first, stop)
+            offset_ranges.piece(start, runs, first, stop)
 
 
 @pytest.mark.parametrize("wrong", [[], [3, 3], [4, 2], [-1]])
 def test_offsets_that_do_not_ascend_are_refused(wrong: list[int]) -> None:
     with pytest.raises(ValueError, match="offset"):
-        offsets.runs_of(wrong)
+        offset_ranges.runs_of(wrong)
 
 
 @pytest.mark.parametrize("wrong", [(), (1, 2), (1, 0, 1), (-1,)])
 def test_runs_that_cannot_be_are_refused(wrong: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="runs"):
-        list(offsets.stretches(0, wrong))
+        list(offset_ranges.stretches(0, wrong))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_copy_gives_what_inline_would(values: dict[int, bytes], envelope: bool
     given = trigger(format="raw", envelope=envelope, events="capture")
     wanted = batch(dict(sorted(values.items())), given)
     (split,) = splits(payloads(store).value(wanted, given))
-    reader = EventReader(store, "run", trust.run_key(KEY, "run"), {})
+    reader = EventReader(store, "run", sealing.run_key(KEY, "run"), {})
     found = [item for some in reader.read(split) for item in some]
     assert found == [msgspec.structs.asdict(one.event) if envelope else one.event.data for one in wanted.matched]
 
@@ -211,7 +211,7 @@ def test_owners_that_cut_different_batches_do_not_read_each_others_copies(tmp_pa
     short, long = ({0: b"1", 1: b"2"}, {0: b"1", 1: b"2", 2: b"3"})
     first = payloads(store).value(batch(short, kafka), kafka)
     second = payloads(store).value(batch(long, kafka), kafka)
-    reader = EventReader(store, "run", trust.run_key(KEY, "run"), {})
+    reader = EventReader(store, "run", sealing.run_key(KEY, "run"), {})
     assert [item for split in splits(first) for some in reader.read(split) for item in some] == [1, 2]
     assert [item for split in splits(second) for some in reader.read(split) for item in some] == [1, 2, 3]
 
@@ -220,7 +220,7 @@ def test_a_copy_that_was_changed_or_removed_is_refused(tmp_path: Path) -> None:
     store = Store.open(tmp_path.as_uri())
     kafka = trigger(events="capture")
     (split,) = splits(payloads(store).value(batch({0: b"1"}, kafka), kafka))
-    reader = EventReader(store, "run", trust.run_key(KEY, "run"), {})
+    reader = EventReader(store, "run", sealing.run_key(KEY, "run"), {})
     name = f"runs/run/{split.copied}"
     whole = store.get(name)
     store.put(name, whole[:-1] + bytes([whole[-1] ^ 1]))

@@ -12,8 +12,8 @@ import pytest
 from temporalio.client import Client
 from triggers.installation import CONNECTION, Installation, workflow
 
-from treadle.orchestrator.environment.connections import kafka_settings
-from treadle.orchestrator.triggers.kafka.deadletters import DeadLetter, read_letters
+from treadle.orchestrator.environment.kafka_connections import kafka_settings
+from treadle.triggers.kafka.dead_letters import DeadLetter, read_letters
 
 TOPIC = "poison"
 HUGE = 5 * 2**20

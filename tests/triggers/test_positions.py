@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from triggers.deployed import document, read
 
+from treadle.cli.trigger_try import _position
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.cli.trying import _position
-from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.kafka import cluster, positions, topics
-from treadle.orchestrator.triggers.kafka.happenings import Partition
-from treadle.orchestrator.triggers.kafka.judge import Lineage, lineage
-from treadle.orchestrator.triggers.kafka.positions import SAVE_EVERY, KafkaPositions, StoredMarks, group_of
-from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.stores.store import Store
+from treadle.triggers.kafka import confluent_cluster, offsets, topics
+from treadle.triggers.kafka.machine_events import Partition
+from treadle.triggers.kafka.matching import Lineage, lineage
+from treadle.triggers.kafka.offsets import SAVE_EVERY, KafkaPositions, StoredMarks, group_of
+from treadle.triggers.registry.deployment import Deployment, Position
 
 KEY = b"k" * 32
 A0, A1, B0 = Partition("a", "ua", 0), Partition("a", "ua", 1), Partition("b", "ub", 0)
@@ -64,7 +64,7 @@ class Cluster:
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster()
     monkeypatch.setattr(topics, "Topics", lambda *_: found)
-    monkeypatch.setattr(cluster, "commit_as_nobody", found.commit)
+    monkeypatch.setattr(confluent_cluster, "commit_as_nobody", found.commit)
     return found
 
 
@@ -200,7 +200,7 @@ def test_a_trigger_with_a_topic_that_is_not_there_stays_where_it_is(places: Kafk
 
 def test_a_mark_is_saved_at_once_and_then_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(positions, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(offsets, "time", SimpleNamespace(monotonic=lambda: now))
     store = Store.open(f"memory://marks-{next(_STORES)}")
     kept = marks(store)
     assert kept.load(A0) is None
@@ -245,7 +245,7 @@ def test_marks_are_of_one_group_one_life_of_a_topic_and_one_partition() -> None:
 
 def test_marks_that_were_saved_before_are_read_for_ever() -> None:
     store = Store.open(f"memory://marks-{next(_STORES)}")
-    sealed = trust.SealedStore(store, trust.purpose_key(KEY, b"treadle trigger marks"))
+    sealed = sealing.SealedStore(store, sealing.purpose_key(KEY, b"treadle trigger marks"))
     sealed.put("deployments/marks/g/ua/1", b"\x07")
     assert marks(store).load(A1) == 7
 

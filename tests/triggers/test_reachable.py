@@ -11,9 +11,9 @@ from triggers.test_addresses import READS
 
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.triggers.reachable import check_reachable
-from treadle.orchestrator.triggers.registry.deployment import Deployment
 from treadle.primitives.errors import UsageError
+from treadle.triggers.address_check import check_reachable
+from treadle.triggers.registry.deployment import Deployment
 
 NOW = datetime(2026, 1, 31, 2, tzinfo=UTC)
 BY_URI = {"orders": {"uri": "${{ event.data.uri }}", "format": "jsonl"}}

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from treadle.orchestrator.client.client import Runs
+from treadle.client.client import Runs
+from treadle.client.testing.service import service
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.reuse.entries import Entries
-from treadle.orchestrator.runfiles import RunFiles, Submission
-from treadle.orchestrator.testing.service import service
-from treadle.orchestrator.triggers import retention
-from treadle.orchestrator.triggers.retention import Retention
-from treadle.orchestrator.triggers.starter import ensure_search_attribute
-from treadle.primitives import trust
+from treadle.orchestrator.reuse.cache_entries import Entries
+from treadle.orchestrator.run_store.run_files import RunFiles, Submission
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
+from treadle.triggers import retention
+from treadle.triggers.retention import Retention
+from treadle.triggers.starter import ensure_search_attribute
 
 KEY = b"k" * 32
 DAY = 86_400.0
@@ -39,7 +39,7 @@ class Temporal:
 
 
 def add(store: Store, run: str, **memo: Any) -> None:
-    RunFiles(store, run, trust.run_key(KEY, run)).create("spec", Submission(run, {}, {}, "", {}, "/", memo=memo))
+    RunFiles(store, run, sealing.run_key(KEY, run)).create("spec", Submission(run, {}, {}, "", {}, "/", memo=memo))
     store.put(f"runs/{run}/blocks/each/0.1", b"x" * 100)
 
 
@@ -75,7 +75,7 @@ async def test_a_round_removes_a_bounded_number_of_runs(tmp_path: Path, monkeypa
 
 async def test_runs_of_another_deployment_stay(tmp_path: Path) -> None:
     store = Store.open(tmp_path.as_uri())
-    RunFiles(store, "a.b.1", trust.run_key(b"o" * 32, "a.b.1")).create(
+    RunFiles(store, "a.b.1", sealing.run_key(b"o" * 32, "a.b.1")).create(
         "spec", Submission("a.b.1", {}, {}, "", {}, "/", memo={"trigger": "a.b"})
     )
     assert await remover(store).remove(time.time() + 31 * DAY) == 0
@@ -97,6 +97,6 @@ async def test_the_server_says_which_triggered_runs_are_open(tmp_path: Path) -> 
         add(here.site.store, "etl.live.1", trigger="etl.live")
         wanted = Retention(here.client, here.runs, Entries(here.site.store, here.site.key), 30 * DAY)
         assert await wanted.remove(time.time() + 31 * DAY) == 0, "sealed by another deployment"
-        files = RunFiles(here.site.store, "etl.live.2", trust.run_key(here.site.key, "etl.live.2"))
+        files = RunFiles(here.site.store, "etl.live.2", sealing.run_key(here.site.key, "etl.live.2"))
         files.create("spec", Submission("etl.live.2", {}, {}, "", {}, "/", memo={"trigger": "etl.live"}))
         assert await wanted.remove(time.time() + 31 * DAY) == 1

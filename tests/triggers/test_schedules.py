@@ -14,20 +14,20 @@ import pytest_asyncio
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
 from triggers.deployed import M, deploy, document
 
+from treadle.client.run_views import RunView
+from treadle.client.testing.service import Service, service
 from treadle.dsl.triggers import ScheduleTrigger
-from treadle.orchestrator.client.views import RunView
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.running import TriggerSite
-from treadle.orchestrator.triggers.schedules import runner as module
-from treadle.orchestrator.triggers.schedules.flow import TICK
-from treadle.orchestrator.triggers.schedules.reconcile import Schedules
-from treadle.orchestrator.triggers.schedules.runner import ScheduleRunner
-from treadle.orchestrator.triggers.schedules.wanted import Wanted
 from treadle.primitives.errors import UsageError
+from treadle.triggers.registry.deployment import Deployment
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.schedules import runner as module
+from treadle.triggers.schedules.desired_schedules import Wanted
+from treadle.triggers.schedules.reconcile import Schedules
+from treadle.triggers.schedules.runner import ScheduleRunner
+from treadle.triggers.schedules.tick_workflow import TICK
+from treadle.triggers.trigger_runner import TriggerSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,14 +14,14 @@ import pytest_asyncio
 from temporalio.api.workflowservice.v1 import ListScheduleMatchingTimesRequest
 from triggers.deployed import deploy, document, read
 
+from treadle.client.testing.service import Service, service
 from treadle.dsl.triggers import ScheduleTrigger
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.schedules.reconcile import Schedules
-from treadle.orchestrator.triggers.schedules.ticks import is_tick
-from treadle.orchestrator.triggers.schedules.wanted import Wanted, schedule
 from treadle.primitives.errors import UsageError
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.schedules.desired_schedules import Wanted, schedule
+from treadle.triggers.schedules.reconcile import Schedules
+from treadle.triggers.schedules.tick_runs import is_tick
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -16,7 +16,7 @@ from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.encryption import plain_converter
 from treadle.orchestrator.protocol.messages import Opened, RunStart
 from treadle.orchestrator.temporal.workflow import RunWorkflow
-from treadle.orchestrator.triggers.schedules.flow import TICK, Tick, TickWorkflow
+from treadle.triggers.schedules.tick_workflow import TICK, Tick, TickWorkflow
 
 HISTORIES = Path(__file__).with_name("histories")
 NAMES = ("tick", "tick_refused", "told")

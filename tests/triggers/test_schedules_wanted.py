@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from temporalio.client import ScheduleOverlapPolicy
 from triggers.deployed import deploy, document, read
 
+from treadle.client.submission import RUN_ID
 from treadle.dsl.triggers import ScheduleTrigger
-from treadle.orchestrator.client.submission import RUN_ID
-from treadle.orchestrator.triggers.mapping import Unfit
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.schedules.ticks import order_for, tick_run
-from treadle.orchestrator.triggers.schedules.wanted import OVERLAPS, Found, Wanted, changes, schedule
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store
+from treadle.triggers.event_mapping import Unfit
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.schedules.desired_schedules import OVERLAPS, Found, Wanted, changes, schedule
+from treadle.triggers.schedules.tick_runs import order_for, tick_run
 
 NIGHTLY = {"type": "schedule", "cron": "0 2 * * *", "timezone": "Europe/Paris"}
 TIMES = st.datetimes(datetime(1980, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))

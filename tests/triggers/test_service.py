@@ -15,18 +15,18 @@ import pytest
 from pydantic import ValidationError
 from triggers.deployed import deploy, document
 
-from treadle.orchestrator.environment.connections import KafkaConnection, kafka_settings
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection, kafka_settings
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers import service as module
-from treadle.orchestrator.triggers.registry import registry
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
-from treadle.orchestrator.triggers.service import TriggerService, instance
-from treadle.orchestrator.triggers.statuses import read_statuses, write_statuses
 from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.stores.store import Store
+from treadle.triggers import service as module
+from treadle.triggers.registry import registry
+from treadle.triggers.registry.deployment import Deployment
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.service import TriggerService, instance
+from treadle.triggers.status_store import read_statuses, write_statuses
+from treadle.triggers.trigger_runner import TriggerSite, TriggerStatus
 
 KEY = bytes(32)
 HOOK = {"type": "webhook", "secret": "s"}

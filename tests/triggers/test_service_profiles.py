@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.service_profiles import STALE, ServiceProfiles
 from treadle.primitives.stores.store import Store
+from treadle.triggers.profile_reload import STALE, ServiceProfiles
 
 BEFORE = Profile(name="lab", allow=("s3://a/",))
 AFTER = Profile(name="lab", allow=("s3://a/", "s3://b/"))

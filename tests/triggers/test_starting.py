@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from treadle.orchestrator.environment.errors import Unreachable
-from treadle.orchestrator.triggers import starting
-from treadle.orchestrator.triggers.starting import Started, StartOrder, end_of
+from treadle.orchestrator.environment.connection_errors import Unreachable
+from treadle.triggers import start_requests
+from treadle.triggers.start_requests import Started, StartOrder, end_of
 
 
 class Troubled:
@@ -29,7 +29,7 @@ class Troubled:
 
 
 async def test_a_run_whose_end_cannot_be_awaited_now_is_watched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "AGAIN", 0.0)
+    monkeypatch.setattr(start_requests, "AGAIN", 0.0)
     troubled = Troubled()
     await asyncio.wait_for(end_of(troubled, "run"), 60)
     assert troubled.troubles == []

@@ -9,11 +9,11 @@ from kafka import Broker
 from triggers.stages import home, stage
 from triggers.test_machine import A, machine, match, passed
 
-from treadle.orchestrator.cli.trigger_lines import Line, count, state
+from treadle.cli.trigger_output import Line, count, state
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.triggers.kafka.happenings import Arrived, Commit, Done, Failed, Judged, Reached, Start
-from treadle.orchestrator.triggers.running import TriggerStatus
-from treadle.orchestrator.triggers.statuses import Memory
+from treadle.triggers.kafka.machine_events import Arrived, Commit, Done, Failed, Judged, Reached, Start
+from treadle.triggers.status_store import Memory
+from treadle.triggers.trigger_runner import TriggerStatus
 
 __all__ = ["home"]
 

@@ -9,10 +9,10 @@ from typing import Any
 from kafka import Broker
 from triggers.stages import home, stage
 
-from treadle.orchestrator.environment.connections import KafkaConnection
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.environment.kafka_connections import KafkaConnection
 from treadle.orchestrator.environment.profile import Profile
-from treadle.orchestrator.triggers.service import TriggerService
+from treadle.triggers.service import TriggerService
 
 __all__ = ["home"]
 LONG = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 500}

@@ -21,18 +21,18 @@ from hypothesis import strategies as st
 from properties.profiles import examples
 from triggers.deployed import deploy, document
 
-from treadle.orchestrator.allowed import check_allowed
-from treadle.orchestrator.client.submission import RUN_ID
-from treadle.orchestrator.environment.errors import Unreachable
+from treadle.client.submission import RUN_ID
+from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, WebhookSettings
-from treadle.orchestrator.triggers import gate
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.running import TriggerSite
-from treadle.orchestrator.triggers.starting import Started, StartOrder
-from treadle.orchestrator.triggers.webhook.runner import WebhookRunner
-from treadle.orchestrator.triggers.webhook.signatures import sign_standard
+from treadle.orchestrator.run_store.uri_policy import check_allowed
+from treadle.primitives.events.signatures import sign_standard
 from treadle.primitives.stores.store import Store
+from treadle.triggers import run_limit
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.trigger_runner import TriggerSite
+from treadle.triggers.webhook.runner import WebhookRunner
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SECRET = "whsec_" + base64.b64encode(b"a secret of at least 16 bytes").decode()
@@ -342,7 +342,7 @@ async def test_of_many_at_once_no_more_than_the_limit_start(hooks: Hooks, http: 
 async def test_runs_that_others_started_count_too(
     hooks: Hooks, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "FRESH", -1.0)
+    monkeypatch.setattr(run_limit, "FRESH", -1.0)
     hooks.starts.over.set()
     while hooks.runners["one"].status().active:
         await hooks.runners["one"].gate.room(10)

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from triggers.test_webhook import Hooks, check_problem, post
 
-from treadle.orchestrator.triggers.webhook import runner
+from treadle.triggers.webhook import runner
 
 
 @pytest_asyncio.fixture

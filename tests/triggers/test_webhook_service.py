@@ -13,15 +13,15 @@ import httpx
 import pytest
 from triggers.deployed import deploy, document
 
+from treadle.client.testing.service import Service, service
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, WebhookSettings
-from treadle.orchestrator.testing.service import Service, service
-from treadle.orchestrator.triggers import service as module
-from treadle.orchestrator.triggers.registry.registry import Registry
-from treadle.orchestrator.triggers.running import TriggerSite, TriggerStatus
-from treadle.orchestrator.triggers.service import TriggerService
-from treadle.orchestrator.triggers.starter import RunStarter, ensure_search_attribute
-from treadle.orchestrator.triggers.webhook.server import HookServer
+from treadle.triggers import service as module
+from treadle.triggers.registry.registry import Registry
+from treadle.triggers.service import TriggerService
+from treadle.triggers.starter import RunStarter, ensure_search_attribute
+from treadle.triggers.trigger_runner import TriggerSite, TriggerStatus
+from treadle.triggers.webhook.server import HookServer
 
 INPUTS = {"source": {"type": "uri"}, "amount": {"type": "integer"}}
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.orchestrator.triggers.webhook.signatures import (
+from treadle.primitives.errors import UsageError
+from treadle.primitives.events.signatures import (
     Signed,
     Unsigned,
     sign_standard,
@@ -19,7 +20,6 @@ from treadle.orchestrator.triggers.webhook.signatures import (
     verify_github,
     verify_standard,
 )
-from treadle.primitives.errors import UsageError
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 OTHER = "whsec_" + base64.b64encode(b"another secret of a sender").decode()

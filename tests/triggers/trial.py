@@ -16,9 +16,9 @@ from temporalio.client import Client
 from triggers.installation import Execution, Installation, workflow
 from triggers.trouble import PARTITIONS, Fault, Schedule, Sent, Step, Wave
 
-from treadle.executors.runtime.events import topic_uuid
-from treadle.orchestrator.triggers.registry.deployment import Deployment
-from treadle.primitives.events import offsets
+from treadle.executors.runtime.event_source import topic_uuid
+from treadle.primitives.events import offset_ranges
+from treadle.triggers.registry.deployment import Deployment
 
 Place = tuple[str, int, int]
 """(topic UUID, partition, offset)."""
@@ -133,7 +133,7 @@ class Subject:
         given = self.place.submission(run).inputs["events"]
         if "kafka" in given:
             kafka = given["kafka"]
-            chosen = offsets.stretches(kafka["start"], kafka["runs"])
+            chosen = offset_ranges.stretches(kafka["start"], kafka["runs"])
             return [(kafka["topicId"], kafka["partition"], offset) for some in chosen for offset in some]
         if self.schedule.dedupes:
             return [next(at for at, sent in self.records.items() if sent.number == number) for number in given["items"]]

@@ -16,8 +16,13 @@ import msgspec
 
 from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
-from treadle.orchestrator.triggers.kafka.batch import Batch
-from treadle.orchestrator.triggers.kafka.happenings import (
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Record
+from treadle.triggers.kafka.batch import Batch
+from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, Listener
+from treadle.triggers.kafka.loop import TriggerLoop
+from treadle.triggers.kafka.machine import Machine
+from treadle.triggers.kafka.machine_events import (
     Bury,
     Counted,
     Done,
@@ -31,13 +36,8 @@ from treadle.orchestrator.triggers.kafka.happenings import (
     RunEnded,
     Start,
 )
-from treadle.orchestrator.triggers.kafka.judge import Lineage, lineage
-from treadle.orchestrator.triggers.kafka.loop import TriggerLoop
-from treadle.orchestrator.triggers.kafka.machine import Machine
-from treadle.orchestrator.triggers.kafka.source import BrokerUnreachable, Listener
-from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
-from treadle.primitives.errors import TreadleError
-from treadle.primitives.events import Record
+from treadle.triggers.kafka.matching import Lineage, lineage
+from treadle.triggers.registry.deployment import Deployment, Position
 
 WORKFLOW, TRIGGER, TOPIC, GROUP = "orders", "live", "orders.v1", "g"
 Outcome = Literal["done", "unreachable", "written", "unheard"]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from treadle.orchestrator.cli.common import advice
+from treadle.cli.common import hints
 
 
 @pytest.fixture(autouse=True)
 def nothing_given(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TREADLE_PROFILE", raising=False)
-    token = advice._given.set("")
+    token = hints._given.set("")
     yield
-    advice._given.reset(token)
+    hints._given.reset(token)

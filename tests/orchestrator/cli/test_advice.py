@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 
-from treadle.orchestrator.cli.commands import app
-from treadle.orchestrator.cli.common.advice import advice
-from treadle.orchestrator.cli.common.environment import Environment
-from treadle.orchestrator.cli.common.exits import reported
+from treadle.cli.commands import app
+from treadle.cli.common.environment import Environment
+from treadle.cli.common.exit_codes import reported
+from treadle.cli.common.hints import advice
 from treadle.primitives.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from orchestrator.commands import Terminal
 
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.normalise import normalise
 
 ROOT = Path(__file__).parents[3]

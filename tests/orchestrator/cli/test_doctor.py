@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.cli.common.environment import Environment
-from treadle.orchestrator.cli.doctor import _executors, _temporal
+from treadle.cli.common.environment import Environment
+from treadle.cli.doctor import _executors, _temporal
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from treadle.orchestrator.cli.doctor import _executors, _temporal
 def test_memory_is_that_of_an_attempt_only_where_slots_do_not_share_it(
     settings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.executors.limits.host_memory", lambda: 8 << 30)
+    monkeypatch.setattr("treadle.executors.memory_limit.host_memory", lambda: 8 << 30)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "profiles.toml").write_text(f"[here]\n{settings}\n")

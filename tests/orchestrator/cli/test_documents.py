@@ -14,8 +14,8 @@ import pytest
 import typer.main
 from orchestrator.commands import Terminal, session
 
-from treadle.orchestrator.cli.commands import SECTIONS, app
-from treadle.orchestrator.cli.common.exits import Exit
+from treadle.cli.commands import SECTIONS, app
+from treadle.cli.common.exit_codes import Exit
 from treadle.orchestrator.environment.profile import Profile, TemporalSettings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -249,7 +249,7 @@ def test_help_names_only_variables_that_have_names_of_their_own(terminal: Termin
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from treadle.orchestrator.cli.commands import app; app(['--help'], standalone_mode=False);"
+        "import sys; from treadle.cli.commands import app; app(['--help'], standalone_mode=False);"
         "heavy = ('temporalio', 'pyarrow', 'numpy', 'pydantic', 'rich', 'yaml', 'treadle.executors');"
         "print([name for name in heavy if name in sys.modules])"
     )
@@ -259,7 +259,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_looking_at_runs_imports_neither_planner_nor_dispatcher() -> None:
     code = (
-        "import sys, treadle.orchestrator.cli.commands, treadle.orchestrator.client.client;"
+        "import sys, treadle.cli.commands, treadle.client.client;"
         "print([name for name in sys.modules if name.startswith('treadle.orchestrator.')"
         " and name.split('.')[2] in ('planner', 'scheduler', 'deployment', 'places', 'triggers')"
         " or name in ('treadle.dsl.model', 'treadle.orchestrator.dispatcher.segments.segment')])"

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.cli.view.attempt_logs import LogFollower, group_lines, grouped, lines_of
 from treadle.executors.attempt_log import attempt_logger
-from treadle.orchestrator.cli.view.following import LogFollower, group_lines, grouped, lines_of
-from treadle.orchestrator.dispatcher.record.attempts import AttemptRecord
-from treadle.orchestrator.runfiles import RunFiles
+from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+from treadle.orchestrator.run_store.run_files import RunFiles
 from treadle.primitives.stores.store import Store
 
 MODULES = f"/home/ada/.cache/treadle-0/bundles/{'0' * 64}/modules"

@@ -19,7 +19,7 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupt())
-from treadle.orchestrator.cli import main
+from treadle.cli import main
 
 sys.argv = ["treadle", {command!r}, *{arguments!r}]
 main()
@@ -27,8 +27,8 @@ main()
 """Whose Ctrl-C comes while a module is looked for."""
 MODULES = (
     "typer",
-    "treadle.orchestrator.cli.commands",
-    "treadle.orchestrator.cli.watching",
+    "treadle.cli.commands",
+    "treadle.cli.watch",
     "treadle.primitives.errors",
 )
 

@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.style import Style
 from rich.text import Text
 
-from treadle.orchestrator.cli.view.live import BAR, Bar, Redrawn
+from treadle.cli.view.live_terminal import BAR, Bar, Redrawn
 
 CODES = re.compile(r"\x1b\[(?P<count>\d*)(?P<code>[A-Za-z])|\x1b\[\?25[lh]|(?P<text>[^\x1b])")
 

@@ -11,13 +11,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from treadle.orchestrator.cli import starting
-from treadle.orchestrator.cli.common.environment import Environment
-from treadle.orchestrator.cli.common.exits import Exit, code_of
-from treadle.orchestrator.cli.common.options import with_options
-from treadle.orchestrator.cli.letters import Letters
-from treadle.orchestrator.cli.starting import Given, Starting
-from treadle.orchestrator.cli.view.watcher import Watching
+from treadle.cli import run
+from treadle.cli.common.environment import Environment
+from treadle.cli.common.exit_codes import Exit, code_of
+from treadle.cli.common.options import with_options
+from treadle.cli.dlq_lookup import Letters
+from treadle.cli.run import Given, Starting
+from treadle.cli.view.watcher import Watching
 from treadle.primitives.errors import MissingError, UsageError
 
 
@@ -84,10 +84,10 @@ def test_ctrl_c_while_a_run_starts_says_which_run_may_have_begun(
             raise KeyboardInterrupt
 
     prepared = SimpleNamespace(submission=SimpleNamespace(run="shop-1"))
-    monkeypatch.setattr(starting, "prepare_file", lambda *_: prepared)
+    monkeypatch.setattr(run, "prepare_file", lambda *_: prepared)
     env: Any = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        starting._start(env, Path("shop.yaml"), Given(), Starting())
+        run._start(env, Path("shop.yaml"), Given(), Starting())
     assert "treadle show shop-1" in capsys.readouterr().err
 
 

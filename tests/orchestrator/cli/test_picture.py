@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from treadle.cli.view import progress
+from treadle.cli.view.progress import Painter, _bare, _from_beat
+from treadle.cli.view.watch_output import Pace
+from treadle.cli.view.wide_segments import Groups, sum_of
+from treadle.client.run_views import NodeView, RunView, State
 from treadle.executors.program import Discard, Keep
-from treadle.orchestrator.cli.view import picture
-from treadle.orchestrator.cli.view.picture import Painter, _bare, _from_beat
-from treadle.orchestrator.cli.view.screens import Pace
-from treadle.orchestrator.cli.view.wide import Groups, sum_of
-from treadle.orchestrator.client.views import NodeView, RunView, State
 from treadle.orchestrator.dispatcher.orders import Progress
-from treadle.orchestrator.plan import ItemsFeed, Policy, Segment
+from treadle.orchestrator.plan.plan import ItemsFeed, Policy, Segment
 
 SEGMENT = Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy(), partitions=4, put="host", estimate=99)
 
@@ -51,14 +51,14 @@ def test_stage_that_follows_another_runs_once_it_has_committed(
     committed: int, run: State, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = replace(_bare(SEGMENT, "waiting"), committed=committed)
-    monkeypatch.setattr(picture, "_from_ledger", lambda *_: known)
+    monkeypatch.setattr(progress, "_from_ledger", lambda *_: known)
     nothing: Any = None
     assert Painter(nothing, nothing)._unfinished(SEGMENT, {}, "", run).state == shown
 
 
 def test_nothing_runs_in_a_run_that_was_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "_from_ledger", lambda *_: replace(_bare(SEGMENT, "waiting"), committed=1))
-    monkeypatch.setattr(picture, "_closed", lambda *_: None)
+    monkeypatch.setattr(progress, "_from_ledger", lambda *_: replace(_bare(SEGMENT, "waiting"), committed=1))
+    monkeypatch.setattr(progress, "_closed", lambda *_: None)
     files: Any = SimpleNamespace(
         find=lambda *_: SimpleNamespace(graph=SimpleNamespace(nodes=(SEGMENT,))), closed_groups=lambda _: {}
     )

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from treadle.orchestrator.cli.common import words
-from treadle.orchestrator.cli.common.exits import complain, say
+from treadle.cli.common import formatting
+from treadle.cli.common.exit_codes import complain, say
 from treadle.orchestrator.telemetry.logs import TextLines, printable
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07\x9b31m"
@@ -27,6 +27,6 @@ def test_lines_for_people_tables_and_logs_are_printable(capsys: pytest.CaptureFi
     complain(f"reason: {CLEAR}")
     say(CLEAR)
     assert "\x1b" not in "".join(capsys.readouterr())
-    assert "\x1b" not in "".join(words.columns([["letter", "reason"], ["1", CLEAR]]))
+    assert "\x1b" not in "".join(formatting.columns([["letter", "reason"], ["1", CLEAR]]))
     failed = logging.LogRecord("treadle", logging.WARNING, "", 0, "attempt failed: %s", (CLEAR,), None)
     assert "\x1b" not in TextLines().format(failed)

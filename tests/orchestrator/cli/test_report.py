@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import Broken
 
+from treadle.cli.view.attempt_logs import ErrorGroup, LogFollower, grouped
+from treadle.cli.view.progress import StageView
+from treadle.cli.view.report.drawing import HEIGHT, WIDTH, draw
+from treadle.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
+from treadle.cli.view.report.page import SHOWN_ERRORS, _brief, _tiles, render, timeline
+from treadle.cli.view.watch_output import exchange
+from treadle.client.run_views import RunEnd, RunFailure, RunView
 from treadle.executors.program import Keep, Outcome
-from treadle.orchestrator.cli.view.following import ErrorGroup, LogFollower, grouped
-from treadle.orchestrator.cli.view.picture import StageView
-from treadle.orchestrator.cli.view.report.drawing import HEIGHT, WIDTH, draw
-from treadle.orchestrator.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
-from treadle.orchestrator.cli.view.report.page import SHOWN_ERRORS, _brief, _tiles, render, timeline
-from treadle.orchestrator.cli.view.screens import exchange
-from treadle.orchestrator.client.views import RunEnd, RunFailure, RunView
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Failed, Record
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record
 from treadle.orchestrator.dispatcher.tasks.summary import summarise
-from treadle.orchestrator.plan import Graph, ItemsFeed, Plan, Policy, Segment
+from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Plan, Policy, Segment
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -19,7 +19,7 @@ from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 HEAD = "apiVersion: treadle/v1\nname: looked\ninputs: {flag: {type: string, default: none}}\nstages:\n"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from treadle.orchestrator.client.client import RunConflict, Runs
-from treadle.orchestrator.client.submission import Prepared
-from treadle.orchestrator.client.views import RunView
-from treadle.orchestrator.runfiles import RunFiles, Submission
+from treadle.client.client import RunConflict, Runs
+from treadle.client.run_views import RunView
+from treadle.client.submission import Prepared
+from treadle.orchestrator.run_store.run_files import RunFiles, Submission
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from orchestrator.commands import Terminal
 
-from treadle.orchestrator.client.leftovers import Leftover, borrowed, leftovers, needless, removable, remove
+from treadle.client.garbage_collection import Leftover, borrowed, leftovers, needless, removable, remove
 from treadle.primitives.stores.store import ObjectInfo, Store
 
 DAY = 86_400.0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from orchestrator.record_histories import mapped, spec
 
+from treadle.client.submission import prepare
 from treadle.dsl.model import Spec
-from treadle.orchestrator.client.submission import prepare
 from treadle.primitives.errors import UsageError
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import BlockInput, Failure, Job, Keep, Outcome, Partition, Program, Report, Task
-from treadle.orchestrator.dispatcher.site.pool import SlotPool
+from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
 from treadle.primitives.errors import FailureClass, TreadleError
 
 Fault = Literal["none", "waits", "dies", "raises", "is silent", "forgets", "clings", "lingers"]

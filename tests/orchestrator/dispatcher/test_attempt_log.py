@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from treadle.executors.program import Failure, Outcome
-from treadle.orchestrator.dispatcher.record import attempts
-from treadle.orchestrator.dispatcher.record.attempts import AttemptLog, AttemptRecord
+from treadle.orchestrator.dispatcher.ledger import attempt_records
+from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptLog, AttemptRecord
 from treadle.primitives.errors import FailureClass, StoreError
 from treadle.primitives.stores.store import FileStore
 
@@ -52,7 +52,7 @@ async def until(store: Moody, partitions: list[int]) -> None:
 
 
 async def test_errors_are_in_the_store_while_the_segment_runs(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WINDOW", 0.01)
+    monkeypatch.setattr(attempt_records, "FIRST_WINDOW", 0.01)
     log = AttemptLog(store, PREFIX, "s", "000001")
     log.add(failed(0), "local-0")
     await until(store, [0])
@@ -64,9 +64,9 @@ async def test_errors_are_in_the_store_while_the_segment_runs(store: Moody, monk
 
 
 async def test_what_is_long_does_not_wait(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WINDOW", 3600.0)
+    monkeypatch.setattr(attempt_records, "FIRST_WINDOW", 3600.0)
     log = AttemptLog(store, PREFIX, "s", "000001")
-    log.add(failed(0, attempts.FULL - 1), "local-0")
+    log.add(failed(0, attempt_records.FULL - 1), "local-0")
     await asyncio.sleep(0)
     log.add(failed(1), "local-0")
     await until(store, [0, 1])
@@ -90,8 +90,8 @@ async def test_a_segment_of_which_nothing_is_to_be_told_leaves_none(store: Moody
 
 
 async def test_a_store_that_refuses_for_a_while_loses_nothing(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "FIRST_WINDOW", 0.01)
-    monkeypatch.setattr(attempts, "LONGEST_WINDOW", 0.01)
+    monkeypatch.setattr(attempt_records, "FIRST_WINDOW", 0.01)
+    monkeypatch.setattr(attempt_records, "LONGEST_WINDOW", 0.01)
     store.refusals = 3
     log = AttemptLog(store, PREFIX, "s", "000001")
     for partition in range(5):

@@ -13,12 +13,17 @@ from orchestrator.record_histories import mapped, spec
 
 from treadle.dsl.builder.decorator import task
 from treadle.executors.program import Failure, Outcome
-from treadle.orchestrator.dispatcher.decisions.backups import LEAST_PARTITIONS, LEAST_SECONDS, TIMES_MEDIAN, Backups
+from treadle.orchestrator.dispatcher.decisions.backup_tasks import (
+    LEAST_PARTITIONS,
+    LEAST_SECONDS,
+    TIMES_MEDIAN,
+    Backups,
+)
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
-from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
-from treadle.orchestrator.dispatcher.record.ledger import Fenced, Ledger
-from treadle.orchestrator.plan import Policy
-from treadle.primitives import trust
+from treadle.orchestrator.dispatcher.decisions.task_sizing import TaskSizes
+from treadle.orchestrator.dispatcher.ledger.ledger import Fenced, Ledger
+from treadle.orchestrator.plan.plan import Policy
+from treadle.primitives import sealing
 from treadle.primitives.errors import FailureClass as Class
 
 PARTITIONS = 20
@@ -228,7 +233,7 @@ def test_who_was_taken_over_removes_nothing_that_its_successor_has_put(
 
     def see(segment: str, outcome: Outcome) -> None:
         if outcome.partition == 7:
-            Ledger(run.store, f"runs/{run.run}/segments/work", trust.run_key(run.harness.key, run.run))
+            Ledger(run.store, f"runs/{run.run}/segments/work", sealing.run_key(run.harness.key, run.run))
             run.store.put(theirs, b"")
 
     with pytest.raises(Fenced):

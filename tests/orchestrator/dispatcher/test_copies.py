@@ -11,12 +11,12 @@ import pytest
 from orchestrator.broken_runs import Counted
 from orchestrator.record_histories import mapped, spec
 
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.blocks.copies import AT_ONCE
-from treadle.orchestrator.dispatcher.record.ledger import Fenced, Ledger
+from treadle.orchestrator.dispatcher.blocks.write_behind import AT_ONCE
+from treadle.orchestrator.dispatcher.ledger.ledger import Fenced, Ledger
 from treadle.orchestrator.dispatcher.tasks import arguments
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.stores.store import Store

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.executors.program import Failure, Outcome
+from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.dispatcher.decisions.dispatch import SAME_ERRORS, Assignment, Dispatch
-from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
-from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
-from treadle.orchestrator.plan import Policy
+from treadle.orchestrator.dispatcher.decisions.task_sizing import TaskSizes
+from treadle.orchestrator.plan.plan import Policy
 from treadle.primitives.errors import FailureClass as Class
 
 GI = 2**30

@@ -8,11 +8,11 @@ from orchestrator.dispatcher.test_backups import late
 from orchestrator.dispatcher.test_dispatch import GI, fail_once, failure, one, outcome, sizes, take
 
 from treadle.executors.program import StageCount
-from treadle.orchestrator.dispatcher.decisions.backups import TIMES_MEDIAN
+from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
+from treadle.orchestrator.dispatcher.decisions.backup_tasks import TIMES_MEDIAN
 from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt, Dispatch
-from treadle.orchestrator.dispatcher.decisions.sizes import TASK_PARTITIONS, TaskSizes
-from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
-from treadle.orchestrator.plan import Policy, Tolerance
+from treadle.orchestrator.dispatcher.decisions.task_sizing import TASK_PARTITIONS, TaskSizes
+from treadle.orchestrator.plan.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 
 # -- when to wake --------------------------------------------------------------------------------------------------

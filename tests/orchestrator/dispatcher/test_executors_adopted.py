@@ -18,7 +18,7 @@ from emulators.lambda_place import LambdaPlace, lambda_place
 from orchestrator.commands import Terminal
 
 from treadle.orchestrator import embedded
-from treadle.orchestrator.embedded.driver import driver_alive
+from treadle.orchestrator.embedded.driver_process import driver_alive
 from treadle.orchestrator.environment.home import Home
 
 FUNCTIONS = """

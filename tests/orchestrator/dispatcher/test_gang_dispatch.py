@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from treadle.executors.interface import Capabilities, Slot
 from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
 from treadle.executors.program import Keep as KeepTail
+from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt
 from treadle.orchestrator.dispatcher.decisions.gang import GangDispatch
-from treadle.orchestrator.dispatcher.decisions.verdicts import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
-from treadle.orchestrator.dispatcher.site.pool import SlotPool
-from treadle.orchestrator.plan import Policy
+from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
+from treadle.orchestrator.plan.plan import Policy
 from treadle.primitives.errors import FailureClass, TreadleError
 
 TRIO = Policy(gang=3, maximum_attempts=2, initial_interval=1.0)

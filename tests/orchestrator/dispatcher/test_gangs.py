@@ -10,17 +10,17 @@ from orchestrator.broken_runs import failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import spec
 
+from treadle.client.testing.engine import EngineFailure
+from treadle.client.testing.faults import CrashingStore
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
 from treadle.dsl.model import Spec
 from treadle.dsl.reference import run_reference
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Failed, Record, Started, read
-from treadle.orchestrator.dispatcher.segments import gang as gang_segment
-from treadle.orchestrator.testing.engine import EngineFailure
-from treadle.orchestrator.testing.faults import CrashingStore
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record, Started, read
+from treadle.orchestrator.dispatcher.segments import gang_segment as gang_segment
 from treadle.primitives import functions
 from treadle.primitives.errors import StoreError
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
 M = "orchestrator.gang_functions"

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.record.history import SegmentHistory, copied, lost_partitions, replay
-from treadle.orchestrator.dispatcher.record.ledger import (
+from treadle.orchestrator.dispatcher.ledger.ledger import (
     Closed,
     Committed,
     Copied,
@@ -19,6 +18,7 @@ from treadle.orchestrator.dispatcher.record.ledger import (
     Record,
     Started,
 )
+from treadle.orchestrator.dispatcher.ledger.ledger_state import SegmentHistory, copied, lost_partitions, replay
 from treadle.primitives.encoding.references import BlockRef
 
 HOST = "host:a"

@@ -14,16 +14,16 @@ import pytest
 from orchestrator.broken_runs import ROOT, Counted, Done, values
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.client.testing import EngineFailure, EngineResult
+from treadle.client.testing.compare import expected
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.hosts import SeveralHosts
+from treadle.client.testing.strategies import Case
 from treadle.dsl.reference import ReferenceFailure
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.tasks import arguments
-from treadle.orchestrator.testing import EngineFailure, EngineResult
-from treadle.orchestrator.testing.compare import expected
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.hosts import SeveralHosts
-from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY
 from treadle.primitives.stores.store import Store
 
 HOSTS = 8

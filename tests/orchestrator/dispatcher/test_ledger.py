@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.record import ledger as ledger_module
-from treadle.orchestrator.dispatcher.record.history import replay
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Epoch, Fenced, Ledger, Started, read, read_from
+from treadle.orchestrator.dispatcher.ledger import ledger as ledger_module
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Epoch, Fenced, Ledger, Started, read, read_from
+from treadle.orchestrator.dispatcher.ledger.ledger_state import replay
 from treadle.primitives.errors import CorruptError, StoreError
 from treadle.primitives.stores.store import ObjectInfo, Store
 

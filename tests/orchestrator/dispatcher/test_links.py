@@ -14,15 +14,15 @@ import pytest
 from orchestrator.broken_runs import ROOT, Counted, values
 from orchestrator.dispatcher.test_hosts import direct, wanted
 
+from treadle.client.testing import EngineFailure, EngineResult
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.hosts import SeveralHosts
+from treadle.client.testing.strategies import Case
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.blocks.hosts import Hosts
+from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts
 from treadle.orchestrator.dispatcher.tasks import arguments
-from treadle.orchestrator.testing import EngineFailure, EngineResult
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.hosts import SeveralHosts
-from treadle.orchestrator.testing.strategies import Case
 from treadle.primitives.errors import MissingError
-from treadle.primitives.stores.host import SHARED_MEMORY
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY
 from treadle.primitives.stores.store import Store
 
 Link = tuple[namespaces.Host, namespaces.Host]

@@ -11,14 +11,14 @@ from orchestrator.broken_runs import Done, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.cli.view.attempt_logs import LogFollower
+from treadle.client.testing import EngineFailure, EngineResult
+from treadle.client.testing.faults import CrashingStore
 from treadle.executors.program import Outcome
-from treadle.orchestrator.cli.view.following import LogFollower
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Iterated, Ledger, Started, read
-from treadle.orchestrator.dispatcher.segments.endings import Stopped
-from treadle.orchestrator.dispatcher.segments.execute import Desk
-from treadle.orchestrator.testing import EngineFailure, EngineResult
-from treadle.orchestrator.testing.faults import CrashingStore
-from treadle.primitives import trust
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Iterated, Ledger, Started, read
+from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
+from treadle.orchestrator.dispatcher.segments.failed_segment import Stopped
+from treadle.primitives import sealing
 from treadle.primitives.errors import StoreError
 
 L = "orchestrator.loop_functions"
@@ -92,7 +92,7 @@ def test_driver_that_dies_anywhere_in_a_loop_repeats_nothing_committed(breaking:
         run.go(store=store)
     except StoreError:
         assert store.crashed
-    key = trust.run_key(run.harness.key, run.run)
+    key = sealing.run_key(run.harness.key, run.run)
     prefix = f"runs/{run.run}/segments/turns"
     known = {record.iteration for record in read(run.store, prefix, key) if isinstance(record, Iterated)}
     found, after = run.go()
@@ -114,7 +114,7 @@ def test_every_attempt_in_a_loop_that_is_told_to_rest_may_end(breaking: Breaking
 
     with pytest.raises(Stopped):
         run.go(rest, desk=desk)
-    records = read(run.store, f"runs/{run.run}/segments/turns", trust.run_key(run.harness.key, run.run))
+    records = read(run.store, f"runs/{run.run}/segments/turns", sealing.run_key(run.harness.key, run.run))
     begun = {(one.segment, each) for one in records if isinstance(one, Started) for each in one.attempts}
     assert begun == {(one.segment, one.outcome.partition) for one in records if isinstance(one, Committed)}
     assert {segment for segment, _ in begun} == {"turns-1/short", "turns-1/long"}
@@ -240,7 +240,7 @@ def test_exhausted_loop_is_a_user_error(breaking: Breaking) -> None:
 def test_second_dispatcher_finds_the_loop_finished(breaking: Breaking) -> None:
     run = breaking(loop())
     run.go()
-    Ledger(run.store, f"runs/{run.run}/segments/turns", trust.run_key(run.harness.key, run.run))
+    Ledger(run.store, f"runs/{run.run}/segments/turns", sealing.run_key(run.harness.key, run.run))
     found, done = run.go()
     assert values(found, "end") == [[3], [4], [5], [6]]
     assert not done

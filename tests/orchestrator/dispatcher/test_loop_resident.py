@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 from orchestrator.broken_runs import values
 
+from treadle.client.testing import Engine, EngineResult
+from treadle.client.testing.compare import differences, expected
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
 from treadle.executors.interface import Executor
-from treadle.orchestrator.dispatcher.record import writer
-from treadle.orchestrator.dispatcher.record.ledger import Committed, Iterated, Record, read
-from treadle.orchestrator.testing import Engine, EngineResult
-from treadle.orchestrator.testing.compare import differences, expected
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
-from treadle.primitives import trust
+from treadle.orchestrator.dispatcher.ledger import group_commit
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Iterated, Record, read
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 M = "orchestrator.loop_functions"
@@ -87,7 +87,7 @@ class Bench(NamedTuple):
         return run, found
 
     def ledger(self, run: str) -> list[Record]:
-        return read(self.store, f"runs/{run}/segments/turns", trust.run_key(self.harness.key, run))
+        return read(self.store, f"runs/{run}/segments/turns", sealing.run_key(self.harness.key, run))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_small_state_travels_inline(bench: Bench) -> None:
 
 
 def test_iteration_is_one_record_and_waits_for_no_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "WINDOW", 3600.0)  # whoever waits for the disk writes an object, or hangs
+    monkeypatch.setattr(group_commit, "WINDOW", 3600.0)  # whoever waits for the disk writes an object, or hangs
     run, _ = bench.go(kmeans())
     iterated = [record for record in bench.ledger(run) if isinstance(record, Iterated)]
     assert [record.iteration for record in iterated] == list(range(1, ITERATIONS + 1))

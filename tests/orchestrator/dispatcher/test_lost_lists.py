@@ -17,18 +17,18 @@ from orchestrator.waiting import until
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext
 
+from treadle.client.testing.service import Service, service
 from treadle.executors.program import Keep
-from treadle.orchestrator.dispatcher.blocks import lost_lists
-from treadle.orchestrator.dispatcher.blocks.lost_lists import FEW, condense, expand
+from treadle.orchestrator.dispatcher.blocks import lost_blocks
+from treadle.orchestrator.dispatcher.blocks.lost_blocks import FEW, condense, expand
 from treadle.orchestrator.dispatcher.tasks import arguments
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.groups import Groups, partition_of
-from treadle.orchestrator.instructions import NodeDone, NodeLost, Run, Summary
-from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.planner import groups
-from treadle.orchestrator.runfiles import RunFiles
-from treadle.orchestrator.scheduler import Scheduler
-from treadle.orchestrator.testing.service import Service, service
+from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.planner import task_groups
+from treadle.orchestrator.run_store.run_files import RunFiles
+from treadle.orchestrator.scheduler.instructions import NodeDone, NodeLost, Run, Summary
+from treadle.orchestrator.scheduler.scheduler import Scheduler
+from treadle.orchestrator.scheduler.task_groups import Groups, partition_of
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.stores.store import Store
 
@@ -99,8 +99,8 @@ def test_a_list_that_somebody_else_wrote_is_refused(files: RunFiles) -> None:
 @pytest_asyncio.fixture
 async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
     """Where five names are many, 50 partitions are wide, and nothing travels inline."""
-    monkeypatch.setattr(lost_lists, "FEW", 5)
-    monkeypatch.setattr(groups, "GROUP_TASKS", 50)
+    monkeypatch.setattr(lost_blocks, "FEW", 5)
+    monkeypatch.setattr(task_groups, "GROUP_TASKS", 50)
     monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
     async with service(Home(tmp_path / "home")) as found:
         yield found

@@ -8,8 +8,8 @@ from orchestrator.broken_runs import Broken, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import spec
 
+from treadle.cli.view.attempt_logs import LogFollower, lines_of
 from treadle.executors.program import Outcome
-from treadle.orchestrator.cli.view.following import LogFollower, lines_of
 
 M = "orchestrator.memory_functions"
 MIB = 1 << 20

@@ -12,10 +12,10 @@ import pytest
 from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.program import Job, Keep, Program, Report, Task
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
-from treadle.orchestrator.dispatcher.decisions.sizes import TaskSizes
-from treadle.orchestrator.dispatcher.site.pool import SlotPool
-from treadle.orchestrator.dispatcher.site.pools import Pools
-from treadle.orchestrator.plan import Policy
+from treadle.orchestrator.dispatcher.decisions.task_sizing import TaskSizes
+from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
+from treadle.orchestrator.dispatcher.driver_context.slot_pools import Pools
+from treadle.orchestrator.plan.plan import Policy
 from treadle.primitives.errors import TreadleError, UsageError
 
 TASK = Task("t", Job("r", "w", "", 0, "memory://", ""), Program("s", (), Keep()), ())

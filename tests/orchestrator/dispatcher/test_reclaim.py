@@ -16,18 +16,18 @@ import pytest
 from orchestrator.broken_runs import ROOT, Counted
 from orchestrator.record_histories import mapped, spec
 
+from treadle.client.testing import Engine, EngineResult
+from treadle.client.testing.harness import Harness
+from treadle.client.testing.strategies import Case
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.blocks.tidy import Reclaimer, Tidier
-from treadle.orchestrator.dispatcher.record.ledger import Iterated
-from treadle.orchestrator.dispatcher.record.writer import LedgerWriter
-from treadle.orchestrator.dispatcher.site.run import Run
-from treadle.orchestrator.instructions import Summary
-from treadle.orchestrator.runfiles import Manifest
-from treadle.orchestrator.testing import Engine, EngineResult
-from treadle.orchestrator.testing.harness import Harness
-from treadle.orchestrator.testing.strategies import Case
+from treadle.orchestrator.dispatcher.blocks.block_gc import Reclaimer, Tidier
+from treadle.orchestrator.dispatcher.driver_context.run_context import Run
+from treadle.orchestrator.dispatcher.ledger.group_commit import LedgerWriter
+from treadle.orchestrator.dispatcher.ledger.ledger import Iterated
+from treadle.orchestrator.run_store.run_files import Manifest
+from treadle.orchestrator.scheduler.instructions import Summary
 from treadle.primitives.errors import StoreError
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
 M = "orchestrator.memory_functions"

@@ -15,19 +15,19 @@ from orchestrator.broken_runs import failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.client.testing import EngineResult
+from treadle.client.testing.faults import CrashingStore
 from treadle.executors.interface import Executor
 from treadle.executors.program import Outcome, Report, Task
+from treadle.orchestrator.dispatcher.ledger.ledger import Expected, Ledger
+from treadle.orchestrator.dispatcher.ledger.ledger_state import SegmentHistory
+from treadle.orchestrator.dispatcher.ledger.segment_account import Account
 from treadle.orchestrator.dispatcher.orders import Orders
-from treadle.orchestrator.dispatcher.record.account import Account
-from treadle.orchestrator.dispatcher.record.history import SegmentHistory
-from treadle.orchestrator.dispatcher.record.ledger import Expected, Ledger
-from treadle.orchestrator.dispatcher.segments.endings import Stopped
-from treadle.orchestrator.dispatcher.segments.execute import Desk, prepare, writing
-from treadle.orchestrator.plan import Segment
-from treadle.orchestrator.reuse.again import take_back
-from treadle.orchestrator.scheduler import MAXIMUM_REPAIRS
-from treadle.orchestrator.testing import EngineResult
-from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.orchestrator.dispatcher.segments.execute_segment import Desk, prepare, writing
+from treadle.orchestrator.dispatcher.segments.failed_segment import Stopped
+from treadle.orchestrator.plan.plan import Segment
+from treadle.orchestrator.reuse.stage_rerun import take_back
+from treadle.orchestrator.scheduler.scheduler import MAXIMUM_REPAIRS
 from treadle.primitives.errors import CorruptError, InternalError, MissingError, StoreError, UsageError
 from treadle.primitives.stores.store import Store, Stream
 

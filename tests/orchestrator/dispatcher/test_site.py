@@ -16,9 +16,9 @@ from orchestrator.dispatcher.test_loop import loop
 from orchestrator.record_histories import mapped, spec
 
 from treadle.orchestrator.dispatcher.orders import Orders
-from treadle.orchestrator.dispatcher.segments.execute import Desk, run_segment
-from treadle.orchestrator.plan import Segment
-from treadle.orchestrator.runfiles import Manifest, RunFiles
+from treadle.orchestrator.dispatcher.segments.execute_segment import Desk, run_segment
+from treadle.orchestrator.plan.plan import Segment
+from treadle.orchestrator.run_store.run_files import Manifest, RunFiles
 from treadle.primitives.stores.store import Store
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.dispatcher.blocks.strays import MARK, claim, remove_strays
+from treadle.client.testing.service import service
+from treadle.orchestrator.dispatcher.blocks.orphans import MARK, claim, remove_strays
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.testing.service import service
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 
 Owned = Callable[[str], HostFolder]
 

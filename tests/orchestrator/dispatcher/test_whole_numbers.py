@@ -10,11 +10,11 @@ from orchestrator.broken_runs import failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import mapped, spec
 
+from treadle.client.testing import EngineFailure
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import InvalidInputs, resolve_inputs
-from treadle.orchestrator.instructions import Summary
-from treadle.orchestrator.runfiles import LoopResult, RunFiles, Submission
-from treadle.orchestrator.testing import EngineFailure
+from treadle.orchestrator.run_store.run_files import LoopResult, RunFiles, Submission
+from treadle.orchestrator.scheduler.instructions import Summary
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.stores.store import Store
 

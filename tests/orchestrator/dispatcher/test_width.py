@@ -12,14 +12,14 @@ from orchestrator.broken_runs import Broken, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
+from treadle.client.testing.faults import CrashingStore
 from treadle.dsl import Spec
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Outcome
-from treadle.orchestrator.dispatcher.record.ledger import Committed, read
-from treadle.orchestrator.plan import Plan, Segment
-from treadle.orchestrator.planner import Site, groups, make_plan
-from treadle.orchestrator.runfiles import RunFiles
-from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, read
+from treadle.orchestrator.plan.plan import Plan, Segment
+from treadle.orchestrator.planner import Site, make_plan, task_groups
+from treadle.orchestrator.run_store.run_files import RunFiles
 from treadle.primitives.errors import StoreError
 
 HUNDRED = {"range": 100, "partitions": 100}
@@ -28,7 +28,7 @@ SIZE = 30
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "GROUP_TASKS", SIZE)
+    monkeypatch.setattr(task_groups, "GROUP_TASKS", SIZE)
 
 
 def files(run: Broken) -> RunFiles:
@@ -184,7 +184,7 @@ def test_concurrency_of_a_stage_holds_over_its_groups(breaking: Breaking) -> Non
 def test_what_cannot_be_cut_says_why(
     stages: Mapping[str, Any], reason: str, breaking: Breaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "GROUP_TASKS", 1)
+    monkeypatch.setattr(task_groups, "GROUP_TASKS", 1)
     run = breaking(spec(**stages))
     only = node(run, "only")
     assert only.group == 0
@@ -207,7 +207,7 @@ def test_what_cannot_be_cut_says_why(
 def test_drivers_that_are_there_share_a_segment(
     partitions: int, drivers: int, executor: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "GROUP_TASKS", 5_000)
+    monkeypatch.setattr(task_groups, "GROUP_TASKS", 5_000)
     can = {
         "local": Capabilities("local", 4, shares_host=True),
         "functions": Capabilities("lambda", 4, shares_host=False),

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from treadle.orchestrator.dispatcher.record.ledger import Closed, Fenced, Ledger
-from treadle.orchestrator.dispatcher.record.writer import LedgerWriter
-from treadle.orchestrator.dispatcher.segments.execute import writing
+from treadle.orchestrator.dispatcher.ledger.group_commit import LedgerWriter
+from treadle.orchestrator.dispatcher.ledger.ledger import Closed, Fenced, Ledger
+from treadle.orchestrator.dispatcher.segments.execute_segment import writing
 from treadle.primitives.stores.store import Store
 
 KEY = b"k" * 32

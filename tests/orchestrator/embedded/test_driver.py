@@ -27,15 +27,7 @@ from treadle.orchestrator.embedded import (
     status,
     up,
 )
-from treadle.orchestrator.embedded.driver import (
-    DriverFailed,
-    DriverFiles,
-    DriverState,
-    driver_alive,
-    own_state,
-)
-from treadle.orchestrator.embedded.lease import IDLE_DEFAULT, DriverLease, idle_limit
-from treadle.orchestrator.embedded.process import (
+from treadle.orchestrator.embedded.detached_process import (
     bound_log,
     is_held,
     log_tail,
@@ -43,15 +35,17 @@ from treadle.orchestrator.embedded.process import (
     wait_free,
     write_state,
 )
+from treadle.orchestrator.embedded.driver_lease import IDLE_DEFAULT, DriverLease, idle_limit
+from treadle.orchestrator.embedded.driver_process import DriverFailed, DriverFiles, DriverState, driver_alive, own_state
 from treadle.orchestrator.embedded.server import server_alive
-from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, load_profile
 from treadle.primitives.errors import TreadleError, UsageError
 
 STAND_IN = """
 import asyncio, os, signal, sys, time
-from treadle.orchestrator.embedded.lease import DriverLease
+from treadle.orchestrator.embedded.driver_lease import DriverLease
 from treadle.orchestrator.environment.home import Home
 
 home = Home(sys.argv[sys.argv.index("--home") + 1])
@@ -150,7 +144,7 @@ def test_driver_that_never_gets_ready_is_reported_and_can_be_ended(
             log = DriverFiles(home).log
             return 3.0 if log.exists() and "still loading" in log.read_text() else 0.0
 
-    monkeypatch.setattr("treadle.orchestrator.embedded.driver.time", Clock)
+    monkeypatch.setattr("treadle.orchestrator.embedded.driver_process.time", Clock)
     module = stand_in("print('still loading', flush=True); await asyncio.sleep(600)")
     with pytest.raises(DriverFailed, match=r"was not ready within 2 s(.|\n)*still loading"):
         ensure_driver(home, module=module, timeout=2)
@@ -188,7 +182,7 @@ def test_forked_child_does_not_keep_a_dead_driver_alive(home: Home, stand_in: Ma
 def test_driver_of_other_code_is_replaced(home: Home, stand_in: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     module = stand_in()
     first = ensure_driver(home, module=module)
-    monkeypatch.setattr("treadle.orchestrator.embedded.driver.code_fingerprint", lambda: "newer")
+    monkeypatch.setattr("treadle.orchestrator.embedded.driver_process.code_fingerprint", lambda: "newer")
     second = ensure_driver(home, module=module)
     assert second.pid != first.pid
     assert "ended by signal" in DriverFiles(home).log.read_text()
@@ -215,7 +209,7 @@ def test_driver_of_another_profile_is_refused_and_left_alone(home: Home, stand_i
 def test_driver_deaf_to_the_first_signal_is_killed(
     home: Home, stand_in: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.orchestrator.embedded.driver.END_GRACE", 0.3)
+    monkeypatch.setattr("treadle.orchestrator.embedded.driver_process.END_GRACE", 0.3)
     deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); lease.ready(); time.sleep(600)"
     ensure_driver(home, module=stand_in(deaf))
     assert end_driver(home)
@@ -226,7 +220,7 @@ def test_state_naming_another_process_is_neither_believed_nor_killed(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process id of a dead driver was given to this test, while somebody else holds the lock."""
-    monkeypatch.setattr("treadle.orchestrator.embedded.driver._BIRTH", 0.1)
+    monkeypatch.setattr("treadle.orchestrator.embedded.driver_process._BIRTH", 0.1)
     state = own_state(started=0.0, fingerprint="x", settings="{}", ready=True)
     assert state.pid == os.getpid()
     write_state(home.driver / "state.json", state)

@@ -20,8 +20,8 @@ from treadle.orchestrator.embedded import (
     release,
     up,
 )
-from treadle.orchestrator.embedded.driver import DriverFiles, driver_alive
-from treadle.orchestrator.embedded.environments import (
+from treadle.orchestrator.embedded.driver_process import DriverFiles, driver_alive
+from treadle.orchestrator.embedded.python_environments import (
     FIRST,
     EnvironmentGone,
     PythonEnvironment,
@@ -38,7 +38,7 @@ from treadle.orchestrator.environment.home import Home
 
 SERVES = """
 import asyncio, sys
-from treadle.orchestrator.embedded.lease import DriverLease
+from treadle.orchestrator.embedded.driver_lease import DriverLease
 from treadle.orchestrator.environment.home import Home
 
 home = Home(sys.argv[sys.argv.index("--home") + 1])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from treadle.orchestrator.embedded import ensure_server
-from treadle.orchestrator.embedded.program import ACCEPT, KNOWN, PACKAGE, check_program, find_program
+from treadle.orchestrator.embedded.server_program import ACCEPT, KNOWN, PACKAGE, check_program, find_program
 from treadle.orchestrator.environment.home import Home
 from treadle.primitives.errors import UsageError
 

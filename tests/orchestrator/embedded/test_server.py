@@ -20,13 +20,13 @@ from urllib.error import URLError
 import pytest
 from temporalio import workflow
 
-from treadle.orchestrator.connecting import connect
 from treadle.orchestrator.embedded import end_server, ensure_server, running_server, server
-from treadle.orchestrator.embedded.process import wait_free, write_state
+from treadle.orchestrator.embedded.detached_process import wait_free, write_state
 from treadle.orchestrator.embedded.server import NAMESPACE, ServerState, has_unfinished_database, server_alive
-from treadle.orchestrator.environment.errors import Unreachable
+from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, TemporalSettings, TlsSettings
+from treadle.orchestrator.temporal.connect import connect
 from treadle.primitives.errors import TreadleError, UsageError
 
 ENSURE = """

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors import limits
+from treadle.executors import memory_limit
 from treadle.orchestrator.environment.home import Home, room_for_blocks
 from treadle.primitives.errors import UsageError
-from treadle.primitives.stores.host import HostFolder
-from treadle.primitives.trust import load_or_create_key
+from treadle.primitives.sealing import load_or_create_key
+from treadle.primitives.stores.shared_memory import HostFolder
 
 
 def test_folders_are_private_whatever_the_umask(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_host_root_falls_back_without_shared_memory(tmp_path: Path, monkeypatch:
 def test_blocks_get_half_of_shared_memory_or_of_a_smaller_control_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "host_memory", lambda: 1 << 62)
+    monkeypatch.setattr(memory_limit, "host_memory", lambda: 1 << 62)
     assert 0 < room_for_blocks(tmp_path / "user" / "home") < 1 << 61
-    monkeypatch.setattr(limits, "host_memory", lambda: 1000)
+    monkeypatch.setattr(memory_limit, "host_memory", lambda: 1000)
     assert room_for_blocks(tmp_path / "user" / "home") == 500

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.orchestrator.connecting import connect
-from treadle.orchestrator.environment.errors import Unreachable, unreachable
+from treadle.orchestrator.environment.connection_errors import Unreachable, unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, TemporalSettings, load_profile
+from treadle.orchestrator.temporal.connect import connect
 from treadle.primitives.errors import UsageError
 
 TABLES = """
@@ -181,7 +181,7 @@ async def test_sdk_variable_chooses_the_address(home: Home, nowhere: dict[str, s
 
 
 async def test_silent_server_is_given_up(home: Home, silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.orchestrator.connecting.CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr("treadle.orchestrator.temporal.connect.CONNECT_TIMEOUT", 0.3)
     with pytest.raises(Unreachable, match="does not answer in time"):
         await connect(at(f"127.0.0.1:{silent_port}"), home)
 

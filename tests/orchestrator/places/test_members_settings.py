@@ -7,14 +7,19 @@ from typing import Any
 
 import pytest
 
-from treadle.executors.place import Place
-from treadle.orchestrator.places.kinds import LambdaSettings, OpenWhiskSettings, open_lambda, open_openwhisk
-from treadle.primitives import trust
+from treadle.executors.plugin import Place
+from treadle.orchestrator.executor_registry.builtin_executors import (
+    LambdaSettings,
+    OpenWhiskSettings,
+    open_lambda,
+    open_openwhisk,
+)
+from treadle.primitives import sealing
 
 
 def meeting(provider: str, folder: Path, **members: Any) -> Any:
     """Where functions of this provider meet."""
-    trust.load_or_create_key(folder / "key")
+    sealing.load_or_create_key(folder / "key")
     place = Place("file:///nowhere", str(folder / "key"), str(folder), lambda name: "id:key")
     table = {"members": {"coordinator": "tcp://127.0.0.1:0", **members}}
     if provider == "lambda":

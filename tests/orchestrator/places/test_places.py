@@ -14,18 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.cli.common.environment import Environment
 from treadle.dsl.model import Spec
-from treadle.dsl.quantities import Bytes
+from treadle.dsl.units import Bytes
 from treadle.executors.interface import Capabilities, Executor
-from treadle.executors.place import Place
-from treadle.orchestrator.cli.common.environment import Environment
+from treadle.executors.plugin import Place
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, load_profile
-from treadle.orchestrator.places import places as places_module
-from treadle.orchestrator.places.places import Places, find_kind, open_places
-from treadle.orchestrator.plan import Loop, Plan, Segment
+from treadle.orchestrator.executor_registry import registry as places_module
+from treadle.orchestrator.executor_registry.registry import Places, find_kind, open_places
+from treadle.orchestrator.plan.plan import Loop, Plan, Segment
 from treadle.orchestrator.planner import Site, make_plan
-from treadle.orchestrator.planner.places import Refused, check_code
+from treadle.orchestrator.planner.placement import Refused, check_code
 from treadle.primitives.errors import UsageError
 
 MIB, GIB = 2**20, 2**30

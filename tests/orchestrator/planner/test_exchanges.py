@@ -8,7 +8,7 @@ import pytest
 from orchestrator.planner.test_planner import COUNTS, GROUPS, PAIRS, SOURCE, mapped, plan, segments
 
 from treadle.executors.program import Arg, By, Call, Cuts, Op, Reduce, Sample, Scatter, ToBroadcast, Value
-from treadle.orchestrator.plan import AllFeed, GroupFeed, NarrowFeed, NodeData, Segment, Shipped
+from treadle.orchestrator.plan.plan import AllFeed, GroupFeed, NarrowFeed, NodeData, Segment, Shipped
 
 WITH = {"with": {"n": 3}, "metrics": {"rows": "sum"}}
 ARGS: dict[str, Arg] = {"n": Value(3)}

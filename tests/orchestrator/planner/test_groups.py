@@ -9,8 +9,8 @@ import pytest
 from orchestrator.planner.test_planner import SITE
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.plan import Barrier, Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.planner.groups import in_groups
+from treadle.orchestrator.plan.plan import Barrier, Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.planner.task_groups import in_groups
 
 GANG = "one task group: a gang runs together"
 QUORUM = "one task group: 99.5% of all partitions close it, whichever they are"

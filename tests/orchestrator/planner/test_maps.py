@@ -9,7 +9,7 @@ import pytest
 from orchestrator.planner.test_planner import SITE, SOURCE, mapped, plan, segments
 
 from treadle.executors.program import Call, Cut, MapPartition, MapRecords, Value
-from treadle.orchestrator.plan import Tolerance
+from treadle.orchestrator.plan.plan import Tolerance
 
 MORE: dict[str, Any] = {
     "with": {"n": 3},

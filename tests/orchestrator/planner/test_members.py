@@ -10,9 +10,9 @@ from orchestrator.places.test_places import FUNCTIONS, GIB, LOCAL, mapped, plan,
 
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import EventSplit
-from treadle.orchestrator.plan import EventsFeed, FilesFeed, Graph, Segment
+from treadle.orchestrator.plan.plan import EventsFeed, FilesFeed, Graph, Segment
 from treadle.orchestrator.planner import Site
-from treadle.orchestrator.planner.places import Refused, settle
+from treadle.orchestrator.planner.placement import Refused, settle
 from treadle.primitives.formats import FileSplit, ReadOptions
 
 CALLS = msgspec.structs.replace(FUNCTIONS, slots=10, sizes=(GIB,))

@@ -12,7 +12,7 @@ import pytest
 from treadle.dsl.model import MapStage, Spec
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Cut, Keep, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
-from treadle.orchestrator.plan import (
+from treadle.orchestrator.plan.plan import (
     Barrier,
     GroupFeed,
     Loop,
@@ -28,7 +28,7 @@ from treadle.orchestrator.plan import (
 )
 from treadle.orchestrator.planner import Site, make_plan
 from treadle.orchestrator.planner.explain import mermaid
-from treadle.orchestrator.planner.flow import KEYS
+from treadle.orchestrator.planner.pipeline import KEYS
 from treadle.primitives.errors import UsageError
 
 LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from orchestrator.planner.test_planner import SITE, SOURCE, mapped, plan, segments, stages_of
 
 from treadle.orchestrator.dispatcher.tasks.outputs import check
-from treadle.orchestrator.instructions import Complete, Instruction, NodeDone, Run, Summary
-from treadle.orchestrator.plan import Loop, Plan, Segment
-from treadle.orchestrator.scheduler import Scheduler
+from treadle.orchestrator.plan.plan import Loop, Plan, Segment
+from treadle.orchestrator.scheduler.instructions import Complete, Instruction, NodeDone, Run, Summary
+from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.primitives.errors import UsageError
 
 GO: dict[str, Any] = {"inputs": {"go": {"type": "boolean"}}, "given": {"go": False}}

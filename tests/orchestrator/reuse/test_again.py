@@ -12,10 +12,10 @@ from orchestrator.broken_runs import Broken, Done, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import mapped, spec
 
-from treadle.orchestrator.dispatcher.record.ledger import Closed, Fenced, Ledger
-from treadle.orchestrator.plan import Plan
-from treadle.orchestrator.reuse.again import following, take_back
-from treadle.orchestrator.testing.faults import CrashingStore
+from treadle.client.testing.faults import CrashingStore
+from treadle.orchestrator.dispatcher.ledger.ledger import Closed, Fenced, Ledger
+from treadle.orchestrator.plan.plan import Plan
+from treadle.orchestrator.reuse.stage_rerun import following, take_back
 from treadle.primitives.errors import StoreError, UsageError
 
 FOUR = {"range": 4, "partitions": 4}

@@ -23,8 +23,8 @@ from treadle.dsl.model import (
     Spec,
 )
 from treadle.orchestrator.planner import make_plan
-from treadle.orchestrator.reuse.components import keys_of
-from treadle.orchestrator.runfiles import Submission
+from treadle.orchestrator.reuse.content_key import keys_of
+from treadle.orchestrator.run_store.run_files import Submission
 
 LISTED = {"range": 8, "partitions": 4}
 PAIR = {"type": "map", "input": LISTED, "uses": "m:f"}

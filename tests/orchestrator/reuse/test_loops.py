@@ -11,8 +11,8 @@ import pytest
 from orchestrator.reuse.test_reuse import HELPERS, SUMS, Project
 from orchestrator.reuse.test_reuse import projects as projects
 
-from treadle.orchestrator.plan import Loop
-from treadle.orchestrator.reuse.again import take_back
+from treadle.orchestrator.plan.plan import Loop
+from treadle.orchestrator.reuse.stage_rerun import take_back
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError

@@ -9,7 +9,7 @@ from orchestrator.broken_runs import Broken, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import mapped, spec
 
-from treadle.orchestrator.reuse.mending import mend
+from treadle.orchestrator.reuse.repair import mend
 from treadle.primitives.errors import CorruptError
 
 FOUR = {"range": 4, "partitions": 4}
@@ -18,7 +18,7 @@ FOUR = {"range": 4, "partitions": 4}
 @pytest.fixture
 def failed(breaking: Breaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     """first -> a loop -> last, which has failed; stages of more than two partitions have task groups."""
-    monkeypatch.setattr("treadle.orchestrator.planner.groups.GROUP_TASKS", 2)
+    monkeypatch.setattr("treadle.orchestrator.planner.task_groups.GROUP_TASKS", 2)
     flag = tmp_path / "flag"
     turns = {
         "type": "loop",

@@ -13,6 +13,8 @@ import pytest
 from msgspec.structs import replace
 from orchestrator.broken_runs import Counted
 
+from treadle.client.testing import EngineResult
+from treadle.client.testing.harness import Harness
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors.program import (
@@ -28,11 +30,9 @@ from treadle.executors.program import (
     ToBroadcast,
 )
 from treadle.orchestrator.dispatcher.tasks import arguments
-from treadle.orchestrator.reuse.compare import compare, first_difference
-from treadle.orchestrator.reuse.entries import Entries
-from treadle.orchestrator.runfiles import NO_CACHE
-from treadle.orchestrator.testing import EngineResult
-from treadle.orchestrator.testing.harness import Harness
+from treadle.orchestrator.reuse.cache_entries import Entries
+from treadle.orchestrator.reuse.key_difference import compare, first_difference
+from treadle.orchestrator.run_store.run_files import NO_CACHE
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.stores.store import Store

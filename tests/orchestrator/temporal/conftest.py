@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from treadle.client.testing.service import Service, service
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.testing.service import Service, service
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from treadle.orchestrator.plan import Graph
+from treadle.orchestrator.plan.plan import Graph
 from treadle.orchestrator.protocol.messages import RunStart
-from treadle.orchestrator.scheduler import Scheduler
+from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.orchestrator.temporal.workflow import RunWorkflow
 
 

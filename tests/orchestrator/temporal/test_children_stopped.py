@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from treadle.orchestrator.instructions import Event, NodeStopped, Run
 from treadle.orchestrator.protocol.messages import RunStart
-from treadle.orchestrator.temporal.children import Children
+from treadle.orchestrator.scheduler.instructions import Event, NodeStopped, Run
+from treadle.orchestrator.temporal.child_workflows import Children
 
 
 async def test_child_that_is_stopped_before_its_first_step_is_reported() -> None:

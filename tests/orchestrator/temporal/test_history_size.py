@@ -10,7 +10,7 @@ import pytest
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from temporalio.api.enums.v1 import EventType
 
-from treadle.orchestrator.testing.service import Service
+from treadle.client.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,20 +13,20 @@ import pytest
 from orchestrator.record_histories import TESTS, mapped, spec
 from orchestrator.waiting import until
 
+from treadle.client.run_views import RunEnd
+from treadle.client.submission import _MANY, prepare
+from treadle.client.testing.service import Service, service
 from treadle.dsl.model import Spec
 from treadle.executors.program import Keep
-from treadle.orchestrator.client.submission import _MANY, prepare
-from treadle.orchestrator.client.views import RunEnd
-from treadle.orchestrator.dispatcher.segments.execute import Desk
+from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
 from treadle.orchestrator.environment.home import Home
-from treadle.orchestrator.instructions import Summary
-from treadle.orchestrator.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.protocol.limits import after, bounded, check_graph, is_small
+from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.protocol.messages import PAYLOAD, NodeReport, pack
-from treadle.orchestrator.scheduler import Scheduler
+from treadle.orchestrator.protocol.payload_limits import after, bounded, check_graph, is_small
+from treadle.orchestrator.scheduler.instructions import Summary
+from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities
 from treadle.orchestrator.temporal.activities import plan_site
-from treadle.orchestrator.testing.service import Service, service
 from treadle.primitives.errors import InternalError, UsageError
 
 ONE = spec(only=mapped({"range": 2, "partitions": 1}))

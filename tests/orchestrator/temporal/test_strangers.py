@@ -21,11 +21,11 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.common import RetryPolicy
 
-from treadle.orchestrator.client.client import NoSuchRun, Runs
-from treadle.orchestrator.client.leftovers import remove
-from treadle.orchestrator.client.views import FOREIGN
+from treadle.client.client import NoSuchRun, Runs
+from treadle.client.garbage_collection import remove
+from treadle.client.run_views import FOREIGN
+from treadle.client.testing.service import Service
 from treadle.orchestrator.protocol import messages
-from treadle.orchestrator.testing.service import Service
 from treadle.primitives.errors import CorruptError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,10 +14,10 @@ from orchestrator.waiting import until
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
 
+from treadle.client.submission import prepare
+from treadle.client.testing.service import Service
 from treadle.dsl.model import Spec
-from treadle.orchestrator.client.submission import prepare
 from treadle.orchestrator.temporal.activities import plan_site
-from treadle.orchestrator.testing.service import Service
 from treadle.primitives.errors import UsageError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -23,9 +23,9 @@ from temporalio.exceptions import CancelledError
 from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from treadle.client.testing.service import Service
 from treadle.orchestrator.temporal import activities
-from treadle.orchestrator.temporal.succession import IDENTITY, bury
-from treadle.orchestrator.testing.service import Service
+from treadle.orchestrator.temporal.takeover import IDENTITY, bury
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUEUE = "of-the-dead"

@@ -15,9 +15,9 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.service import RPCError, RPCStatusCode
 
-from treadle.orchestrator.temporal import sweeping
-from treadle.primitives.stores.host import HostFolder
-from treadle.primitives.stores.spares import LEAST
+from treadle.orchestrator.temporal import shm_gc
+from treadle.primitives.stores.page_pool import LEAST
+from treadle.primitives.stores.shared_memory import HostFolder
 
 
 @dataclass
@@ -66,8 +66,8 @@ RUNS = {
 async def swept(host: HostFolder, runs: dict[str, About], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The runs that still have blocks after every one was looked at."""
     client: Any = Temporal(runs, len(host.runs()))
-    monkeypatch.setattr(sweeping, "SWEEP_SECONDS", 0.0)
-    task = asyncio.create_task(sweeping.sweep(host, client))
+    monkeypatch.setattr(shm_gc, "SWEEP_SECONDS", 0.0)
+    task = asyncio.create_task(shm_gc.sweep(host, client))
     await client.asked.wait()  # the first one of the second round
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -107,7 +107,7 @@ async def test_driver_that_ends_leaves_no_freed_memory_behind(tmp_path: Path) ->
     for run in RUNS:
         host.put(f"{run}/each/0.1.x", [bytes(LEAST)])
     client: Any = Temporal(RUNS, len(RUNS))
-    await sweeping.sweep_at_end(host, client)
+    await shm_gc.sweep_at_end(host, client)
     assert set(host.runs()) == {"running", "cut", "failed"}
     assert os.listdir(host.root / ".spares") == []
 
@@ -115,7 +115,7 @@ async def test_driver_that_ends_leaves_no_freed_memory_behind(tmp_path: Path) ->
 async def test_driver_that_ends_gives_freed_memory_back_when_temporal_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeping, "_PATIENCE", 0.01)
+    monkeypatch.setattr(shm_gc, "_PATIENCE", 0.01)
     host = HostFolder(tmp_path / "shared" / "host")
     for run in ("freed", "left"):
         host.put(f"{run}/each/0.1.x", [bytes(LEAST)])
@@ -125,7 +125,7 @@ async def test_driver_that_ends_gives_freed_memory_back_when_temporal_is_silent(
     async def silent(*_: object) -> bool:
         return await asyncio.Event().wait()
 
-    monkeypatch.setattr(sweeping, "_needless", silent)
-    await sweeping.sweep_at_end(host, cast("Any", None))
+    monkeypatch.setattr(shm_gc, "_needless", silent)
+    await shm_gc.sweep_at_end(host, cast("Any", None))
     assert os.listdir(host.root / ".spares") == []
     assert host.runs() == ["left"]

@@ -15,9 +15,9 @@ from orchestrator.temporal.test_history_size import bound
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from treadle.orchestrator.dispatcher.record.ledger import Committed, read
-from treadle.orchestrator.runfiles import RunFiles
-from treadle.primitives import trust
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, read
+from treadle.orchestrator.run_store.run_files import RunFiles
+from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
 RUN = "wide"
@@ -28,8 +28,8 @@ class Wide:
 
     def __init__(self, hosts: Hosts) -> None:
         self.here, self._server = hosts.here, hosts.server
-        key = trust.load_or_create_key(self.here.home.key)
-        self.files = RunFiles(Store.open(self.here.home.store.as_uri()), RUN, trust.run_key(key, RUN))
+        key = sealing.load_or_create_key(self.here.home.key)
+        self.files = RunFiles(Store.open(self.here.home.store.as_uri()), RUN, sealing.run_key(key, RUN))
 
     def committed(self) -> set[int]:
         """Partitions on record, in the ledgers of all groups."""

@@ -17,14 +17,14 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
-from treadle.orchestrator.cli.view.picture import Painter, StageView
-from treadle.orchestrator.client import client
-from treadle.orchestrator.dispatcher.record.ledger import Committed, read
-from treadle.orchestrator.plan import Plan
-from treadle.orchestrator.planner import groups
+from treadle.cli.view.progress import Painter, StageView
+from treadle.client import client
+from treadle.client.testing.service import Service
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, read
+from treadle.orchestrator.plan.plan import Plan
+from treadle.orchestrator.planner import task_groups
 from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.messages import ParentSteering
-from treadle.orchestrator.testing.service import Service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SIZE = 50
@@ -34,7 +34,7 @@ ONE_BY_ONE = {"maxItems": 1}
 @pytest.fixture(scope="module", autouse=True)
 def small_groups() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups, "GROUP_TASKS", SIZE)
+        patch.setattr(task_groups, "GROUP_TASKS", SIZE)
         yield
 
 

@@ -24,10 +24,10 @@ from treadle.primitives.channels import (
     current_member,
 )
 from treadle.primitives.channels.barriers import Arrival
-from treadle.primitives.channels.io import roads
-from treadle.primitives.channels.io.segments import Segments
+from treadle.primitives.channels.io import peer_routes
+from treadle.primitives.channels.io.shared_memory import Segments
 from treadle.primitives.coordinator.messages import Broken
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 
 BIG = 50_000
 """Floats of an array that travels as a block."""
@@ -123,9 +123,9 @@ def barriers() -> list[float]:
 
 
 def barriers_without_a_bell() -> list[float]:
-    from treadle.primitives.channels.io import boards
+    from treadle.primitives.channels.io import shared_barrier
 
-    boards.Bell.ring = lambda self: None  # type: ignore[method-assign]
+    shared_barrier.Bell.ring = lambda self: None  # type: ignore[method-assign]
     return barriers()
 
 
@@ -310,7 +310,7 @@ def waits_with_other_parties() -> None:
 
 def dials_a_silent_peer() -> Any:
     """Member 0 says it is where somebody accepts and never answers: the coordinator carries what is for it."""
-    roads._DIALLING = 0.5
+    peer_routes._DIALLING = 0.5
     if rank() == 0:
         from treadle.primitives.channels.member import Member
 
@@ -361,14 +361,14 @@ def leaves_things_open() -> tuple[int, int]:
     """Descriptors and threads before and after."""
     import os
 
-    from treadle.primitives.channels import current
+    from treadle.primitives.channels import member_scope
 
     def now() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count()
 
     before = now()
     broadcasts_in_turn()
-    place = current._place
+    place = member_scope._place
     assert place is not None
     place.close()
     place._member = None
@@ -379,9 +379,9 @@ def leaves_things_open() -> tuple[int, int]:
 def uses_nothing() -> bool:
     import sys
 
-    from treadle.primitives.channels import current
+    from treadle.primitives.channels import member_scope
 
-    return current._place is not None and current._place._member is None and "asyncio" in sys.modules
+    return member_scope._place is not None and member_scope._place._member is None and "asyncio" in sys.modules
 
 
 def looks_at_a_segment(host: Path, size: int, pipe: Connection) -> None:

@@ -18,7 +18,7 @@ from primitives.channels import coordinators
 
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang, taking_part
-from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 from treadle.primitives.stores.store import Store
 
 KEY = bytes(range(32))

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from treadle.primitives.channels.messages import DATA, Message, Payload
-from treadle.primitives.channels.protocols.machine import Machine
-from treadle.primitives.channels.protocols.roster import Send, advance
+from treadle.primitives.channels.protocols.collective import Machine
+from treadle.primitives.channels.protocols.membership import Send, advance
 from treadle.primitives.coordinator import Coordinator, Timing
 from treadle.primitives.coordinator import Send as Post
 from treadle.primitives.coordinator.messages import Bye, Hello, Join, View

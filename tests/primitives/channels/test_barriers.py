@@ -11,7 +11,7 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels.barriers import Barriers
 from treadle.primitives.channels.errors import MemberLost
 from treadle.primitives.channels.gang import Gang
-from treadle.primitives.channels.io.loop import Late
+from treadle.primitives.channels.io.socket_loop import Late
 from treadle.primitives.coordinator.messages import Broken, FromMember, Refused, Released, Wait
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store

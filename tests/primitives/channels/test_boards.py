@@ -24,10 +24,10 @@ from primitives.wire.sides import serving, soon
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Barrier, BroadcastChannel, Gang, Member
-from treadle.primitives.channels.io.boards import Bell, Board, Boards
+from treadle.primitives.channels.io.shared_barrier import Bell, Board, Boards
 from treadle.primitives.coordinator.messages import Bye, Count, Counted, FromMember, Leave
 from treadle.primitives.errors import StoreError
-from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 from treadle.primitives.stores.store import Store
 
 SIZE = 4
@@ -170,7 +170,7 @@ def gang() -> Iterator[list[Boards]]:
 def settled(seconds: float) -> Iterator[None]:
     """Everybody sees what was written after so long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("treadle.primitives.channels.io.boards._SETTLES", seconds)
+        patch.setattr("treadle.primitives.channels.io.shared_barrier._SETTLES", seconds)
         yield
 
 

@@ -12,7 +12,7 @@ from primitives.channels import functions
 from primitives.channels.gangs import Ended, Place, place
 
 from treadle.primitives.channels import Barrier, BroadcastChannel
-from treadle.primitives.channels.pieces import distribute, fold
+from treadle.primitives.channels.values import distribute, fold
 from treadle.primitives.errors import DataError, UsageError
 
 

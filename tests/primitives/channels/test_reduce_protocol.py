@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost, ReduceFailed
-from treadle.primitives.channels.protocols.machine import OnLoss
+from treadle.primitives.channels.protocols.collective import OnLoss
 from treadle.primitives.channels.protocols.reduce import Fold, PassUp, Reduce, Result
 
 Net = Network[Reduce]

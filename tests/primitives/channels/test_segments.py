@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from primitives.channels import functions
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels.io.segments import Segments
-from treadle.primitives.channels.io.values import Values
+from treadle.primitives.channels.io.payloads import Values
+from treadle.primitives.channels.io.shared_memory import Segments
 from treadle.primitives.errors import StoreError
-from treadle.primitives.stores.host import SHARED_MEMORY, HostFolder
+from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 from treadle.primitives.stores.store import Store
 
 SIZE = 100_000

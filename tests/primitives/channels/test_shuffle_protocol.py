@@ -11,7 +11,7 @@ from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost
 from treadle.primitives.channels.messages import Plan
-from treadle.primitives.channels.protocols.machine import OnLoss
+from treadle.primitives.channels.protocols.collective import OnLoss
 from treadle.primitives.channels.protocols.shuffle import Received, Shuffle, role_of
 
 Net = Network[Shuffle]

@@ -9,11 +9,11 @@ from primitives.channels.uplinks import uplink
 from primitives.wire.sides import KEY, RUN, serving, soon
 
 from treadle.primitives import wire
-from treadle.primitives.channels.io.loop import Loop
-from treadle.primitives.channels.io.roads import Roads
+from treadle.primitives.channels.io.peer_routes import Roads
+from treadle.primitives.channels.io.socket_loop import Loop
 from treadle.primitives.channels.messages import Done, Letter, Message
 from treadle.primitives.coordinator.messages import Counted, FromMember, Hello, ToMember
-from treadle.primitives.wire.heads import encode_head
+from treadle.primitives.wire.message_codec import encode_head
 
 NO_MESSAGES = [b"\xc1", b"\x81\xa4type\xa4view", b"\x82\xa4type\xa5alive\xa1x" + b"\x91" * 100_000]
 IDS = ["no MessagePack", "a part is missing", "too deep"]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from primitives.wire.sides import GENEROUS, KEY, RUN, soon
 
-from treadle.primitives.channels.io.loop import Loop
-from treadle.primitives.channels.io.uplink import Uplink
+from treadle.primitives.channels.io.coordinator_client import Uplink
+from treadle.primitives.channels.io.socket_loop import Loop
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 
 

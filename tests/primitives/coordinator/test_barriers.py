@@ -7,7 +7,7 @@ import pytest
 from treadle.primitives.coordinator import Limits, Timing
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.coordinator.barriers import Barriers
-from treadle.primitives.coordinator.parts import Refusal
+from treadle.primitives.coordinator.component import Refusal
 
 
 class Desk:

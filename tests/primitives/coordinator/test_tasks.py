@@ -6,8 +6,8 @@ import pytest
 
 from treadle.primitives.coordinator import Limits, Returned
 from treadle.primitives.coordinator import messages as m
-from treadle.primitives.coordinator.parts import Epochs, Refusal
-from treadle.primitives.coordinator.queue import Tasks
+from treadle.primitives.coordinator.component import Epochs, Refusal
+from treadle.primitives.coordinator.task_queue import Tasks
 
 
 class Desk:

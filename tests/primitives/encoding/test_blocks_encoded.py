@@ -18,10 +18,10 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.stores import spooled
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores import spool
+from treadle.primitives.stores.atomic_files import Buffer
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
-from treadle.primitives.stores.whole_files import Buffer
 from treadle.primitives.testing.s3 import S3Endpoint
 
 VALUES: dict[Kind, list[list[Any]]] = {
@@ -81,7 +81,7 @@ def test_parts_in_pieces_come_back_from_every_store(
 ) -> None:
     monkeypatch.setattr(blocks_module, "SPOOLED_FROM", spool_from)
     monkeypatch.setattr(blocks_module, "AT_ONCE", spool_from)
-    monkeypatch.setattr(spooled, "AT_ONCE", 1000)
+    monkeypatch.setattr(spool, "AT_ONCE", 1000)
     check(Blocks(store, "r1"), kind, "store", 1)
 
 
@@ -110,7 +110,7 @@ def test_pieces_go_to_the_store_when_shared_memory_is_full(tmp_path: Path, monke
 
 def test_pieces_of_what_is_far_away_are_never_in_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part is read in pieces because there is no memory for all of it."""
-    for module in (blocks_module, spooled):
+    for module in (blocks_module, spool):
         monkeypatch.setattr(module, "AT_ONCE", 1000)
     store = Store.open(f"memory://{uuid.uuid4()}")
     reader, lengths = Blocks(store, "r1"), list[int]()

@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 from treadle.primitives.encoding import codec, frames
 from treadle.primitives.encoding.codec import concat, decode, encode, rows
-from treadle.primitives.encoding.frozen import is_frozen
+from treadle.primitives.encoding.read_only import is_frozen
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import CorruptError, DataError, UsageError
 
@@ -322,7 +322,7 @@ def test_plain_records_need_neither_numpy_nor_arrow() -> None:
     code = """
         import sys
         from treadle.primitives.encoding.codec import decode, encode
-        from treadle.primitives.encoding.frozen import is_frozen
+        from treadle.primitives.encoding.read_only import is_frozen
         assert is_frozen("objects", decode(b"".join(encode("objects", [(1, "a")]))))
         assert not {"numpy", "pyarrow"} & sys.modules.keys(), "imported too early"
     """

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.primitives.encoding.frozen import sealed
+from treadle.primitives.encoding.read_only import sealed
 
 _leaves = st.none() | st.integers() | st.text(max_size=3) | st.builds(np.arange, st.integers(0, 3))
 _records = st.recursive(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from treadle.primitives.errors import DataError
 from treadle.primitives.formats import ReadOptions, plan_splits, read_split
 from treadle.primitives.formats.arrays import parse_npy
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 
 
 def npy(header: str, data: bytes = b"") -> bytes:

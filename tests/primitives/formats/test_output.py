@@ -15,14 +15,14 @@ from treadle.primitives.formats import (
     ReadOptions,
     check_output,
     claim_output,
-    output,
+    output_folder,
     plan_splits,
     read_split,
     write_manifest,
     write_part,
 )
-from treadle.primitives.formats.output import PartInfo
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.formats.output_folder import PartInfo
+from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.stores.store import ObjectStore, Store
 from treadle.primitives.testing.s3 import S3Endpoint
 
@@ -30,7 +30,7 @@ from treadle.primitives.testing.s3 import S3Endpoint
 @pytest.fixture(params=["file", "path", "memory", "memory in parts"])
 def uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if "parts" in request.param:
-        monkeypatch.setattr(output, "ONE_REQUEST", 1)
+        monkeypatch.setattr(output_folder, "ONE_REQUEST", 1)
     if "memory" in request.param:
         return f"memory://{uuid.uuid4().hex}/out/counts"
     folder = tmp_path / "out put" / "counts"
@@ -87,7 +87,7 @@ def test_a_large_part_for_an_object_store_is_never_held_as_a_whole(monkeypatch: 
         return create(store, name, data)
 
     monkeypatch.setattr(ObjectStore, "create", watched)
-    monkeypatch.setattr(output, "ONE_REQUEST", 1000)
+    monkeypatch.setattr(output_folder, "ONE_REQUEST", 1000)
     uri = f"memory://{uuid.uuid4().hex}/out"
     for index, size in enumerate([1000, 1001]):
         write_part(uri, index, [b"x"] * size, "txt")

@@ -23,8 +23,16 @@ from hypothesis import strategies as st
 
 from treadle.primitives.encoding.codec import concat
 from treadle.primitives.errors import DataError, MissingError, StoreError, UsageError
-from treadle.primitives.formats import FileSplit, Format, ReadOptions, content, plan_splits, read_pieces, read_split
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.formats import (
+    FileSplit,
+    Format,
+    ReadOptions,
+    plan_splits,
+    read_pieces,
+    read_split,
+    split_content,
+)
+from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.stores.store import Store
 
 many = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -226,13 +234,13 @@ def test_nothing_is_read_before_the_first_piece_is_wanted(place: str, format: Fo
 
 def test_of_a_file_far_away_one_piece_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[int] = []
-    known = content.line_content
+    known = split_content.line_content
 
     def counted(split: FileSplit) -> tuple[int, memoryview]:
         begun.append(split.start)
         return known(split)
 
-    monkeypatch.setattr(content, "line_content", counted)
+    monkeypatch.setattr(split_content, "line_content", counted)
     [one] = splits(f"memory://{uuid.uuid4().hex}", b"0123456\n" * 64, ReadOptions("text"))
     found = read_pieces(one, 8)[1]
     for taken, piece in enumerate(found, 1):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from treadle.primitives.errors import DataError, MissingError, UsageError
 from treadle.primitives.formats import FileSplit, Format, ReadOptions, plan_splits, read_split, read_text
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.stores.store import Store
 
 many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

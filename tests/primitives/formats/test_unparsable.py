@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from treadle.primitives.errors import DataError
 from treadle.primitives.formats import ReadOptions, plan_splits, read_pieces, read_split
-from treadle.primitives.formats.locate import Locator
-from treadle.primitives.formats.unparsable import TEXT_LIMIT, Unparsable
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.formats.malformed_lines import TEXT_LIMIT, Unparsable
+from treadle.primitives.formats.record_location import Locator
+from treadle.primitives.stores.input_files import list_files
 
 JSONL = b'{"a": 1}\n\nNaN\n{"a": 2}\n{"a"\n'
 CSV = b'k,v\na,1\nb\n\nc,"x\ny"\nd,4,5\ne,5\n'
@@ -99,7 +99,7 @@ def test_a_bad_line_is_refused_unless_it_is_tolerated(tmp_path: Path, format: An
 
 
 def test_lines_are_counted_from_the_split_far_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.primitives.formats.unparsable._COUNTED", 10)
+    monkeypatch.setattr("treadle.primitives.formats.malformed_lines._COUNTED", 10)
     (info,) = list_files(written(tmp_path, b"1\n" * 20).as_uri(), None)
     split = plan_splits(info, ReadOptions("jsonl"), 20)[1]
     place = Locator(split).place(2)

@@ -34,7 +34,7 @@ from treadle.primitives.formats import (
     tables,
     write_part,
 )
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 
 many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = (("word", "string"), ("n", "int64"))
@@ -275,7 +275,7 @@ def test_an_empty_partition_is_a_valid_empty_file(tmp_path: Path, format: Format
 def test_text_and_json_need_neither_numpy_nor_pyarrow(tmp_path: Path) -> None:
     script = f"""
 import sys
-from treadle.primitives.stores.files import list_files
+from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.formats import (
     ReadOptions, WriteOptions, encode_part, plan_splits, read_split, suffix, write_part
 )

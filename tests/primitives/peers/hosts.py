@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.primitives.peers import PeerClient, PeerServer
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.wire import Identity
 
 RUN, KEY = "run-1", bytes(range(32))

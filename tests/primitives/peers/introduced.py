@@ -20,13 +20,13 @@ from treadle.primitives.coordinator import Coordinator
 from treadle.primitives.coordinator.instructions import Send
 from treadle.primitives.coordinator.messages import FromMember, Hello, Reach
 from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.hole_punching import Schedule
 from treadle.primitives.peers import PeerServer, announce
-from treadle.primitives.peers.asking import Patience
 from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.peers.hosts import HostPeers
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.peers.request_router import Patience
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
-from treadle.primitives.traversal import Schedule
 from treadle.primitives.wire import Connection
 
 SESSION, SESSION_KEY = "members-1", bytes(reversed(range(32)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.primitives.peers.asking import Asks, Fail, HangUp, Over, Patience, Reach, Relay
+from treadle.primitives.peers.request_router import Asks, Fail, HangUp, Over, Patience, Reach, Relay
 
 PATIENCE = Patience(silence=5.0, again=5.0, total=30.0)
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from treadle.primitives.peers.both_ways import BothWays
+from treadle.primitives.peers.duplex import BothWays
 from treadle.primitives.wire import Closed, Connection
 
 

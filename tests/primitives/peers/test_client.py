@@ -14,8 +14,8 @@ from primitives.peers.hosts import KEY, OTHER, OTHERS_KEY, RUN, content, reader,
 from treadle.primitives.errors import MissingError, UsageError
 from treadle.primitives.peers import PeerServer
 from treadle.primitives.peers.messages import BATCH, Want
-from treadle.primitives.peers.pulling import WINDOW, requests
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.peers.range_prefetch import WINDOW, requests
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.wire import Identity, NotAuthentic, WireError
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.peers import Directory, announce, resolve
-from treadle.primitives.peers.directory import Entry, behind
+from treadle.primitives.peers.host_directory import Entry, behind
+from treadle.primitives.sealing import SealedStore, run_key
 from treadle.primitives.stores.store import Store
-from treadle.primitives.trust import SealedStore, run_key
 
 RUN, HOST = "run-1", "0123456789abcdef"
 KEY = run_key(bytes(32), RUN)

@@ -14,7 +14,7 @@ from primitives.peers.faults import HEALTHY, Fault, FaultyPath
 from primitives.peers.hosts import RUN, at_once, content, reader, served, soon
 
 from treadle.primitives.errors import MissingError
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.wire import Identity, NotAuthentic, TimedOut, WireError
 
 BLOCKS = {"s/0": content(500, 0), "s/1": content(300_000, 1), "s/2": content(70_000, 2), "s/3": b""}

@@ -26,12 +26,12 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.coordinator.messages import Bye, Reach, Relay, Relayed
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
-from treadle.primitives.peers import hosts, presence, resolve, through
-from treadle.primitives.peers.asking import Asks, Instruction, Patience
+from treadle.primitives.hole_punching import Paths
+from treadle.primitives.peers import hosts, local_gateways, resolve, through
 from treadle.primitives.peers.gateway import RELAYED, cut
 from treadle.primitives.peers.messages import PIECE, Answer, Want
-from treadle.primitives.traversal import Paths
-from treadle.primitives.trust import SealedStore
+from treadle.primitives.peers.request_router import Asks, Instruction, Patience
+from treadle.primitives.sealing import SealedStore
 from treadle.primitives.wire import WireError
 
 HURRIED = Patience(silence=0.3, again=0.3, total=LONG)
@@ -244,8 +244,8 @@ def test_a_reader_that_is_no_member_finds_the_gateway_of_its_process(tmp_path: P
         driver = hosts.HostPeers(left.store, RUN, KEY, None)
         host, members = right.host.host_id, {"left", "right"}
         assert driver.gone(host, [ref.name]) == {ref.name}
-        present = presence.Members(members.__contains__, left.server.address)
-        presence.add(present)
+        present = local_gateways.Members(members.__contains__, left.server.address)
+        local_gateways.add(present)
         try:
             assert driver.gone(host, [ref.name, "s/other"]) == {"s/other"}
             assert same(read_all_with(driver, left, ref), arrays(1, 80_000))
@@ -253,7 +253,7 @@ def test_a_reader_that_is_no_member_finds_the_gateway_of_its_process(tmp_path: P
             driver._directory._known.clear()
             assert driver.gone(host, [ref.name]) == {ref.name}
         finally:
-            presence.remove(present)
+            local_gateways.remove(present)
         driver.close()
 
 

@@ -19,8 +19,8 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.peers import PeerServer, announce, hosts
 from treadle.primitives.peers.hosts import HostPeers
-from treadle.primitives.stores import spooled
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores import spool
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 from treadle.primitives.wire import WireError
 
@@ -103,7 +103,7 @@ def test_a_shared_block_is_brought_to_this_host_once(two: Two) -> None:
 
 
 def test_pieces_are_never_in_memory_together(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (blocks, spooled):
+    for module in (blocks, spool):
         monkeypatch.setattr(module, "AT_ONCE", 100_000)
     slice = two.put(np.arange(3), LARGE).slice(1)
     (found,) = two.reader.pieces(slice)

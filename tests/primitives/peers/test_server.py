@@ -15,10 +15,10 @@ from primitives.wire.sides import receive
 
 from treadle.primitives import wire
 from treadle.primitives.errors import StoreError, UsageError
-from treadle.primitives.peers import PeerServer, Want, serving
+from treadle.primitives.peers import PeerServer, Want, responses
 from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull
-from treadle.primitives.stores.host import HostFolder
-from treadle.primitives.wire import strangers
+from treadle.primitives.stores.shared_memory import HostFolder
+from treadle.primitives.wire import unauthenticated
 
 
 def dial(address: str) -> wire.Connection:
@@ -108,8 +108,8 @@ def test_a_reader_that_takes_nothing_does_not_hold_up_others(tmp_path: Path) -> 
 
 
 def test_a_reader_that_takes_nothing_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_PATIENCE", 0.05)
-    monkeypatch.setattr(serving, "_SLOWEST", 1 << 40)
+    monkeypatch.setattr(responses, "_PATIENCE", 0.05)
+    monkeypatch.setattr(responses, "_SLOWEST", 1 << 40)
     with served(tmp_path) as (host, server), dial(server.address) as slow:
         host.put(f"{RUN}/s/a", [bytes(50_000_000)])
         slow.send(Pull((Want("s/a", 0, -1),)), deadline=soon())
@@ -167,7 +167,7 @@ def crowd() -> Iterator[Callable[[PeerServer, int], None]]:
 def test_callers_that_prove_nothing_cost_each_other_and_no_reader(
     tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strangers, "GRACE", 0.05)
+    monkeypatch.setattr(unauthenticated, "GRACE", 0.05)
     with served(tmp_path, connections=8) as (host, there), contextlib.ExitStack() as stack:
         host.put(f"{RUN}/s/a", [b"abc"])
         readers = [stack.enter_context(dial(there.address)) for _ in range(4)]
@@ -183,7 +183,7 @@ def test_callers_that_prove_nothing_cost_each_other_and_no_reader(
 def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
     tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strangers, "GRACE", 0.0)
+    monkeypatch.setattr(unauthenticated, "GRACE", 0.0)
     with served(tmp_path, connections=2) as (host, there), dial(there.address) as idle:
         host.put(f"{RUN}/s/a", [b"abc"])
         ask(idle, Want("s/a", 0, 1))

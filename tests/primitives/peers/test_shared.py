@@ -15,8 +15,8 @@ from primitives.peers.faults import HEALTHY, Fault, FaultyPath
 from primitives.peers.hosts import RUN, at_once, content, reader, served, soon
 
 from treadle.primitives.errors import CorruptError, MissingError
-from treadle.primitives.peers import shared
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.peers import host_cache
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.wire import Identity, TimedOut, WireError
 
 BLOCK = content(3_000_000)
@@ -62,7 +62,7 @@ def test_of_many_readers_of_a_host_one_pulls(tmp_path: Path, here: HostFolder) -
 READER = """
 import os, sys, time
 from pathlib import Path
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.peers import PeerClient, shared
 
 if sys.argv[3] == "die":
@@ -123,7 +123,7 @@ def test_full_shared_memory_leaves_the_bytes_to_the_process(
 
     with served(tmp_path) as (there, server), reader() as client:
         there.put(f"{RUN}/{NAME}", [BLOCK])
-        monkeypatch.setattr(shared, "write_all", write)
+        monkeypatch.setattr(host_cache, "write_all", write)
         view = client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon())
         assert view == BLOCK
         assert not isinstance(view.obj, mmap)
@@ -142,7 +142,7 @@ def test_what_is_in_the_file_already_comes_back_whole_however_little_the_kernel_
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.write(descriptor, views[0])
 
-    monkeypatch.setattr(shared, "write_all", write)
+    monkeypatch.setattr(host_cache, "write_all", write)
     monkeypatch.setattr(os, "preadv", lambda descriptor, views, at: read(descriptor, [views[0][:900_000]], at))
     with served(tmp_path) as (there, server), reader() as client:
         there.put(f"{RUN}/{NAME}", [BLOCK])
@@ -150,8 +150,8 @@ def test_what_is_in_the_file_already_comes_back_whole_however_little_the_kernel_
 
 
 def test_what_will_not_fit_is_not_begun(tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_fits", lambda descriptor, length: False)
-    monkeypatch.delattr(shared, "write_all")
+    monkeypatch.setattr(host_cache, "_fits", lambda descriptor, length: False)
+    monkeypatch.delattr(host_cache, "write_all")
     with served(tmp_path) as (there, server), reader() as client:
         there.put(f"{RUN}/{NAME}", [BLOCK])
         assert client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon()) == BLOCK
@@ -220,8 +220,8 @@ def test_a_lock_is_held_on_the_file_that_others_see(here: HostFolder, monkeypatc
         return found
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with shared.one_puller(path, soon()):
+    with host_cache.one_puller(path, soon()):
         assert lock_file().exists()
-        with pytest.raises(TimedOut), shared.one_puller(path, at_once()):
+        with pytest.raises(TimedOut), host_cache.one_puller(path, at_once()):
             pass
     assert files(here) == []

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from treadle.primitives.shuffling.fast_sort import stable_argsort
-from treadle.primitives.shuffling.ranges import range_targets
+from treadle.primitives.shuffling.range_partitioning import range_targets
+from treadle.primitives.shuffling.stable_sort import stable_argsort
 
 _RANDOM = np.random.default_rng(20)
 _MANY = 50_000

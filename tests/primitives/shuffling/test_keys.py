@@ -229,8 +229,8 @@ def test_hashing_plain_keys_loads_no_array_library() -> None:
     code = (
         "import sys; from treadle.primitives.shuffling.keys import identity\n"
         "from treadle.primitives.shuffling.partitioning import hash_targets, choose_boundaries\n"
-        "from treadle.primitives.shuffling.ranges import range_targets\n"
-        "from treadle.primitives.shuffling.order import argsort\n"
+        "from treadle.primitives.shuffling.range_partitioning import range_targets\n"
+        "from treadle.primitives.shuffling.key_order import argsort\n"
         "import treadle.primitives.shuffling.folds, treadle.primitives.functions\n"
         "hash_targets(['a', 1], 3); hash_targets([1, 2], 3); range_targets([1, 2], [1]); argsort([2, 'a'])\n"
         "assert not {'numpy', 'pyarrow', 'cloudpickle'} & set(sys.modules), sys.modules"

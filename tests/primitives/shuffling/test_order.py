@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from treadle.primitives.shuffling.key_order import argsort, order
 from treadle.primitives.shuffling.keys import identity
-from treadle.primitives.shuffling.order import argsort, order
 from treadle.primitives.testing.keys import arrow_arrays, keys, numpy_arrays, simple_keys
 
 ASCENDING = [

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.primitives.errors import DataError
-from treadle.primitives.shuffling import ranges
+from treadle.primitives.shuffling import range_partitioning
+from treadle.primitives.shuffling.key_order import order
 from treadle.primitives.shuffling.keys import Key, identity, stable_hash
-from treadle.primitives.shuffling.order import order
 from treadle.primitives.shuffling.partitioning import (
     SAMPLE_SIZE,
     check_boundaries,
@@ -24,7 +24,7 @@ from treadle.primitives.shuffling.partitioning import (
     sample_keys,
     split_evenly,
 )
-from treadle.primitives.shuffling.ranges import range_targets
+from treadle.primitives.shuffling.range_partitioning import range_targets
 from treadle.primitives.testing.keys import arrow_arrays, keys, numbers, numpy_arrays
 
 # -- split -------------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ _VALUES: dict[str, list[Any]] = {
 def test_arrays_longer_than_a_chunk_meet_any_number_of_boundaries(
     kind: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranges, "_CHUNK", 4)
+    monkeypatch.setattr(range_partitioning, "_CHUNK", 4)
     array = np.array(_VALUES[kind], dtype=kind)
     inner: list[Any] = [number / 2 if number % 3 else number // 2 for number in range(count)]
     for around in ([], [None, float("-inf")], [float("inf"), float("nan"), float("nan"), "text"]):

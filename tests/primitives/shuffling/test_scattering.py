@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.primitives.shuffling import scattering
-from treadle.primitives.shuffling.scattering import scatter_rows
+from treadle.primitives.shuffling import scatter
+from treadle.primitives.shuffling.scatter import scatter_rows
 
 ROWS = {
     "numbers": lambda count: np.arange(count),
@@ -25,9 +25,9 @@ ROWS = {
 
 @pytest.fixture(params=[1 << 19, 64], ids=["at once", "in chunks"])
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scattering, "_CHUNK_BYTES", request.param)
-    monkeypatch.setattr(scattering, "_TABLE_BYTES", request.param)
-    monkeypatch.setattr(scattering, "_LEAST", 1)
+    monkeypatch.setattr(scatter, "_CHUNK_BYTES", request.param)
+    monkeypatch.setattr(scatter, "_TABLE_BYTES", request.param)
+    monkeypatch.setattr(scatter, "_LEAST", 1)
 
 
 def expected(value: Any, targets: list[int], partitions: int) -> list[Any]:

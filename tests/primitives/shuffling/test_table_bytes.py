@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.primitives.shuffling.partitioning import bytes_of_rows, cut
-from treadle.primitives.shuffling.table_bytes import table_bytes
+from treadle.primitives.shuffling.table_size import table_bytes
 
 TYPES: list[Any] = [
     pa.null(),

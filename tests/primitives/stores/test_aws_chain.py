@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from treadle.primitives.errors import StoreError, UsageError
-from treadle.primitives.stores.aws_chain import aws_region
+from treadle.primitives.stores.aws_config import aws_region
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint
 
@@ -211,7 +211,7 @@ def test_profile_that_does_not_exist_is_refused(home: Path, monkeypatch: pytest.
 
 def test_profile_without_boto3_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(home, "[default]\nregion = eu-north-1\n")
-    monkeypatch.setattr("treadle.primitives.stores.aws_chain.find_spec", lambda _: None)
+    monkeypatch.setattr("treadle.primitives.stores.aws_config.find_spec", lambda _: None)
     Store.open("s3://bucket")
     monkeypatch.setenv("AWS_PROFILE", "default")
     with pytest.raises(UsageError, match="boto3 is not installed"):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.primitives.errors import MissingError, StoreError, UsageError
-from treadle.primitives.stores.files import absolute_uri, glob_matches, list_files, map_file, read_range
+from treadle.primitives.stores.input_files import absolute_uri, glob_matches, list_files, map_file, read_range
 from treadle.primitives.stores.store import ObjectStore, Store
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from treadle.primitives.errors import MissingError, StoreError, UsageError
-from treadle.primitives.stores.host import HostFolder, host_id
+from treadle.primitives.stores.shared_memory import HostFolder, host_id
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_a_link_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_processes_of_one_host_agree_on_its_id(folder: HostFolder) -> None:
-    code = f"from treadle.primitives.stores.host import host_id; print(host_id({str(folder.root)!r}))"
+    code = f"from treadle.primitives.stores.shared_memory import host_id; print(host_id({str(folder.root)!r}))"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == folder.host_id == host_id(folder.root)
 
@@ -165,7 +165,7 @@ def test_other_memory_is_another_host(folder: HostFolder) -> None:
 def test_a_block_put_by_another_process_that_died_is_mapped(folder: HostFolder) -> None:
     code = f"""
 import os
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 HostFolder({str(folder.root)!r}).put("run/a", [b"from the dead"])
 os._exit(9)
 """

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from emulators.lambda_s3 import FlakyS3
 
-from treadle.primitives.stores import requests
-from treadle.primitives.stores.requests import counted_for, of_run, since
+from treadle.primitives.stores import request_counts
+from treadle.primitives.stores.request_counts import counted_for, of_run, since
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint
 
@@ -61,7 +61,7 @@ DOINGS: dict[str, Callable[[Store], object]] = {
 
 @pytest.mark.parametrize("name", DOINGS)
 def test_counter_agrees_with_the_server(name: str, store: Store, proxy: FlakyS3) -> None:
-    before, seen = requests.made(), proxy.kinds.copy()
+    before, seen = request_counts.made(), proxy.kinds.copy()
     DOINGS[name](store)
     assert since(before) == dict(proxy.kinds - seen)
 
@@ -69,7 +69,7 @@ def test_counter_agrees_with_the_server(name: str, store: Store, proxy: FlakyS3)
 def test_listing_of_several_pages_is_several_requests(store: Store, proxy: FlakyS3) -> None:
     for number in range(1001):
         store.put(f"pages/{number}", b"")
-    before, seen = requests.made(), proxy.kinds.copy()
+    before, seen = request_counts.made(), proxy.kinds.copy()
     assert len(list(store.list("pages"))) == 1001
     assert since(before) == dict(proxy.kinds - seen) == {"list": 2}
 

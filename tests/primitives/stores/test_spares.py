@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from treadle.primitives.errors import StoreError
-from treadle.primitives.stores import spares
-from treadle.primitives.stores.host import HostFolder
-from treadle.primitives.stores.spares import LEAST, Spares
+from treadle.primitives.stores import page_pool
+from treadle.primitives.stores.page_pool import LEAST, Spares
+from treadle.primitives.stores.shared_memory import HostFolder
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_what_a_process_still_maps_is_never_written_again(folder: HostFolder) ->
 def test_another_process_that_maps_it_counts_too(folder: HostFolder) -> None:
     folder.put("r1/s/a", [b"1" * LEAST])
     code = (
-        "import sys\nfrom treadle.primitives.stores.whole_files import map_file\nview = map_file(sys.argv[1])\n"
+        "import sys\nfrom treadle.primitives.stores.atomic_files import map_file\nview = map_file(sys.argv[1])\n"
         "print(flush=True)\nsys.stdin.readline()\nassert view == b'1' * len(view), 'it was written again'"
     )
     command = [sys.executable, "-c", code, str(folder.path("r1/s/a"))]
@@ -106,7 +106,9 @@ def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
 ) -> None:
     folder.put("r1/s/small", [bytes(LEAST - 1)])
     folder.put("r1/s/large", [bytes(LEAST)])
-    monkeypatch.setattr(spares, "_SHARE", os.statvfs(folder.root).f_blocks)  # the room is one unit of the file system
+    monkeypatch.setattr(
+        page_pool, "_SHARE", os.statvfs(folder.root).f_blocks
+    )  # the room is one unit of the file system
     folder.delete_run("r1")
     assert _names(folder) == []
 
@@ -114,7 +116,7 @@ def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
 def test_no_more_files_are_kept_than_are_quickly_looked_through(
     folder: HostFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spares, "_MOST", 2)
+    monkeypatch.setattr(page_pool, "_MOST", 2)
     for run in ("r1", "r2"):
         for name in "abc":
             folder.put(f"{run}/s/{name}", [bytes(LEAST)])
@@ -151,7 +153,7 @@ def test_full_shared_memory_takes_the_spares_back(folder: HostFolder, monkeypatc
 
 
 def test_without_leases_blocks_are_written_anew(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spares, "_is_ours_alone", lambda _: False)
+    monkeypatch.setattr(page_pool, "_is_ours_alone", lambda _: False)
     folder.put("r1/s/a", [b"1" * LEAST])
     before = _inode(folder, "r1/s/a")
     folder.delete_run("r1")
@@ -223,7 +225,7 @@ def _remove(kept: Spares, run: Path, *sizes: int) -> None:
 
 def test_what_is_kept_takes_room_from_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system, kept = os.statvfs(tmp_path), Spares(tmp_path / "kept")
-    monkeypatch.setattr(spares, "_SHARE", system.f_blocks * system.f_frsize // (5 * LEAST // 2))
+    monkeypatch.setattr(page_pool, "_SHARE", system.f_blocks * system.f_frsize // (5 * LEAST // 2))
     _remove(kept, tmp_path / "r1", 3, 1)
     assert len(os.listdir(tmp_path / "kept")) == 1
     _remove(kept, tmp_path / "r2", 1, 1)
@@ -234,7 +236,7 @@ def test_what_is_kept_takes_room_from_what_comes(tmp_path: Path, monkeypatch: py
 def test_none_is_kept_where_more_are_than_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Spares(tmp_path / "kept")
     _remove(kept, tmp_path / "r1", 1, 1, 1)
-    monkeypatch.setattr(spares, "_MOST", 1)
+    monkeypatch.setattr(page_pool, "_MOST", 1)
     _remove(kept, tmp_path / "r2", 2)
     assert [path.stat().st_size for path in (tmp_path / "kept").iterdir()] == [LEAST] * 3
 
@@ -266,7 +268,7 @@ def test_no_more_than_a_few_are_looked_at(folder: HostFolder, monkeypatch: pytes
         looked.append(descriptor)
         return False
 
-    monkeypatch.setattr(spares, "_is_ours_alone", somebody_reads_it)
+    monkeypatch.setattr(page_pool, "_is_ours_alone", somebody_reads_it)
     _keep(folder, "r1", *[LEAST] * 10)
     folder.put("r2/s/b", [bytes(LEAST)])
     assert len(looked) == 8

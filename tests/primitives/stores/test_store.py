@@ -17,7 +17,7 @@ import obstore
 import pytest
 
 from treadle.primitives.errors import MissingError, StoreError, UsageError
-from treadle.primitives.stores import whole_files
+from treadle.primitives.stores import atomic_files
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint
 from treadle.primitives.testing.store import StoreTests
@@ -94,7 +94,7 @@ class TestFileStore(StoreTests):
         assert store.get("a") == b"".join(pieces)
 
     def test_vectors_are_bounded_in_number_and_bytes(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(whole_files, "_MAX_BYTES", 1000)
+        monkeypatch.setattr(atomic_files, "_MAX_BYTES", 1000)
         real, seen = os.writev, []
 
         def spy(descriptor: int, views: list[memoryview]) -> int:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.primitives.stores.atomic_files import Buffer
+from treadle.primitives.stores.multipart import create_in_parts
 from treadle.primitives.stores.store import ObjectStore, Store
-from treadle.primitives.stores.streamed import create_in_parts
-from treadle.primitives.stores.whole_files import Buffer
 from treadle.primitives.testing.s3 import S3Endpoint
 
 T = TypeVar("T")

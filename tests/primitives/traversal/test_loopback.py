@@ -28,8 +28,8 @@ from primitives.traversal.two_sides import (
 
 from treadle.primitives.coordinator.messages import Dial
 from treadle.primitives.errors import UsageError
-from treadle.primitives.traversal import NoPath, open_path
-from treadle.primitives.traversal.proof import HEAD_BYTES, Proof, named_by, token_name
+from treadle.primitives.hole_punching import NoPath, open_path
+from treadle.primitives.hole_punching.path_probe import HEAD_BYTES, Proof, named_by, token_name
 from treadle.primitives.wire import Connection, Identity
 
 

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from properties.profiles import examples
 
-from treadle.primitives.traversal import Schedule, Traversal
-from treadle.primitives.traversal.machine import (
+from treadle.primitives.hole_punching import Schedule, Traversal
+from treadle.primitives.hole_punching.machine import (
     MOST_STRANGERS,
     Accepted,
     Close,

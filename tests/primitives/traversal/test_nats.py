@@ -12,7 +12,7 @@ import pytest
 from namespaces import Nat, Nats, cut, two_nats
 from primitives.traversal.two_sides import BRIEF, Side, carries, introduced, new_token, opened, together
 
-from treadle.primitives.traversal import NoPath, Schedule
+from treadle.primitives.hole_punching import NoPath, Schedule
 from treadle.primitives.wire import Connection, Identity
 
 pytestmark = pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())

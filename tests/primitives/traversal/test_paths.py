@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties.profiles import examples
 
-from treadle.primitives.traversal import Paths
+from treadle.primitives.hole_punching import Paths
 
 
 def test_who_never_failed_to_be_reached_may_be_tried() -> None:

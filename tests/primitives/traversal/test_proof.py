@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from properties.profiles import examples
 
-from treadle.primitives.traversal.proof import HEAD_BYTES, STREAM_BYTES, NotProved, Proof, named_by, token_name
+from treadle.primitives.hole_punching.path_probe import HEAD_BYTES, STREAM_BYTES, NotProved, Proof, named_by, token_name
 
 TOKEN = b"t" * 16
 RECEIPT = 32

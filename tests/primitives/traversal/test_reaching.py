@@ -23,7 +23,7 @@ from treadle.primitives import wire
 from treadle.primitives.coordinator import Timing
 from treadle.primitives.coordinator.messages import Dial, Hello, Reach, Released, ToMember, Wait
 from treadle.primitives.coordinator.server import CoordinatorServer
-from treadle.primitives.traversal import ANY, Paths, Reacher, Schedule
+from treadle.primitives.hole_punching import ANY, Paths, Reacher, Schedule
 from treadle.primitives.wire import Connection, Identity, WireError
 
 END = object()

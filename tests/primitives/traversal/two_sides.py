@@ -16,8 +16,8 @@ from primitives.wire.sides import receive
 
 from treadle.primitives import wire
 from treadle.primitives.coordinator.messages import Dial
-from treadle.primitives.traversal import ANY, Attempt, NoPath, Schedule, Traversal, open_path
-from treadle.primitives.traversal.ports import share_port
+from treadle.primitives.hole_punching import ANY, Attempt, NoPath, Schedule, Traversal, open_path
+from treadle.primitives.hole_punching.port_reuse import share_port
 from treadle.primitives.wire import Connection, Identity
 
 RUN, KEY = "run-1", bytes(range(32))

@@ -16,7 +16,7 @@ from orchestrator.waiting import until
 
 from treadle.primitives.wire import tls_identity
 from treadle.primitives.wire.acceptor import Acceptor, Caller
-from treadle.primitives.wire.strangers import Strangers
+from treadle.primitives.wire.unauthenticated import Strangers
 
 
 class Silent(asyncio.Protocol):

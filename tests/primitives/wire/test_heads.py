@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from treadle.primitives.wire import WireError
-from treadle.primitives.wire.heads import decoder, encode_head
+from treadle.primitives.wire.message_codec import decoder, encode_head
 
 
 class Said(Struct, tag="said"):

@@ -32,10 +32,10 @@ from treadle.primitives.peers import gateway as gateways
 from treadle.primitives.peers import messages as p
 from treadle.primitives.peers import through
 from treadle.primitives.peers.gateway import Gateway, Membership
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 from treadle.primitives.wire.framing import LENGTHS
-from treadle.primitives.wire.heads import encode_head
+from treadle.primitives.wire.message_codec import encode_head
 from treadle.primitives.wire.transports import Plain
 
 MEMORY = 4 << 20

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from treadle.primitives.wire.strangers import GRACE, Strangers, allowance
+from treadle.primitives.wire.unauthenticated import GRACE, Strangers, allowance
 
 
 def test_oldest_stranger_goes_first_once_it_has_had_its_grace() -> None:
@@ -54,7 +54,7 @@ def test_allowance_leaves_most_descriptors_for_other_work() -> None:
 def test_descriptor_limit_is_raised_to_the_hard_one_and_not_beyond() -> None:
     code = """
 import resource
-from treadle.primitives.wire.strangers import raise_descriptor_limit
+from treadle.primitives.wire.unauthenticated import raise_descriptor_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))
 raise_descriptor_limit()
 raise_descriptor_limit()

@@ -12,13 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from treadle.dsl.document.reading import load
+from treadle.dsl.document.workflow_files import load
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import InvalidInputs
-from treadle.orchestrator.triggers.registry.deployment import Deployment, Position
-from treadle.orchestrator.triggers.registry.registry import Candidate, NoSuchDeployment, Registry, parse_name
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.stores.store import Store
+from treadle.triggers.registry.deployment import Deployment, Position
+from treadle.triggers.registry.registry import Candidate, NoSuchDeployment, Registry, parse_name
 
 KEY = b"k" * 32
 DOCUMENT = """

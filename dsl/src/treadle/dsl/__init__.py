@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.primitives.late import late
+from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
     from treadle.primitives.result import Result as Result
 
+    from .builder.conversion import expr as expr
     from .builder.decorator import task as task
     from .builder.formats import csv as csv
     from .builder.formats import fixed as fixed
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .builder.handles import run as run
     from .builder.handles import size as size
     from .builder.handles import starts_with as starts_with
-    from .builder.parts import expr as expr
     from .builder.triggers import batch as batch
     from .builder.triggers import event as event
     from .builder.triggers import kafka as kafka

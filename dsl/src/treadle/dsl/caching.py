@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Strict, StringConstraints, Tag
 
-from .base import Flag, Model
-from .quantities import Duration
+from .model_base import Flag, Model
+from .units import Duration
 
 _MONTH = 30 * 86_400.0
 

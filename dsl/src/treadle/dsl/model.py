@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 
-from .base import Arguments, AsWritten, Expression, Flag, Identifier, Model, Number, Uri
 from .caching import CacheSetting
-from .quantities import Duration, Size
+from .model_base import Arguments, AsWritten, Expression, Flag, Identifier, Model, Number, Uri
 from .triggers import Format, Trigger
+from .units import Duration, Size
 
 API_VERSION = "treadle/v1"
 FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]

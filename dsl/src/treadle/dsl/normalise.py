@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import Model
 from .expressions import ExpressionError, parse, unparse
 from .model import ReduceStage, Spec
+from .model_base import Model
 from .templates import OPEN, parse_template
 
 _UNORDERED = frozenset({"triggers", "stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})

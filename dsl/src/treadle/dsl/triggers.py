@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from .base import Arguments, Expression, Flag, Identifier, Model, Uri
-from .quantities import Duration, Size
+from .model_base import Arguments, Expression, Flag, Identifier, Model, Uri
+from .units import Duration, Size
 
 Text = Annotated[str, StringConstraints(min_length=1)]
 Positive = Annotated[int, Field(ge=1, strict=True)]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from treadle.primitives.late import late
+from treadle.primitives.lazy_import import late
 from treadle.primitives.result import Result as Result
 
 from .context import Context as Context

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from treadle.primitives.errors import MissingError
-from treadle.primitives.record_place import RecordPlace
-from treadle.primitives.run_names import run_folder
+from treadle.primitives.record_location import RecordPlace
+from treadle.primitives.run_paths import run_folder
 
 from .program import Job
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
+    from treadle.primitives.sealing import SealedStore
     from treadle.primitives.stores.store import Store
-    from treadle.primitives.trust import SealedStore
 
 
 _PROGRESS_INTERVAL = 1.0
@@ -106,7 +106,7 @@ class Context:
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        from treadle.primitives.trust import SealedStore
+        from treadle.primitives.sealing import SealedStore
 
         name = f"runs/{run_folder(self.run)}/checkpoints/{self.stage}/{self.partition}"
         return Checkpoint(SealedStore(self._store, self._key), name)

@@ -81,7 +81,7 @@ class EventSplit(Struct, frozen=True, tag="events"):
     partition: int
     start: int
     runs: tuple[int, ...]
-    """See treadle.primitives.events.offsets."""
+    """See treadle.primitives.events.offset_ranges."""
     format: Format
     envelope: bool = False
     copied: str = ""
@@ -360,7 +360,7 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     log: bytes = b""
     """What the attempt printed, its last 64 KiB."""
     requests: dict[str, int] = {}
-    """To stores, by kind (`treadle.primitives.stores.requests`), of the process that ran it."""
+    """To stores, by kind (`treadle.primitives.stores.request_counts`), of the process that ran it."""
     charge: Charge | None = None
     """None: it was no call of a function, or a function that stays ran it."""
 

@@ -1,8 +1,8 @@
-"""treadle's planner, scheduler, dispatcher, Temporal workflow, client and command line.
+"""treadle's engine: planner, scheduler, dispatcher, Temporal workflow and driver.
 
-General layout: `planner` (spec to `plan`), `scheduler` (what runs next), `dispatcher` (a segment to its committed set:
-decisions, slots, ledger), `protocol` (what goes through Temporal), `temporal` (interpreter workflow, activities, the
-driver), `client` (submit, look, steer), `environment`, `embedded` and `connecting` (home, profile, the server and
-driver started for you), `runfiles` (where a run keeps its things), `allowed` and `copied_events` (what runs that events
-started may touch, and read), `children` (runs of sub-workflows), `triggers`, `cli`.
+General layout: `planner` (spec to `plan`), `scheduler` (which node runs next), `dispatcher` (a segment to its committed
+set: decisions, slots, ledger), `run_store` (where a run keeps its things), `reuse` (results of earlier runs),
+`protocol` (what goes through Temporal), `temporal` (interpreter workflow, activities, driver), `executor_registry`
+(executors of a profile), `environment` and `embedded` (home, profile, the server and driver that start for you),
+`lifecycle` (events that drivers emit), `telemetry`, `cost`, `deployment` (functions at providers).
 """

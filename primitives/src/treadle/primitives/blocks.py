@@ -15,15 +15,15 @@ from typing import Any, Literal, Protocol, TypeVar
 import xxhash
 
 from .encoding.codec import decode, encode, pieces, rows
-from .encoding.encoded import EncodedPart, Index
+from .encoding.encoded_parts import EncodedPart, Index
 from .encoding.references import BlockRef, Kind, Part, Slice
 from .errors import CorruptError, MissingError, StoreError, TreadleError
-from .run_names import run_folder
-from .stores.host import HostFolder
-from .stores.spooled import AT_ONCE, SPOOLED_FROM, fetch_range
+from .run_paths import run_folder
+from .stores.atomic_files import Buffer, check_name, map_file, read_range
+from .stores.shared_memory import HostFolder
+from .stores.spool import AT_ONCE, SPOOLED_FROM, fetch_range
 from .stores.store import Store
 from .stores.store_errors import border
-from .stores.whole_files import Buffer, check_name, map_file, read_range
 
 _MAPPED_FROM = 64 << 10
 """Bytes from which a part is mapped; shorter ones are read, which is faster than setting a mapping up."""

@@ -9,7 +9,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import TASK_ATTRIBUTE
 
 from ..model import Settings
-from .parts import validated
+from .conversion import validated
 from .settings import TaskSettings
 
 F = TypeVar("F", bound=Callable[..., Any])

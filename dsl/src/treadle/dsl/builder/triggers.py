@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ..expressions import Path
+from .conversion import condition
 from .formats import given
 from .handles import Condition, Names, Scalar, below
-from .parts import condition
 
 Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
 

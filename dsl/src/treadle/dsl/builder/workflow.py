@@ -23,9 +23,9 @@ from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
 from ..normalise import as_written
 from ..triggers import Trigger
+from .conversion import boundaries, condition, data, function, is_data, state, template, validated
 from .formats import Files, LiteralData, given
 from .handles import ChildHandle, Condition, DataValue, Names, Scalar, StageHandle, Value
-from .parts import boundaries, condition, data, function, is_data, state, template, validated
 from .settings import StageSettings
 from .triggers import Source
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..expressions import Path
-from ..graph.needs import dependencies, topological
+from ..graph.requirements import dependencies, topological
 from ..graph.stages import all_stages
 from ..model import LoopStage, Spec, Stage, WorkflowStage
 from ..normalise import as_written

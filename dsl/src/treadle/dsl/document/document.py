@@ -15,9 +15,9 @@ from treadle.primitives.errors import UsageError
 from ..diagnostics.diagnostics import MOST_LISTED, NOWHERE, Diagnostic, Path, Span, has_errors, listed
 from ..diagnostics.formats import render
 from ..model import Spec
-from .errors import shape_problems
 from .loader import MAX_CHARACTERS, Places, load_yaml
-from .shape import empty_keys
+from .model_errors import shape_problems
+from .schema_lookup import empty_keys
 from .syntax import Problem
 
 MAX_STAGES = 2000

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from .nodes import Array, Binary, Call, Expr, ExpressionError, Index, Literal, Path, Unary, spelt
-from .patterns import PatternError, compiled
+from .regex import PatternError, compiled
 
 
 class Type(StrEnum):

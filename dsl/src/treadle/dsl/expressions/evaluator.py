@@ -21,7 +21,7 @@ from .nodes import (
     Unary,
     spelt,
 )
-from .patterns import PatternError, matches
+from .regex import PatternError, matches
 
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ..expressions import parse, paths
 from ..model import LoopStage, MapStage, ReduceStage, ShuffleStage, Spec, Stage
 from ..templates import template_paths
-from .needs import expression_paths
+from .requirements import expression_paths
 
 
 def all_stages(stages: Mapping[str, Stage]) -> Iterator[tuple[str, Stage]]:

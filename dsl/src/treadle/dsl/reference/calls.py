@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.functions import describe, matches_type
-from treadle.primitives.record_place import RecordPlace
+from treadle.primitives.record_location import RecordPlace
 from treadle.primitives.result import Result
 from treadle.primitives.shuffling import seeds
 

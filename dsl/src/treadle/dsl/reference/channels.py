@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels.current import standing_in
 from treadle.primitives.channels.errors import DeadlinePassed, MemberLost
 from treadle.primitives.channels.gang import Gang
+from treadle.primitives.channels.member_scope import standing_in
 from treadle.primitives.stores.store import Store
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class _Room:
 
     def convene(self, hall: _Hall) -> None:
         """Everybody who is there learns of each other."""
-        from treadle.primitives.channels.protocols.roster import Roster
+        from treadle.primitives.channels.protocols.membership import Roster
         from treadle.primitives.coordinator.messages import Seat
 
         hall.epoch += 1
@@ -129,7 +129,7 @@ class _Member:
     """What the collectives ask of a `primitives.channels.Member`."""
 
     def __init__(self, room: _Room, rank: int) -> None:
-        from treadle.primitives.channels.io.values import Values
+        from treadle.primitives.channels.io.payloads import Values
 
         self._room, self._rank = room, rank
         self._open: dict[str, Callable[[], None]] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.primitives.encoding import tabular
-from treadle.primitives.encoding.frozen import read_only, sealed
+from treadle.primitives.encoding.read_only import read_only, sealed
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import FileSplit

@@ -8,11 +8,11 @@ from typing import Any
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.result import stage_value
-from treadle.primitives.stores.files import absolute_uri
+from treadle.primitives.stores.input_files import absolute_uri
 
 from ..expressions import ExpressionError
 from ..graph.graph import Node
-from ..graph.needs import data_stages, inner_stages
+from ..graph.requirements import data_stages, inner_stages
 from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec, WorkflowStage
 from ..templates import render
 from ..validation.subworkflows import given_inputs

@@ -11,10 +11,10 @@ from typing import Any
 
 from treadle.primitives.encoding.tabular import items_of
 from treadle.primitives.errors import UsageError
-from treadle.primitives.formats.locate import Locator
-from treadle.primitives.formats.unparsable import Unparsable
+from treadle.primitives.formats.malformed_lines import Unparsable
+from treadle.primitives.formats.record_location import Locator
 from treadle.primitives.functions import describe
-from treadle.primitives.record_place import RecordPlace
+from treadle.primitives.record_location import RecordPlace
 from treadle.primitives.result import Result
 from treadle.primitives.shuffling.partitioning import cut
 

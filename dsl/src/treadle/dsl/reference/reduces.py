@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treadle.primitives.joint_values import JointValues
-from treadle.primitives.record_place import RecordPlace
+from treadle.primitives.cogroup import JointValues
+from treadle.primitives.record_location import RecordPlace
 from treadle.primitives.shuffling.folds import NOTHING, left_fold
+from treadle.primitives.shuffling.key_order import order
 from treadle.primitives.shuffling.keys import Key, identity
-from treadle.primitives.shuffling.order import order
 
 from ..model import ReduceStage
 from .calls import Call, Function

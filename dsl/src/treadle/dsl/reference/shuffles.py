@@ -9,8 +9,8 @@ from typing import Any
 from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.functions import describe
 from treadle.primitives.shuffling.folds import fold_by_key, pair
+from treadle.primitives.shuffling.key_order import order
 from treadle.primitives.shuffling.keys import Key, canonical, stable_hash
-from treadle.primitives.shuffling.order import order
 from treadle.primitives.shuffling.partitioning import check_boundaries, choose_boundaries, sample_keys
 
 from ..model import ShuffleStage

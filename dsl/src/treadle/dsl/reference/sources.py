@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import FileSplit, ReadOptions
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_evenly
-from treadle.primitives.stores.files import FileInfo, list_files
+from treadle.primitives.stores.input_files import FileInfo, list_files
 
 from ..model import EventRange, Items, Range, Source
 from .data import Partition

@@ -14,7 +14,7 @@ from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN, DEFAULT_PA
 
 from ..expressions import Path
 from ..graph.graph import InputTarget, Node, StageTarget, StateTarget
-from ..graph.kinds import grouped_by, is_single
+from ..graph.partition_kinds import grouped_by, is_single
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -28,8 +28,8 @@ from ..model import (
     ShuffleStage,
     Source,
 )
-from ..quantities import parse_percentage
 from ..templates import render, whole
+from ..units import parse_percentage
 from ..validation.inputs import source_of
 from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted, attempted_together
 from .data import Dataset, Partition, count, gather

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..caching import Cache, first_given
+from ..graph.cacheability import NOT_CACHED, Keeping
 from ..graph.graph import Graph
-from ..graph.keeping import NOT_CACHED, Keeping
 from .report import Report
 
 

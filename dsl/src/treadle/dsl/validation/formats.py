@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from ..diagnostics.diagnostics import Path, one_of
 from ..graph.graph import Graph, Node, inputs_of
-from ..graph.kinds import KIND_WORDS, Kind, Kinds
+from ..graph.partition_kinds import KIND_WORDS, Kind, Kinds
 from ..model import FailedItems, Output, ReduceStage, Source
 from .report import Report
 

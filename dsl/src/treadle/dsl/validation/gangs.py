@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS
 
 from ..graph.graph import Graph, Node, StageTarget, inputs_of, references_of
-from ..graph.needs import needs_first, stage_name
+from ..graph.requirements import needs_first, stage_name
 from ..model import (
     BarrierStage,
     BroadcastStage,

@@ -15,8 +15,8 @@ from treadle.primitives.result import is_storable
 
 from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean, one_of
 from ..diagnostics.formats import render
-from ..document.errors import found, shape_problems
 from ..document.loader import load_yaml
+from ..document.model_errors import found, shape_problems
 from ..model import DatasetValue, EventRange, Input, Items, Range, Source, Spec
 from ..templates import OPEN
 from .formats import check_source

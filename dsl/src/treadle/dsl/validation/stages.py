@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from ..diagnostics.diagnostics import one_of
 from ..graph.graph import Graph, InputTarget, Node, StageTarget, inputs_of
-from ..graph.kinds import Kinds, grouped_by
+from ..graph.partition_kinds import Kinds, grouped_by
 from ..model import (
     BarrierStage,
     BroadcastStage,
@@ -24,7 +24,7 @@ from ..model import (
     Stage,
     WorkStage,
 )
-from ..quantities import parse_percentage
+from ..units import parse_percentage
 from .gangs import check_quorum_of_gang
 from .report import Report
 

@@ -18,9 +18,8 @@ from ..evaluation.budget import is_small
 from ..expressions import Expr, ExpressionError, Type
 from ..expressions import Path as Name
 from ..model import Input, Spec
-from ..moments import MOMENT
-from ..quantities import format_duration, format_size
 from ..templates import OPEN, mentioned, parse_template, whole
+from ..trigger_time import MOMENT
 from ..triggers import (
     INLINE_LIMIT,
     EventTrigger,
@@ -30,6 +29,7 @@ from ..triggers import (
     Trigger,
     WebhookTrigger,
 )
+from ..units import format_duration, format_size
 from .cron import CronError, parse_cron
 from .expressions import INPUT_TYPES, Expressions, Site
 from .inputs import WORDS, InputError, accept, undeclared

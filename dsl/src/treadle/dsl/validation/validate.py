@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..diagnostics.diagnostics import Diagnostic, for_list, has_errors, listed
 from ..document.document import Document
 from ..graph.graph import Graph, Node, all_references, inputs_of
-from ..graph.kinds import Kinds
+from ..graph.partition_kinds import Kinds
 from ..model import (
     BarrierStage,
     BroadcastStage,

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ..function_handler import Handler, hide_memory
 from ..functions.payload import Request
-from ..handler import Handler, hide_memory
-from .keys import fetch_key
+from .deployment_key import fetch_key
 
 _MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 """Megabytes of this function (Lambda developer guide, defined runtime environment variables)."""

@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from treadle.primitives.errors import StoreError, UsageError
-from treadle.primitives.stores.aws_chain import aws_region
+from treadle.primitives.stores.aws_config import aws_region
 
 from ..functions.invoker import Answer, Limits, NotRun, Throttled
-from .ending import BrokenPackage, answer_of
-from .threads import DaemonThreads
+from .responses import BrokenPackage, answer_of
+from .thread_pool import DaemonThreads
 
 # Lambda developer guide, Lambda quotas
 REQUEST = RESPONSE = 6 << 20

@@ -20,7 +20,7 @@ from treadle.primitives.functions import CAPTURED
 
 from ..archive import zipped
 from .distributions import installed
-from .imports import Project, names_in_pickle
+from .import_graph import Project, names_in_pickle
 
 SIZE_LIMIT = 64 << 20
 """Bytes of all files of a bundle, unpacked."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from treadle.primitives.errors import UsageError
 
-from .imports import ENGINE, imported_names, sources_elsewhere
+from .import_graph import ENGINE, imported_names, sources_elsewhere
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

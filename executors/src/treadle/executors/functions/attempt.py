@@ -21,14 +21,14 @@ import msgspec
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 
 from ..program import Charge, Failure, Outcome, Report, Task
-from .book import CallBook
-from .calls import START_SECONDS, Call, work_of
-from .endings import failure_at_end, failure_of, refuse, unreachable
-from .gate import Gate
+from .call_log import CallBook
+from .call_records import START_SECONDS, Call, work_of
+from .failure_classification import failure_at_end, failure_of, refuse, unreachable
 from .invoker import Answer, Invoker, NotRun, Throttled
-from .mailbox import Mailbox
+from .memory_sizes import Sizes
 from .payload import Order, alive_object, decode_response, encode_request, open_reports, open_time
-from .sizes import Sizes
+from .rate_limiter import Gate
+from .report_poller import Mailbox
 
 
 @dataclass

@@ -7,20 +7,20 @@ import functools
 import secrets
 from collections.abc import Callable, Sequence
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store
 
 from ..interface import Capabilities, Executor
 from ..program import Report, Task
+from .adaptive_rate import Rate
 from .attempt import CallCounts, FunctionAttempt, Means
-from .book import CallBook
-from .calls import Names, usable
-from .gate import Gate
+from .call_log import CallBook
+from .call_records import Names, usable
+from .in_flight import Underway
 from .invoker import Invoker
-from .rate import Rate
-from .sizes import Sizes
-from .underway import Underway
+from .memory_sizes import Sizes
+from .rate_limiter import Gate
 
 _BOOKS = 1000
 """Segments whose calls are kept in mind; those of a forgotten one are read again."""
@@ -43,8 +43,8 @@ class FunctionExecutor:
         self.means = Means(name, invoker, Gate(rate or Rate()), sizes)
         """How functions are called; also those that stay."""
         self.members: Executor | None = None
-        """The same functions, staying (`treadle.executors.members`); None: there is no coordinator for them."""
-        self._deployment_key = trust.load_or_create_key(key_file)
+        """The same functions, staying (`treadle.executors.resident`); None: there is no coordinator for them."""
+        self._deployment_key = sealing.load_or_create_key(key_file)
         self._book = functools.lru_cache(maxsize=_BOOKS)(self._open_book)
         self.capabilities = Capabilities(
             name, slots, shares_host=False, memory_limit=sizes.memory_limit, time_limit=usable(invoker.limits.seconds)
@@ -81,7 +81,7 @@ class FunctionExecutor:
 
     def _open_book(self, store: str, run: str, segment: str) -> CallBook:
         names = Names.of(run, segment, secrets.token_hex(8))
-        return CallBook(Store.open(store), names, trust.run_key(self._deployment_key, run))
+        return CallBook(Store.open(store), names, sealing.run_key(self._deployment_key, run))
 
 
 class FunctionSlot:

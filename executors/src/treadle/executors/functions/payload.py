@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.encoding.decoding import decoded, known
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.stores.store import Store
@@ -46,7 +46,7 @@ class Stored(Struct, frozen=True, tag="stored"):
 
 
 class Join(Struct, frozen=True, tag="join"):
-    """Become a member of a coordinator, and do the tasks that it has for this member (`treadle.executors.members`)."""
+    """Become a member of a coordinator, and do the tasks that it has for this member (`treadle.executors.resident`)."""
 
     coordinator: str
     """`tcp://host:port` or `tls://host:port`."""
@@ -120,13 +120,13 @@ def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
     if not limit or len(request) <= limit:
         return request
     stored = Stored(order.task.job.store, f"{order.reports}.order")
-    trust.SealedStore(Store.open(stored.store), key).put(stored.name, msgspec.msgpack.encode(order))
+    sealing.SealedStore(Store.open(stored.store), key).put(stored.name, msgspec.msgpack.encode(order))
     return encode_content(run, stored, key)
 
 
 def encode_content(run: str, content: Content, key: bytes) -> bytes:
     """The payload, whatever its length."""
-    sealed = trust.seal(key, _ORDER, msgspec.msgpack.encode(content))
+    sealed = sealing.seal(key, _ORDER, msgspec.msgpack.encode(content))
     return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode(), VERSION))
 
 
@@ -136,9 +136,9 @@ def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
 
     Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference.
     """
-    content: Content = _content.decode(trust.unseal(key, _ORDER, _decoded(request.order)))
+    content: Content = _content.decode(sealing.unseal(key, _ORDER, _decoded(request.order)))
     if isinstance(content, Stored):
-        content = _content.decode(trust.SealedStore(Store.open(content.store), key).get(content.name))
+        content = _content.decode(sealing.SealedStore(Store.open(content.store), key).get(content.name))
     if isinstance(content, Stored):
         raise CorruptError("an order in the store leads to another one", "See what else writes to the store.")
     if isinstance(content, Order) and content.task.job.run != request.run:
@@ -148,12 +148,12 @@ def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
 
 def seal_reports(order: Order, reports: list[Report], key: bytes) -> bytes:
     """As the object holds them. The seal ties them to the call: those of another are not taken for them."""
-    return trust.seal(key, order.reports, msgspec.msgpack.encode(reports))
+    return sealing.seal(key, order.reports, msgspec.msgpack.encode(reports))
 
 
 def open_reports(name: str, sealed: bytes, key: bytes) -> list[Report]:
     """Raises CorruptError unless they were sealed for the object `name`, by this version of treadle."""
-    return list(decoded(list[Outcome | Failure], name, trust.unseal(key, name, sealed)))
+    return list(decoded(list[Outcome | Failure], name, sealing.unseal(key, name, sealed)))
 
 
 def _decoded(text: str) -> bytes:
@@ -169,13 +169,13 @@ def alive_object(reports: str) -> str:
 
 
 def seal_time(reports: str, now: float, key: bytes) -> bytes:
-    return trust.seal(key, alive_object(reports), msgspec.msgpack.encode(now))
+    return sealing.seal(key, alive_object(reports), msgspec.msgpack.encode(now))
 
 
 def open_time(reports: str, sealed: bytes, key: bytes) -> float:
     """Seconds since the epoch. Raises CorruptError."""
     name = alive_object(reports)
-    return decoded(float, name, trust.unseal(key, name, sealed))
+    return decoded(float, name, sealing.unseal(key, name, sealed))
 
 
 def response_of(order: Order, sealed: bytes) -> Response:

@@ -12,15 +12,15 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 
 from ..interface import Capabilities
 from ..local.executor import LocalSlot
-from ..local.guard import Guard
-from ..local.process import WorkerProcess
+from ..local.orphan_guard import Guard
+from ..local.worker_process import WorkerProcess
 from ..program import Report, Task
-from ..spill.room import room_of
+from ..spill.memory_budget import room_of
 from ..worker.environment import secret_variable, worker_environment
 from ..worker.messages import Setup
 
@@ -50,7 +50,7 @@ class IsolatedExecutor:
         setup = Setup(os.getpid(), None, _CACHE_BYTES, room_of(memory))
         self._guard = Guard()
         start = functools.partial(WorkerProcess, setup, worker_environment(given), self._guard)
-        run_key = functools.partial(trust.run_key, trust.load_or_create_key(key_file))
+        run_key = functools.partial(sealing.run_key, sealing.load_or_create_key(key_file))
         secrets = functools.partial(_secret, given)
         self._slots = [IsolatedSlot(f"isolated-{i}", start, memory, run_key, secrets) for i in range(slots)]
 

@@ -11,9 +11,9 @@ from treadle.primitives.errors import FailureClass
 
 from ..program import Failure, Report
 from ..worker.messages import Done, Run
-from .child import Death
-from .failures import TIMED_OUT, failure_at_death
-from .process import Event, WorkerProcess
+from .child_process import Death
+from .exit_classification import TIMED_OUT, failure_at_death
+from .worker_process import Event, WorkerProcess
 
 _DUMP_SECONDS = 0.5
 """How long a late worker gets to write its stacks down."""

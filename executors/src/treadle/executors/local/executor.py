@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from treadle.primitives.errors import InternalError, UsageError
 
-from .. import limits
+from .. import memory_limit
 from ..interface import STOPPED, Capabilities
-from ..place import no_secret
+from ..plugin import no_secret
 from ..program import Report, Task
-from ..spill.room import room_of
+from ..spill.memory_budget import room_of
 from ..worker.environment import worker_environment
 from ..worker.messages import Run, Setup
 from .attempt import LocalAttempt
-from .child import starting
-from .guard import Guard
-from .process import WorkerProcess
+from .child_process import starting
+from .orphan_guard import Guard
+from .worker_process import WorkerProcess
 
 CANCELLED = "the attempt was cancelled"
 OTHER_BUNDLE = "another bundle was needed"
@@ -46,10 +46,10 @@ class LocalExecutor:
         secrets: Callable[[str], str] = no_secret,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        count = limits.processors() if slots is None else slots
+        count = memory_limit.processors() if slots is None else slots
         if count < 1:
             raise UsageError(f"the local executor needs at least one slot, not {count}", "Give slots=1 or more.")
-        bound = limits.host_memory() if memory is None else memory
+        bound = memory_limit.host_memory() if memory is None else memory
         share = room_of(bound // count if memory is None else bound) if room is None else room
         setup = Setup(os.getpid(), host_root, cache_bytes, share)
         self._guard = Guard()
@@ -149,5 +149,5 @@ class LocalSlot:
         death = await worker.wait_ready()
         if death is not None and not death.killed:
             log = death.log.decode(errors="replace")
-            raise InternalError(f"a worker process did not start: {limits.exit_words(death.code)}", log)
+            raise InternalError(f"a worker process did not start: {memory_limit.exit_words(death.code)}", log)
         return worker

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from ..function_handler import Handler, hide_memory
 from ..functions.payload import Request
-from ..handler import Handler, hide_memory
 
 MEMORY_VARIABLE = "TREADLE_FUNCTION_MEMORY"
 """Megabytes of this action: OpenWhisk does not tell, so deployment does."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from treadle.primitives.errors import StoreError, UsageError
 
 from ..functions.invoker import MEGABYTE, Answer, Limits
-from .answers import Activation, Pending, answer_of, pause, read_record, read_reply
 from .client import Client
+from .responses import Activation, Pending, answer_of, pause, read_record, read_reply
 
 CURRIED = 32 << 10
 """Bytes of a payload left for the parameters bound to the action, which count with the call's own."""

@@ -8,18 +8,18 @@ from typing import Any, cast
 
 from treadle.primitives.encoding import codec
 from treadle.primitives.errors import UsageError
-from treadle.primitives.shuffling.order import argsort
+from treadle.primitives.shuffling.key_order import argsort
 from treadle.primitives.shuffling.partitioning import choose_boundaries, sample_keys
 
 from ..program import Cuts, MapPartition, MapRecords, Op, Reduce, Sample, Sort, ToBroadcast
-from ..spill.rows import take
-from ..spill.sequence import SpilledSequence
+from ..spill.disk_sequence import SpilledSequence
+from ..spill.row_access import take
 from ..spill.sorting import Sorter
-from .attempt import Attempt
-from .flow import Flow, objects, sealed_flow, whole, within
-from .groups import plain
+from .attempt_state import Attempt
+from .grouping import plain
 from .keys import keyed, keys_of
 from .maps import map_partition, map_records
+from .record_flow import Flow, objects, sealed_flow, whole, within
 from .reduces import reduce
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import DataError, UsageError
-from treadle.primitives.shuffling.columns import is_array
 from treadle.primitives.shuffling.folds import pair
+from treadle.primitives.shuffling.key_columns import is_array
 
 from ..program import By
-from .attempt import Attempt
-from .flow import Flow, batches
+from .attempt_state import Attempt
+from .record_flow import Flow, batches
 
 _BY_KEY = "`by: key` needs records that are pairs (key, value)"
 

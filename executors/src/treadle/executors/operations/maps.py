@@ -8,15 +8,15 @@ from operator import length_hint
 from types import GeneratorType
 from typing import Any
 
-from treadle.primitives.encoding.frozen import read_only
+from treadle.primitives.encoding.read_only import read_only
 from treadle.primitives.encoding.tabular import as_partition, is_frame_type, items_of
 from treadle.primitives.errors import UsageError
-from treadle.primitives.formats.unparsable import Unparsable
+from treadle.primitives.formats.malformed_lines import Unparsable
 from treadle.primitives.result import Result
 
 from ..program import MapPartition, MapRecords, StageCount
-from .attempt import Attempt, Metrics
-from .flow import Flow, batched, batches, next_size, objects, records, whole
+from .attempt_state import Attempt, Metrics
+from .record_flow import Flow, batched, batches, next_size, objects, records, whole
 
 Function = Callable[[Any], Any]
 

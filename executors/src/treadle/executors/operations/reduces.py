@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from treadle.primitives.cogroup import JointValues
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import InternalError
-from treadle.primitives.joint_values import JointValues
 from treadle.primitives.result import stage_value
 from treadle.primitives.shuffling.folds import NOTHING, left_fold
-from treadle.primitives.shuffling.order import argsort
+from treadle.primitives.shuffling.key_order import argsort
 
 from ..program import Call, Reduce
 from ..spill.folding import Folder, fold_groups
 from ..spill.grouping import Group, Grouper, sorted_groups
-from .attempt import Attempt, Metrics
-from .flow import Flow, Values, batched, objects, records, whole, within
-from .groups import group, joint_groups, plain
-from .joint import spilled_joint_groups
+from .attempt_state import Attempt, Metrics
+from .cogroup import spilled_joint_groups
+from .grouping import group, joint_groups, plain
 from .keys import keys_of, seconds
+from .record_flow import Flow, Values, batched, objects, records, whole, within
 
 Binary = Callable[[Any, Any], Any]
 Columns = Iterator[tuple[Sequence[Any], Sequence[Any]]]

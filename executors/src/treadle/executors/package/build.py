@@ -17,9 +17,9 @@ from treadle.primitives.errors import UsageError
 
 from ..archive import zipped
 from ..bundle.build import content_digest
-from . import own
+from . import treadle_wheels
+from .dependency_wheels import fetch_wheels
 from .target import Target
-from .wheels import fetch_wheels
 
 _SHOWN = 5
 _FOLDERS = {"__pycache__", "tests", "include"}
@@ -102,9 +102,9 @@ def build_package(
         folder = Path(scratch) / "libraries"
         folder.mkdir()
         extras = [name for name, wanted in (("arrow", arrow), ("kafka", kafka)) if wanted]
-        fetch_wheels(own.requirements(*extras), target, folder)
+        fetch_wheels(treadle_wheels.requirements(*extras), target, folder)
         entries = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    entries |= own.own_files()
+    entries |= treadle_wheels.own_files()
     entries = {name: data for name, data in entries.items() if _is_needed(PurePosixPath(name))} | dict(extra or {})
     archive = zipped(entries, 0o100644)  # readable for every user: Lambda runs code as one that does not own it
     return Package(archive, content_digest(entries), {name: len(data) for name, data in entries.items()}, target)

@@ -21,14 +21,14 @@ import msgspec
 
 from treadle.primitives import formats, functions
 from treadle.primitives.blocks import Blocks, Peers
-from treadle.primitives.channels.current import taking_part
 from treadle.primitives.channels.gang import Gang
+from treadle.primitives.channels.member_scope import taking_part
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, UsageError
-from treadle.primitives.stores import requests
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores import request_counts
+from treadle.primitives.stores.atomic_files import Buffer
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
-from treadle.primitives.stores.whole_files import Buffer
 
 from ..context import Context
 from ..failures import (
@@ -41,7 +41,7 @@ from ..failures import (
     message_of,
 )
 from ..operations.apply import apply, keeps_inputs_apart
-from ..operations.attempt import Attempt, Function, Services
+from ..operations.attempt_state import Attempt, Function, Services
 from ..program import (
     Discard,
     EventSplit,
@@ -57,11 +57,11 @@ from ..program import (
     Task,
 )
 from ..redaction import Redactor
-from ..spill.parts import SpilledBytes
-from ..spill.room import Room, room_of
-from .cache import Cache, read_input
-from .ends import Made, make
-from .process import Meter, give_back_memory
+from ..spill.memory_budget import Room, room_of
+from ..spill.part_spill import SpilledBytes
+from .input_cache import Cache, read_input
+from .process_setup import Meter, give_back_memory
+from .sink import Made, make
 
 _CACHE_SHARE = 8
 """Decoded blocks that are kept were encoded in at most one part in so many of the room."""
@@ -94,7 +94,7 @@ class Runtime:
         self._room = room
         self._secrets = secrets
         self._meter = Meter()
-        self._requests = requests.made()
+        self._requests = request_counts.made()
         self._run: _Run | None = None
         self._functions: dict[str, Function] = {}
         self._captured: dict[str, bytes] = {}
@@ -116,7 +116,7 @@ class Runtime:
 
     def _with_requests(self, report: Report) -> Report:
         """With those made since the last report, so that what a task needs at first counts for its first partition."""
-        made, self._requests = requests.since(self._requests), requests.made()
+        made, self._requests = request_counts.since(self._requests), request_counts.made()
         return msgspec.structs.replace(report, requests=made) if made else report
 
     def rest(self) -> None:
@@ -247,7 +247,7 @@ class Runtime:
 def _read_events(
     split: EventSplit, store: Store, run: str, key: bytes, secrets: Mapping[str, str]
 ) -> Iterator[list[Any]]:
-    from .events import EventReader
+    from .event_source import EventReader
 
     return EventReader(store, run, key, secrets).read(split)
 
@@ -255,7 +255,7 @@ def _read_events(
 def _prepare_bundle(store: Store, job: Job, key: bytes) -> dict[str, bytes]:
     if not job.bundle:
         return {}
-    from ..bundle.open import prepare
+    from ..bundle.unpack import prepare
 
     return prepare(store, job.run, job.bundle, key, job.shared)
 
@@ -269,7 +269,7 @@ def _load(reference: str, captured: dict[str, bytes]) -> Function:
             "Keep what a script does under `if __name__ == '__main__':`.",
         ) from error
     except UsageError as error:
-        from ..bundle.open import imported_before
+        from ..bundle.unpack import imported_before
 
         if imported_before(reference.partition(":")[0]):
             raise ProcessUsed(str(error)) from error
@@ -347,7 +347,7 @@ def _where(error: BaseException) -> str:
 
 def _elsewhere() -> str:
     """What may explain a failure that is seen nowhere else."""
-    from ..bundle.open import differences
+    from ..bundle.unpack import differences
 
     found = ""
     with suppress(OSError):  # whoever removes the bundle hides it

@@ -13,13 +13,13 @@ from itertools import chain
 from operator import length_hint
 from typing import Any
 
-from treadle.primitives.encoding.frozen import ATOMS
+from treadle.primitives.encoding.read_only import ATOMS
 from treadle.primitives.shuffling.folds import NOTHING
 from treadle.primitives.shuffling.keys import SELF_IDENTICAL, Key, identities
 
 from .grouping import Group, Grouper
-from .room import Room
-from .sizes import memory_of
+from .memory_budget import Room
+from .size_estimate import memory_of
 
 _ENTRY = 100
 """Bytes that a key takes in a dict, beside what it and its accumulator are."""

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from treadle.primitives.shuffling.hashing import hash_sequence
 from treadle.primitives.shuffling.keys import Key, identities
 
-from .room import Extent, Room, SpillFile
-from .sizes import memory_of
+from .memory_budget import Extent, Room, SpillFile
+from .size_estimate import memory_of
 from .sorting import Block, Sorter
 
 _DIGIT = 7

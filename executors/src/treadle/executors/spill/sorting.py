@@ -13,12 +13,12 @@ from typing import Any
 
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
-from treadle.primitives.shuffling.order import argsort, order
+from treadle.primitives.shuffling.key_order import argsort, order
 from treadle.primitives.shuffling.partitioning import rows_between
 
-from .room import Extent, Room, SpillFile
-from .rows import compact, compact_keys, join_keys, take, take_keys
-from .sizes import memory_of
+from .memory_budget import Extent, Room, SpillFile
+from .row_access import compact, compact_keys, join_keys, take, take_keys
+from .size_estimate import memory_of
 
 FAN_IN = 64
 """Runs merged at once, of which each holds one chunk in memory."""

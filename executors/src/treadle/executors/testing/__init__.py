@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.primitives.late import late
+from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
     from .suite import ExecutorTests as ExecutorTests

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from treadle.executors.context import Context
+    from ..context import Context
 
 HERE = __name__
 
@@ -21,7 +21,7 @@ def scripted(records: Iterator[Any], *, script: Any, context: Context) -> Iterat
     """The partition's records, after what the script says."""
     import msgspec
 
-    from treadle.executors.testing.script import Script
+    from .script import Script
 
     msgspec.convert(script, Script).play(context.partition)
     yield from records

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors.interface import Executor
-
+from ..interface import Executor
 from .suite_failures import FailureTests
 from .suite_lifetime import LifetimeTests
 from .suite_outcomes import OutcomeTests

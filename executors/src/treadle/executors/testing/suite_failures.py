@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from treadle.executors.program import Outcome, Report, Secret
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass, InternalError
 
+from ..program import Outcome, Report, Secret
 from .workbench import SECRET, Workbench, failure_of
 
 _FOREVER: list[tuple[Any, ...]] = [("loop",), ("stuck in C",), ("stop",), ("sleep", 60)]

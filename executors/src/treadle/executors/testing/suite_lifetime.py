@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors.program import Outcome, Report
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass
 
+from ..program import Outcome, Report
 from .workbench import Workbench, failure_of
 
 _PR_SET_CHILD_SUBREAPER = 36

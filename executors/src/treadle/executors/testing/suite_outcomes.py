@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from treadle.executors.program import Outcome
 from treadle.primitives.errors import UsageError
 
+from ..program import Outcome
 from .workbench import Workbench
 
 _LIMIT = 6 << 20

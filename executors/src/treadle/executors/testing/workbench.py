@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from treadle.executors.interface import Executor
-from treadle.executors.place import Place as Place
-from treadle.executors.program import (
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.stores.shared_memory import HostFolder
+from treadle.primitives.stores.store import Store
+
+from ..interface import Executor
+from ..plugin import Place as Place
+from ..program import (
     Arg,
     Call,
     Failure,
@@ -25,10 +29,6 @@ from treadle.executors.program import (
     Task,
     Value,
 )
-from treadle.primitives.blocks import Blocks
-from treadle.primitives.stores.host import HostFolder
-from treadle.primitives.stores.store import Store
-
 from . import functions
 from .script import Script
 

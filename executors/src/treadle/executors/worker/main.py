@@ -20,11 +20,11 @@ import msgspec
 
 from treadle.primitives.errors import FailureClass
 
-from .. import limits
+from .. import memory_limit
 from ..failures import error_name, full_traceback, message_of
 from ..program import Failure, Report, Task
 from ..redaction import Redactor
-from ..runtime.process import give_back_memory, prepare_process
+from ..runtime.process_setup import give_back_memory, prepare_process
 from ..runtime.runtime import ProcessUsed, Runtime
 from .environment import Surroundings, WorkFolder
 from .log import WorkerLog, line_by_line, publish
@@ -73,8 +73,8 @@ class Worker:
         self._log = log
         self._secrets: dict[str, str] = {}
         self._runtime = Runtime(setup.host_root, setup.cache_bytes, lambda name: self._secrets[name], setup.room)
-        self._kept_at_most = limits.allocated_bytes() + setup.cache_bytes
-        self._machine = limits.host_memory()
+        self._kept_at_most = memory_limit.allocated_bytes() + setup.cache_bytes
+        self._machine = memory_limit.host_memory()
         self._redactor = Redactor({})
         self._folder = WorkFolder(setup.folder)
         self._reported = self._expected = 0
@@ -103,23 +103,23 @@ class Worker:
             sys.stderr.write(f"another process takes over, since this one has served another run: {error}\n")
             os._exit(_USED)
         except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
-            limits.limit_allocation(0)
+            memory_limit.limit_allocation(0)
             self._send(self._defect(message.task, error))
         finally:
-            limits.limit_allocation(0)
+            memory_limit.limit_allocation(0)
             before.restore()
 
     def _limit(self, memory: int) -> None:
         """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""
         if 0 < memory < self._machine:
             give_back_memory()  # what the allocator keeps would be granted twice
-        limits.limit_allocation(memory and min(limits.allocated_bytes(), self._kept_at_most) + memory)
+        memory_limit.limit_allocation(memory and min(memory_limit.allocated_bytes(), self._kept_at_most) + memory)
 
     def _report(self, report: Report) -> None:
         try:
             self._send(report)
         except MemoryError:
-            limits.limit_allocation(0)
+            memory_limit.limit_allocation(0)
             self._send(report)
         self._reported += 1
         self._folder.empty()

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Discard
 
-from ..plan import (
+from ..plan.plan import (
     AllFeed,
     BundleFeed,
     Child,

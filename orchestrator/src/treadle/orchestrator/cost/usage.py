@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from treadle.executors.functions.sizes import OVERHEAD
+from treadle.executors.functions.memory_sizes import OVERHEAD
 from treadle.executors.interface import Capabilities
 
 GIGABYTE = 1 << 30

@@ -11,7 +11,7 @@ from typing import Any
 
 from treadle.primitives.errors import UsageError
 
-from .wanted import Change
+from .desired_state import Change
 
 _MISSING = ("ResourceNotFoundException", "ParameterNotFound", "NoSuchEntity", "NoSuchEntityException", "404")
 """What AWS calls things that are not there, each service in its way."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from .aws_role import key_resource, listing, objects, place, policy
+from .role_policies import key_resource, listing, objects, place, policy
 from .settings import LambdaDeploySettings
 
 Whose = Literal["driver", "deployer", "functions"]

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from treadle.executors.openwhisk.action import PACKAGE, SETTINGS, action_document, code_of, image_of
-from treadle.executors.openwhisk.answers import refuse
 from treadle.executors.openwhisk.client import Client, Reply
 from treadle.executors.openwhisk.invoker import action_name
+from treadle.executors.openwhisk.responses import refuse
 from treadle.executors.package.build import OPENWHISK
 
+from .desired_state import Change, compare, surplus
 from .owner import OWNER
 from .request import Request
-from .wanted import Change, compare, surplus
 
 _PAGE = 200
 """Actions in one listing: the most there is (apiv1swagger.json of apache/openwhisk, `limit`)."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 
 OWNER, PROFILE = "treadle:owner", "treadle:profile"
@@ -48,5 +48,5 @@ class Owner(Struct, frozen=True):
 
 def owner_of(key: bytes, profile: str) -> Owner:
     """`key`: the deployment key."""
-    own = trust.purpose_key(key, b"treadle functions")
+    own = sealing.purpose_key(key, b"treadle functions")
     return Owner(hmac.digest(own, profile.encode(), "sha256").hex()[:_DIGITS], profile)

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from ..environment.home import Home
 from ..environment.profile import Profile
-from .driver import (
+from .detached_process import wait_lock
+from .driver_process import (
     DRIVER_MODULE,
     DriverFailed,
     DriverState,
@@ -26,8 +27,7 @@ from .driver import (
     living_drivers,
     running_driver,
 )
-from .environments import PythonEnvironment
-from .process import wait_lock
+from .python_environments import PythonEnvironment
 from .server import ServerState, end_server, ensure_server, running_server
 
 _ATTACH_TIMEOUT = 60.0

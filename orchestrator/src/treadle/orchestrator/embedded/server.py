@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from treadle.primitives.errors import UsageError
 
-from ..environment.errors import Unreachable
+from ..environment.connection_errors import Unreachable
 from ..environment.home import Home
-from .process import (
+from .detached_process import (
     POLL,
     end_process,
     is_held,
@@ -34,7 +34,7 @@ from .process import (
     wait_lock,
     write_state,
 )
-from .program import check_program, find_program
+from .server_program import check_program, find_program
 
 NAMESPACE = "treadle"
 RETENTION = timedelta(days=30)

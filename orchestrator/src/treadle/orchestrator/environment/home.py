@@ -24,7 +24,7 @@ class Home:
 
     path: Path
     key: Path
-    """The deployment key (`treadle.primitives.trust.load_or_create_key`)."""
+    """The deployment key (`treadle.primitives.sealing.load_or_create_key`)."""
     store: Path
     """Ledgers, blocks, specs and bundles, unless a profile names another store."""
     server: Path
@@ -61,7 +61,7 @@ class Home:
         Its parent has a name that is the same for all homes of the user. When another user took that name, this home
         has one that cannot be guessed, and keeps it in its file `shared-memory`.
         """
-        from treadle.primitives.stores.host import is_private  # every command imports this module
+        from treadle.primitives.stores.shared_memory import is_private  # every command imports this module
 
         usable = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
         base = _SHARED_MEMORY if usable else Path(tempfile.gettempdir())
@@ -71,8 +71,8 @@ class Home:
 
     def _own_parent(self, base: Path) -> Path:
         """Another name than the common one, made up when there is none or when another user has taken it too."""
-        from treadle.primitives.stores.host import is_private
-        from treadle.primitives.stores.whole_files import create_file
+        from treadle.primitives.stores.atomic_files import create_file
+        from treadle.primitives.stores.shared_memory import is_private
 
         record = self.path / "shared-memory"
         for _ in range(_TRIES):
@@ -88,9 +88,9 @@ class Home:
 
         Raises UsageError for a file that is no key, or that others may read.
         """
-        from treadle.primitives import trust
+        from treadle.primitives import sealing
 
-        return [trust.load_key(path) for path in sorted((self.path / "keys").glob("*"))]
+        return [sealing.load_key(path) for path in sorted((self.path / "keys").glob("*"))]
 
     def secret(self, name: str) -> str:
         """The secret called `name`: the file `secrets/<name>`, else the variable `TREADLE_SECRET_<NAME>`.
@@ -123,7 +123,7 @@ def room_for_blocks(root: Path) -> int:
 
     A control group may have less memory than the shared memory that it sees.
     """
-    from treadle.executors.limits import host_memory
+    from treadle.executors.memory_limit import host_memory
 
     return min(shutil.disk_usage(root.parent.parent).free, host_memory()) // 2
 

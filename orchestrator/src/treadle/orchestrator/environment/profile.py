@@ -36,14 +36,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from treadle.dsl.base import Identifier
-from treadle.dsl.quantities import Duration, Size
+from treadle.dsl.model_base import Identifier
+from treadle.dsl.units import Duration, Size
 from treadle.executors.worker.environment import is_withheld
 from treadle.primitives.errors import UsageError
 from treadle.primitives.wire import is_loopback
 
-from .connections import KafkaConnection
 from .home import Home
+from .kafka_connections import KafkaConnection
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConfigProfile

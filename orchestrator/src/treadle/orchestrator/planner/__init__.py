@@ -19,17 +19,17 @@ from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.templates import render, template_paths
 from treadle.dsl.validation.subworkflows import given_inputs
-from treadle.primitives.run_names import child_run
+from treadle.primitives.run_paths import child_run
 
-from ..plan import Plan
+from ..plan.plan import Plan
 from .graph import plan_level
-from .groups import in_groups
-from .level import Level
-from .places import crowded, executors_of, settle
+from .lowering import Level
+from .placement import crowded, executors_of, settle
 from .planner import Planner
 from .settings import Decorators
 from .sources import Sources
 from .subworkflows import inner
+from .task_groups import in_groups
 from .transport import Site as Site
 
 

@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 
 from treadle.dsl.graph.graph import inputs_of
-from treadle.dsl.graph.needs import broadcast_paths
+from treadle.dsl.graph.requirements import broadcast_paths
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import BroadcastStage, LoopStage, RangePartitioner, ReduceStage, ShuffleStage
 from treadle.executors.program import Arg, Cuts, Merge, Reduce, Sample, Scatter, ToBroadcast, Value
 from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN, DEFAULT_PARTITIONS
 
-from ..plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
-from .flow import Dataset, Flow, by_of
-from .level import Level
+from ..plan.plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
+from .exchange_levels import Levels, levels_of
+from .lowering import Level
 from .maps import call
-from .widths import Levels, levels_of
+from .pipeline import Dataset, Flow, by_of
 
 # -- shuffle ----------
 

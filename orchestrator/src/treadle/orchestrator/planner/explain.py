@@ -27,7 +27,7 @@ from treadle.executors.program import (
 from treadle.primitives.errors import InternalError
 from treadle.primitives.functions import CAPTURED
 
-from ..plan import (
+from ..plan.plan import (
     AllFeed,
     Barrier,
     BundleFeed,

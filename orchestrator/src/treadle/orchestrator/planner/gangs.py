@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from treadle.primitives.errors import UsageError
 
-from ..plan import FilesFeed, Policy
-from .flow import Flow
+from ..plan.plan import FilesFeed, Policy
+from .pipeline import Flow
 from .transport import Site
 
 

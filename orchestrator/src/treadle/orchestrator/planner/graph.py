@@ -6,7 +6,7 @@ a flow becomes a segment when its data is wanted by more than one reader, across
 
 from __future__ import annotations
 
-from treadle.dsl.graph.needs import topological
+from treadle.dsl.graph.requirements import topological
 from treadle.dsl.model import (
     BarrierStage,
     BroadcastStage,
@@ -20,10 +20,10 @@ from treadle.dsl.model import (
 )
 
 from . import exchanges
-from .level import Level
 from .loops import loop_node
+from .lowering import Level
 from .maps import map_flow
-from .places import check_place
+from .placement import check_place
 from .subworkflows import child_node
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.dsl.expressions import parse, paths
-from treadle.dsl.graph.needs import expression_paths, inner_stages, order_stages
+from treadle.dsl.graph.requirements import expression_paths, inner_stages, order_stages
 from treadle.dsl.model import LoopStage
 from treadle.dsl.templates import is_reference, template_paths
 
-from ..plan import DataRef, Graph, Loop
-from .flow import nested_paths
-from .level import Level
+from ..plan.plan import DataRef, Graph, Loop
+from .lowering import Level
+from .pipeline import nested_paths
 
 
 def loop_node(level: Level, name: str, stage: LoopStage, plan: Callable[[Level], None]) -> Loop:

@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from treadle.dsl.graph.needs import stage_name
+from treadle.dsl.graph.requirements import stage_name
 from treadle.dsl.model import MapStage
-from treadle.dsl.quantities import parse_percentage
+from treadle.dsl.units import parse_percentage
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
 
-from ..plan import FilesFeed, NarrowFeed, Tolerance
-from .flow import Flow
+from ..plan.plan import FilesFeed, NarrowFeed, Tolerance
 from .gangs import check_gang
-from .level import Level
+from .lowering import Level
+from .pipeline import Flow
 from .sources import batched
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import msgspec
 
 from treadle.dsl.graph.graph import Graph
-from treadle.dsl.graph.kinds import is_single
-from treadle.dsl.graph.needs import expression_paths, order_stages
+from treadle.dsl.graph.partition_kinds import is_single
+from treadle.dsl.graph.requirements import expression_paths, order_stages
 from treadle.dsl.graph.stages import all_stages, valued_stages
 from treadle.dsl.model import MapStage, Settings, Spec, Stage, WorkflowStage
-from treadle.primitives.stores.files import absolute_uri
+from treadle.primitives.stores.input_files import absolute_uri
 
-from ..plan import Kept, Plan, Policy
-from .flow import nested_paths
-from .keeping import kept_stages
-from .places import within
+from ..plan.plan import Kept, Plan, Policy
+from .cacheability import kept_stages
+from .pipeline import nested_paths
+from .placement import within
 from .settings import Decorators, decorated_settings, policy_of
 from .sources import Sources
 from .transport import Site

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.dsl.model import Memory, Retry, Settings
 
-from ..plan import Policy
+from ..plan.plan import Policy
 
 Count = Callable[[Any], int]
 """Gives the number behind a literal or a template."""

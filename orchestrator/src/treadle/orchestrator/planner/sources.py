@@ -13,13 +13,13 @@ from treadle.dsl.templates import render, template_paths
 from treadle.dsl.validation.inputs import source_of
 from treadle.executors.program import EventSplit
 from treadle.primitives.errors import UsageError
-from treadle.primitives.events import offsets
+from treadle.primitives.events import offset_ranges
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits
 from treadle.primitives.result import is_storable
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_evenly
-from treadle.primitives.stores.files import FileInfo, absolute_uri, list_files
+from treadle.primitives.stores.input_files import FileInfo, absolute_uri, list_files
 
-from ..plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
+from ..plan.plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
 
 EVENTS_EACH = 5_000
 EVENT_BYTES_EACH = 8 * 2**20
@@ -173,7 +173,7 @@ def events_feed(kafka: Offsets) -> tuple[Feed, int, int]:
     """(feed, partitions, estimated bytes) of a range. A partition costs a consumer of its own, so they are few."""
     fields = kafka.model_dump(exclude={"size"})
     split = EventSplit(**{**fields, "runs": tuple(kafka.runs)})
-    total = offsets.count(kafka.runs)
+    total = offset_ranges.count(kafka.runs)
     parts = min(total, DEFAULT_PARTITIONS, max(-(-total // EVENTS_EACH), -(-kafka.size // EVENT_BYTES_EACH), 1))
     return EventsFeed(split, tuple(split_evenly(total, parts))), parts, kafka.size
 

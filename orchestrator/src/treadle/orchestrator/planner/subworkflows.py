@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from treadle.dsl.graph.needs import expression_paths, order_stages, topological
+from treadle.dsl.graph.requirements import expression_paths, order_stages, topological
 from treadle.dsl.graph.stages import all_stages
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.templates import template_paths
 from treadle.primitives.errors import InternalError, TreadleError, UsageError
 
-from ..plan import Child, Graph
-from .flow import nested_paths
-from .level import Level
-from .places import Refused
+from ..plan.plan import Child, Graph
+from .lowering import Level
+from .pipeline import nested_paths
+from .placement import Refused
 
 
 def inner(stage: WorkflowStage) -> Spec:

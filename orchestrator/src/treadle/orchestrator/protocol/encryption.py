@@ -34,7 +34,7 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.errors import FailureClass
 
 ENCODING = b"binary/treadle-1"
@@ -97,7 +97,7 @@ class MessageCipher:
 
 def key_id(key: bytes) -> str:
     """Names a deployment key without telling anything of it: 8 bytes in hex."""
-    return trust.purpose_key(key, b"treadle message key id")[:8].hex()
+    return sealing.purpose_key(key, b"treadle message key id")[:8].hex()
 
 
 @lru_cache(maxsize=1024)
@@ -105,7 +105,7 @@ def _cipher(key: bytes, place: str) -> Any:
     """A key for each place, so that random nonces never come near their limit of 2**32 messages a key."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    return AESGCM(trust.purpose_key(key, b"treadle message\x00" + place.encode()))
+    return AESGCM(sealing.purpose_key(key, b"treadle message\x00" + place.encode()))
 
 
 class EncryptingCodec(PayloadCodec, WithSerializationContext):

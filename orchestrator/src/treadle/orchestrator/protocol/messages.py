@@ -16,8 +16,8 @@ from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import FailureClass
 
 from ..dispatcher.orders import Orders
-from ..instructions import Problem, Summary
-from ..plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..plan.plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..scheduler.instructions import Problem, Summary
 
 WORKFLOW = "treadle.run"
 GROUPS = ".groups"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.executors.program import Failure, Outcome
 
-from ..plan import Segment
+from ..plan.plan import Segment
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation

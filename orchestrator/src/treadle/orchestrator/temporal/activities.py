@@ -20,35 +20,35 @@ from treadle.dsl.model import Spec
 from treadle.dsl.templates import template_paths
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, StoreError, TreadleError
-from treadle.primitives.run_names import parent_run
-from treadle.primitives.stores.requests import counted_for
+from treadle.primitives.run_paths import parent_run
+from treadle.primitives.stores.request_counts import counted_for
 
-from ..allowed import check_found
-from ..children import child_submission, keep_child
-from ..dispatcher.blocks.lost_lists import condense, expand
+from ..dispatcher.blocks.lost_blocks import condense, expand
+from ..dispatcher.driver_context.run_context import Run, Site
+from ..dispatcher.ledger.ledger import Fenced
 from ..dispatcher.orders import Orders
-from ..dispatcher.record.ledger import Fenced
-from ..dispatcher.segments.endings import BlocksLost, SegmentFailed, kind_of
-from ..dispatcher.segments.execute import Desk
+from ..dispatcher.segments.execute_segment import Desk
+from ..dispatcher.segments.failed_segment import BlocksLost, SegmentFailed, kind_of
 from ..dispatcher.segments.node import run_node
-from ..dispatcher.segments.wide import Unclosed
-from ..dispatcher.site.run import Run, Site
+from ..dispatcher.segments.wide_segment import Unclosed
 from ..environment.home import room_for_blocks
-from ..groups import count_of
-from ..instructions import Problem, Summary
-from ..places.places import Abilities
-from ..plan import Child, Loop, Plan, Segment
+from ..executor_registry.registry import Abilities
+from ..lifecycle.emitter import Telling
+from ..plan.plan import Child, Loop, Plan, Segment
 from ..planner import Site as PlanSite
 from ..planner import make_plan
-from ..protocol import limits, messages
+from ..protocol import messages, payload_limits
 from ..protocol.encryption import RefusedMessage
 from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, Received, RunStart, Ticket
-from ..reuse.again import narrowed
-from ..reuse.opening import keep, take_over
-from ..run_requests import keep_requests
-from ..runfiles import RunResult, Submission, digest
-from ..triggers.lifecycle.telling import Telling
-from . import seats
+from ..reuse.cache_lookup import keep, take_over
+from ..reuse.stage_rerun import narrowed
+from ..run_store.child_runs import child_submission, keep_child
+from ..run_store.run_files import RunResult, Submission, digest
+from ..run_store.run_requests import keep_requests
+from ..run_store.uri_policy import check_found
+from ..scheduler.instructions import Problem, Summary
+from ..scheduler.task_groups import count_of
+from . import capacity
 
 HEARTBEAT_SECONDS = 0.7
 ASKING_SECONDS = 2.0
@@ -85,8 +85,8 @@ class Activities:
         with self._busy():
             try:
                 async with _heartbeats(tuple):
-                    drivers = await seats.drivers_there(self._client, self._site)
-                    opened = limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
+                    drivers = await capacity.drivers_there(self._client, self._site)
+                    opened = payload_limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
             except TreadleError as error:
                 kind, passes = str(kind_of(error)), isinstance(error, StoreError) and error.retryable
                 if not passes:
@@ -100,7 +100,7 @@ class Activities:
             await self._telling.run_started(start)
             opened.ticket = Ticket(activity.info().workflow_run_id or "")
             if opened.groups:
-                opened.seats = seats.there_are(self._site, drivers)
+                opened.seats = capacity.there_are(self._site, drivers)
             return opened
 
     @activity.defn(name=messages.RUN_NODE)
@@ -117,13 +117,13 @@ class Activities:
             async with _heartbeats(lambda: (desk.node, msgspec.to_builtins(desk.progress()), desk.iteration)):
                 for one in orders:
                     report = await self._run_node(one, desk)
-                    if one is orders[-1] or not limits.is_small(report, AHEAD) or activity.is_cancelled():
+                    if one is orders[-1] or not payload_limits.is_small(report, AHEAD) or activity.is_cancelled():
                         break
                     before[one.node] = report.summary
                 await asyncio.to_thread(self._keep_requests, order.run)
-                told = limits.after(before, report)
+                told = payload_limits.after(before, report)
                 if told.closed or told.groups:
-                    told.seats = seats.there_are(self._site, await seats.drivers_there(self._client, self._site))
+                    told.seats = capacity.there_are(self._site, await capacity.drivers_there(self._client, self._site))
         told.ticket = order.ticket
         return told
 
@@ -135,7 +135,7 @@ class Activities:
         desk.node, desk.iteration = order.node, ""
         with self._site.telemetry.node(order.run, order.node, activity.info().attempt):
             async with self._telling.node(order) as hand_over:
-                report = limits.bounded(await self._report(order, desk), order.node)
+                report = payload_limits.bounded(await self._report(order, desk), order.node)
                 hand_over(report)
         return report
 

@@ -12,33 +12,32 @@ from typing import Any, Self
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from treadle.primitives import trust
+from treadle.primitives import sealing
 from treadle.primitives.asyncio_tasks import spawn
-from treadle.primitives.stores.host import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
-from treadle.primitives.wire.strangers import raise_descriptor_limit
+from treadle.primitives.wire.unauthenticated import raise_descriptor_limit
 
-from ..connecting import connect
-from ..dispatcher.blocks.hosts import Hosts
-from ..dispatcher.blocks.strays import claim
-from ..dispatcher.site.pools import Pools
-from ..dispatcher.site.run import Site
-from ..embedded.environments import queue_of, register, task_queue
-from ..embedded.lease import DriverLease
+from ..dispatcher.blocks.host_blocks import Hosts
+from ..dispatcher.blocks.orphans import claim
+from ..dispatcher.driver_context.run_context import Site
+from ..dispatcher.driver_context.slot_pools import Pools
+from ..embedded.driver_lease import DriverLease
+from ..embedded.python_environments import queue_of, register, task_queue
 from ..environment.home import Home
 from ..environment.profile import Profile, load_profile
-from ..places.places import open_places
+from ..executor_registry.registry import open_places
+from ..lifecycle.delivery import Announcer
+from ..lifecycle.emitter import Telling
+from ..lifecycle.sinks import open_outlet
 from ..protocol.messages import GROUPS
 from ..telemetry.instruments import Telemetry
-from ..triggers.lifecycle.announcer import Announcer
-from ..triggers.lifecycle.outlets import open_outlet
-from ..triggers.lifecycle.telling import Telling
-from ..triggers.schedules.desk import TickDesk
-from ..triggers.schedules.flow import TickWorkflow
-from . import seats
+from . import capacity
 from .activities import Activities
-from .succession import bury, identity
-from .sweeping import sweep, sweep_at_end
+from .connect import connect
+from .driver_parts import DriverParts, driver_parts
+from .shm_gc import sweep, sweep_at_end
+from .takeover import bury, identity
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -53,7 +52,7 @@ _PROMPTLY: Any = {
 
 async def open_site(home: Home, profile: Profile, slots: int | None = None) -> Site:
     """Store, key and the slots of the profile's executors, those of its default one warm."""
-    key = trust.load_or_create_key(home.key)
+    key = sealing.load_or_create_key(home.key)
     store = await asyncio.to_thread(Store.open, profile.store_url(home))
     pools = Pools(open_places(home, profile, slots))
     await pools.ready(profile.executor)
@@ -111,15 +110,20 @@ class Driver:
         self._announcer, self._site, self._client = announcer, site, client
         self._sweeping: asyncio.Task[None] | None = None
         name = queue or profile.queue
-        ticks = TickDesk(client, site.store, site.key, profile.allow)
-        self._workers = self._of_runs(name, ticks, identity), self._of_groups(name, identity)
+        parts = driver_parts(client, site, profile)
+        self._workers = self._of_runs(name, parts, identity), self._of_groups(name, identity)
 
-    def _of_runs(self, queue: str, ticks: TickDesk, identity: str | None) -> Worker:
+    def _of_runs(self, queue: str, parts: DriverParts, identity: str | None) -> Worker:
         return Worker(
             self._client,
             task_queue=queue,
-            workflows=[RunWorkflow, TickWorkflow],
-            activities=[self.activities.open_run, self.activities.run_node, self.activities.end_run, ticks.begin],
+            workflows=[RunWorkflow, *parts.workflows],
+            activities=[
+                self.activities.open_run,
+                self.activities.run_node,
+                self.activities.end_run,
+                *parts.activities,
+            ],
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=500,
             max_cached_workflows=1000,
@@ -134,7 +138,7 @@ class Driver:
             self._client,
             task_queue=queue + GROUPS,
             activities=[self.activities.run_node],
-            max_concurrent_activities=seats.of_driver(self._site),
+            max_concurrent_activities=capacity.of_driver(self._site),
             max_concurrent_activity_task_polls=1,
             identity=identity,
             **_PROMPTLY,

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..instructions import Event, GroupDone, NodeDone, NodeFailed, NodeGrouped, NodeLost, NodeStopped, Problem, Summary
 from ..protocol import messages
 from ..protocol.messages import NodeOrder, NodeReport, Ticket
+from ..scheduler.instructions import (
+    Event,
+    GroupDone,
+    NodeDone,
+    NodeFailed,
+    NodeGrouped,
+    NodeLost,
+    NodeStopped,
+    Problem,
+    Summary,
+)
 
 
 def answer_to(order: NodeOrder, report: NodeReport) -> NodeReport:

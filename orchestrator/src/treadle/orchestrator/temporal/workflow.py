@@ -24,10 +24,23 @@ with workflow.unsafe.imports_passed_through():
 
     from treadle.dsl.expressions import ExpressionError
     from treadle.dsl.templates import render
-    from treadle.primitives.run_names import parent_run
+    from treadle.primitives.run_paths import parent_run
 
     from ..dispatcher.orders import Orders
-    from ..instructions import (
+    from ..plan.plan import Barrier, Child, Graph
+    from ..protocol import messages
+    from ..protocol.messages import (
+        Ending,
+        NodeOrder,
+        NodeReport,
+        Opened,
+        ParentSteering,
+        Received,
+        RunStart,
+        Steering,
+        Ticket,
+    )
+    from ..scheduler.instructions import (
         Complete,
         Event,
         Fail,
@@ -44,21 +57,8 @@ with workflow.unsafe.imports_passed_through():
         Summary,
         Unpause,
     )
-    from ..plan import Barrier, Child, Graph
-    from ..protocol import messages
-    from ..protocol.messages import (
-        Ending,
-        NodeOrder,
-        NodeReport,
-        Opened,
-        ParentSteering,
-        Received,
-        RunStart,
-        Steering,
-        Ticket,
-    )
-    from ..scheduler import Scheduler
-    from .children import Children
+    from ..scheduler.scheduler import Scheduler
+    from .child_workflows import Children
     from .reports import answer_to, events_of, unexpected
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..late import late
-from .current import current_gang, current_member, taking_part
+from ..lazy_import import late
 from .errors import DeadlinePassed, MemberLost, ReduceFailed
 from .gang import Gang
+from .member_scope import current_gang, current_member, taking_part
 
 if TYPE_CHECKING:
     from .collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel

@@ -13,10 +13,10 @@ from ..coordinator.messages import Broken, Counted, FromMember, Refused, Release
 from ..errors import UsageError
 from .errors import MemberLost, rank_of
 from .gang import Gang, folder_of
-from .io.boards import Board, Boards
+from .io.shared_barrier import Board, Boards
 
 if TYPE_CHECKING:
-    from .io.loop import Loop
+    from .io.socket_loop import Loop
 
 
 class Arrival(Struct):

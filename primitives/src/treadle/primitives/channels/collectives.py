@@ -11,17 +11,17 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from ..coordinator.messages import Join
 from ..errors import TreadleError, UsageError
-from .current import current_member
 from .errors import DeadlinePassed, short
-from .io.values import Room
+from .io.payloads import Room
 from .member import Member
+from .member_scope import current_member
 from .messages import Cast, Payload, Plan
-from .pieces import distribute, fold
 from .protocols.broadcast import Broadcast
-from .protocols.machine import Machine, OnLoss
+from .protocols.collective import Machine, OnLoss
+from .protocols.membership import Send
 from .protocols.reduce import Fold, PassUp, Reduce, Result, Step
-from .protocols.roster import Send
 from .protocols.shuffle import Shuffle, role_of
+from .values import distribute, fold
 
 M = TypeVar("M", bound=Machine)
 Role = Literal["both", "producer", "consumer"]

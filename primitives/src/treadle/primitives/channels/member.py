@@ -31,19 +31,19 @@ from ..coordinator.messages import (
     View,
 )
 from ..errors import TreadleError, UsageError
-from ..stores.host import SHARED_MEMORY, host_id
-from ..traversal import Reacher
+from ..hole_punching import Reacher
+from ..stores.shared_memory import SHARED_MEMORY, host_id
 from ..wire import Address, Identity, address_of, is_loopback, listen, parse
 from .barriers import Barriers
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang, folder_of
-from .io.loop import Late, Loop
-from .io.roads import Roads
-from .io.uplink import Uplink
-from .io.values import Values
+from .io.coordinator_client import Uplink
+from .io.payloads import Values
+from .io.peer_routes import Roads
+from .io.socket_loop import Late, Loop
 from .messages import DATA, Message
-from .protocols.machine import Machine
-from .protocols.roster import Send, advance
+from .protocols.collective import Machine
+from .protocols.membership import Send, advance
 
 T = TypeVar("T")
 _LONGER = "Where it only is busy for longer, give the stage a `timeout`, or the call a `deadline`."

@@ -1,8 +1,8 @@
 """Who takes part: members, their leases and channels, barriers, tasks, and where blocks are (docs/coordinator.md)."""
 
+from .component import Limits, Timing
 from .instructions import Close, Deliver, Instruction, Returned, Send
 from .machine import Coordinator, Statistics
-from .parts import Limits, Timing
 from .tree import Tree, children, depth, parent
 
 __all__ = [

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from .component import GREATEST_EPOCH, Limits, Post, Timing, check
 from .messages import Broken, Released, Wait
-from .parts import GREATEST_EPOCH, Limits, Post, Timing, check
 
 
 class _Barrier:

@@ -16,8 +16,8 @@ from collections import deque
 
 from msgspec import Struct
 
+from .component import GREATEST_EPOCH, Epochs, Limits, Post, Timing, check
 from .messages import Change, Join, Seat, View
-from .parts import GREATEST_EPOCH, Epochs, Limits, Post, Timing, check
 from .tree import Tree
 
 _LOSSES = 10_000

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 from ..addresses import Address
 from ..errors import TreadleError
 from ..wire.acceptor import Caller
-from ..wire.dialling import prepare
+from ..wire.connect import prepare
 from ..wire.errors import NotAuthentic, TimedOut, WireError
 from ..wire.framing import Decoder, encode
 from ..wire.handshake import MESSAGE_LIMIT, Handshake

@@ -37,9 +37,10 @@ from typing import Any
 from msgspec import Struct
 
 from .barriers import Barriers
+from .block_directory import Directory
 from .channels import Channels
+from .component import Epochs, Limits, Refusal, Timing, check
 from .deadlines import Deadlines
-from .directory import Directory
 from .instructions import Close, Deliver, Instruction, Returned, Send
 from .messages import (
     Alive,
@@ -67,8 +68,7 @@ from .messages import (
     Wait,
     Withdraw,
 )
-from .parts import Epochs, Limits, Refusal, Timing, check
-from .queue import Tasks
+from .task_queue import Tasks
 
 
 class Statistics(Struct, frozen=True):

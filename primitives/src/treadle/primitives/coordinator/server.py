@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from ..addresses import parse
 from ..errors import UsageError
 from ..wire.acceptor import Acceptor, Caller
-from ..wire.dialling import address_of, listen
+from ..wire.connect import address_of, listen
 from ..wire.handshake import Handshake, KeyOf
-from ..wire.heads import decoder, encode_head
-from ..wire.strangers import Strangers, allowance
+from ..wire.message_codec import decoder, encode_head
+from ..wire.unauthenticated import Strangers, allowance
+from .component import Limits, Timing
 from .connection import ServerConnection
 from .instructions import Close, Deliver, Instruction, Returned, Send
 from .machine import Coordinator, Statistics
 from .messages import FromMember, ToMember
-from .parts import Limits, Timing
 
 if TYPE_CHECKING:
     from ..wire.tls import Identity

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptError, DataError, InternalError
-from ..late import pyarrow
-from ..stores.whole_files import Buffer
+from ..lazy_import import pyarrow
+from ..stores.atomic_files import Buffer
 from .frames import SMALL, frame, frame_head, small_frame, unframe
 from .references import Kind
 from .tabular import type_name

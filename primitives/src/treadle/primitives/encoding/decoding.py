@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..errors import CorruptError
-from ..stores.whole_files import Buffer
+from ..stores.atomic_files import Buffer
 
 T = TypeVar("T")
 _known: set[Any] = set()

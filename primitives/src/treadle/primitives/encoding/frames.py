@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 
 from ..errors import CorruptError
-from ..stores.whole_files import Buffer
+from ..stores.atomic_files import Buffer
 
 ALIGNMENT = 64
 SMALL = 1 << 12

@@ -10,7 +10,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..late import pyarrow
+from ..lazy_import import pyarrow
 from .references import Kind
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from ..encoding.references import Kind
 from ..errors import DataError
-from ..stores.files import FileInfo, is_local, read_range
-from .content import Content, info_of, whole_content
-from .fixed import fixed_rows, row_ranges
+from ..stores.input_files import FileInfo, is_local, read_range
+from .fixed_width import fixed_rows, row_ranges
 from .options import FileSplit
+from .split_content import Content, info_of, whole_content
 
 if TYPE_CHECKING:
     import numpy as np

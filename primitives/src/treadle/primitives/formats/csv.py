@@ -12,11 +12,11 @@ from uuid import UUID
 
 from ..encoding.tabular import conversion, type_name
 from ..errors import DataError
-from .content import first_line, line_pieces
 from .csv_rows import Parser, column_names
+from .malformed_lines import Unparsable
 from .options import FileSplit, WriteOptions
 from .rows import Rows, plain
-from .unparsable import Unparsable
+from .split_content import first_line, line_pieces
 
 _BATCH_RECORDS, _BATCH_CHARACTERS = 1024, 1 << 18
 """Of a list of records, at most."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import DataError
-from .content import Content, decoded
+from .malformed_lines import LineNumbers, Unparsable, judge_of
 from .options import FileSplit
-from .unparsable import LineNumbers, Unparsable, judge_of
+from .split_content import Content, decoded
 
 csv.field_size_limit(sys.maxsize)  # process-wide, and 128 KiB by default: a long field is not an error
 _QUOTES = "Quote fields as in RFC 4180, and end lines with \\n or \\r\\n."

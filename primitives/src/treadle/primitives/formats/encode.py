@@ -10,7 +10,7 @@ from typing import Any
 from ..encoding.references import Kind
 from ..encoding.tabular import conversion, type_name
 from ..errors import DataError
-from ..stores.whole_files import Buffer
+from ..stores.atomic_files import Buffer
 from .options import Format, WriteOptions
 from .rows import plain, records_of, tabulate
 

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..late import pyarrow
-from .content import decoded, line_pieces
+from ..lazy_import import pyarrow
 from .options import FileSplit
+from .split_content import decoded, line_pieces
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,10 +11,10 @@ import msgspec
 from ..encoding.codec import concat
 from ..encoding.references import Kind
 from ..errors import DataError
-from ..stores.files import is_local
-from .content import decoded, line_content, line_pieces
+from ..stores.input_files import is_local
+from .malformed_lines import Judge, LineNumbers, is_blank, judge_of, split_lines
 from .options import FileSplit
-from .unparsable import Judge, LineNumbers, is_blank, judge_of, split_lines
+from .split_content import decoded, line_content, line_pieces
 
 _END: Any = object()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..errors import UsageError
-from ..stores.files import FileInfo, read_range
-from .fixed import fixed_rows, row_ranges
+from ..stores.input_files import FileInfo, read_range
+from .fixed_width import fixed_rows, row_ranges
 from .options import FileSplit, ReadOptions
 
 _SCAN = 8 << 20

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from ..encoding.codec import Sink
 from ..encoding.references import Kind
 from ..errors import DataError, UsageError
-from ..late import pyarrow
-from ..stores.files import FileInfo, is_local, read_range
+from ..lazy_import import pyarrow
+from ..stores.atomic_files import Buffer
+from ..stores.input_files import FileInfo, is_local, read_range
 from ..stores.store_errors import border
-from ..stores.whole_files import Buffer
-from .content import ListedFile, info_of, whole_content
 from .options import FileSplit, WriteOptions
 from .rows import Rows, array_names, check_columns, first_failing, plain, tabulate
+from .split_content import ListedFile, info_of, whole_content
 
 if TYPE_CHECKING:
     import pyarrow as pa

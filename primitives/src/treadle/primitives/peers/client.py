@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import CorruptError, MissingError
-from ..run_names import run_folder
-from ..stores.host import HostFolder
+from ..run_paths import run_folder
+from ..stores.atomic_files import check_name
+from ..stores.shared_memory import HostFolder
 from ..stores.store_errors import border
-from ..stores.whole_files import check_name
 from ..wire import NotAuthentic, TimedOut, WireError
-from . import pulling
-from .directory import behind
+from . import range_prefetch
+from .connection_pool import Failure, Pool
+from .host_cache import one_puller, save
+from .host_directory import behind
 from .messages import GONE, Pull, Want
-from .pool import Failure, Pool
-from .shared import one_puller, save
 
 
 class PeerClient:
@@ -73,12 +73,14 @@ class PeerClient:
             before, began = done, time.monotonic()
             try:
                 member = behind(address)
-                for view in pulling.pull(connection, pending[done:], deadline, self._count, member, direct=direct):
+                for view in range_prefetch.pull(
+                    connection, pending[done:], deadline, self._count, member, direct=direct
+                ):
                     done += 1
                     if done == len(pending):
                         self._pool.give(address, connection)
                     yield view
-            except pulling.Unreached:
+            except range_prefetch.Unreached:
                 raise
             except WireError as error:
                 connection.close()
@@ -140,10 +142,10 @@ class PeerClient:
             began = time.monotonic()
             try:
                 connection.send(request, deadline=deadline)
-                (got,), length = pulling.expect(connection, request.wants, deadline)
+                (got,), length = range_prefetch.expect(connection, request.wants, deadline)
                 private = save(connection, length, path, deadline) if got != GONE else None
-                self._count(pulling.came(connection, length, deadline, request.member))
-            except pulling.Unreached:
+                self._count(range_prefetch.came(connection, length, deadline, request.member))
+            except range_prefetch.Unreached:
                 raise
             except WireError as error:
                 connection.close()

@@ -22,18 +22,18 @@ import msgspec
 
 from ..coordinator.messages import Dial, FromMember, Refused, Relay, Relayed, ToMember
 from ..errors import StoreError, TreadleError
-from ..stores.host import HostFolder
+from ..hole_punching import Reacher, Schedule
+from ..hole_punching.machine import SCHEDULE
+from ..hole_punching.port_reuse import Endpoint
+from ..stores.shared_memory import HostFolder
 from ..stores.store import Store
-from ..traversal import Reacher, Schedule
-from ..traversal.machine import SCHEDULE
-from ..traversal.ports import Endpoint
 from ..wire import Connection, WireError
-from ..wire.heads import decoder, encode_head
-from . import asking, passing
-from .asking import Asks, Patience
-from .both_ways import BothWays
+from ..wire.message_codec import decoder, encode_head
+from . import request_router, store_relay
+from .duplex import BothWays
 from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Came, Part, Pull, Want
-from .serving import Batch, answer_ask
+from .request_router import Asks, Patience
+from .responses import Batch, answer_ask
 
 if TYPE_CHECKING:
     from ..wire import Identity
@@ -207,31 +207,31 @@ class Gateway:
 
     def _taken(self, run: str, token: str) -> memoryview:
         try:
-            return passing.take(self._stores[run], run, self._key_of(run), token)
+            return store_relay.take(self._stores[run], run, self._key_of(run), token)
         except (KeyError, TreadleError) as error:
             raise WireError(f"what a member left in the store cannot be had: {error}") from error
 
     # -- instructions
 
-    def _do(self, decide: Callable[[], list[asking.Instruction]]) -> None:
+    def _do(self, decide: Callable[[], list[request_router.Instruction]]) -> None:
         with self._changed:
             self._perform(decide())
 
-    def _perform(self, instructions: list[asking.Instruction]) -> None:
+    def _perform(self, instructions: list[request_router.Instruction]) -> None:
         """With the lock; nothing here waits."""
         for one in instructions:
             match one:
-                case asking.Over(number):
+                case request_router.Over(number):
                     member, ask = self._asked[number]
                     self._paths[member].ask(ask)
-                case asking.Relay(number):
+                case request_router.Relay(number):
                     member, ask = self._asked[number]
                     self._say(Relay(member, encode_head(ask)))
-                case asking.Reach(member):
+                case request_router.Reach(member):
                     self._reacher.want(member)
-                case asking.HangUp(member):
+                case request_router.HangUp(member):
                     self._paths.pop(member).close()
-                case asking.Fail(number, reason):
+                case request_router.Fail(number, reason):
                     self._answers[number] = _unreached(self._asked[number][0], reason)
                     self._changed.notify_all()  # for nothing less: who waits would wake who waits
 
@@ -263,7 +263,7 @@ class Gateway:
 
     def _left(self, ask: Ask, answer: Answer, data: list[bytes]) -> Answer:
         try:
-            stored = passing.leave(self._stores[ask.run], ask.run, self._key_of(ask.run), data)
+            stored = store_relay.leave(self._stores[ask.run], ask.run, self._key_of(ask.run), data)
         except (KeyError, StoreError):
             return msgspec.structs.replace(answer, lengths=(UNREACHED,) * len(ask.wants))
         return msgspec.structs.replace(answer, stored=stored)

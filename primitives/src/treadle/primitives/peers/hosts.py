@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 
 from ..encoding.references import Slice
 from ..errors import MissingError
-from ..stores.host import HostFolder
+from ..stores.atomic_files import Buffer
+from ..stores.shared_memory import HostFolder
 from ..stores.store import Store
-from ..stores.whole_files import Buffer
 from ..wire import NotAuthentic, TimedOut, WireError
 from .client import PeerClient
-from .directory import Directory
-from .pulling import Unreached
+from .host_directory import Directory
+from .range_prefetch import Unreached
 
 PATIENCE = 3.0
 """Seconds to wait for a host that does not answer: its driver may be starting again, and its memory outlives it."""

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import TreadleError, UsageError
-from ..line_limit import limited_logger
-from ..stores.host import HostFolder
+from ..log_rate_limit import limited_logger
+from ..stores.shared_memory import HostFolder
 from ..stores.store_errors import border
 from ..wire import Connection, KeyOf, WireError, address_of, incoming, listen, parse, welcome
-from ..wire.strangers import Strangers, allowance
+from ..wire.unauthenticated import Strangers, allowance
 from .messages import REQUEST_LIMIT, Pull
-from .serving import answer
+from .responses import answer
 
 if TYPE_CHECKING:
     from ..wire import Identity

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .columns import Column, KeyArray
+    from .key_columns import Column, KeyArray
 
 _CHUNK = 1 << 14
 """Keys mixed at a time: 128 KiB stay in the cache."""
@@ -71,16 +71,16 @@ def stable_hash_array(keys: KeyArray) -> NDArray[np.uint64]:
 
     Nulls and NaT are None, structs are tuples of their fields. Raises DataError as `canonical` does.
     """
-    from .columns import column_of
+    from .key_columns import column_of
 
     return _hash_column(column_of(keys))
 
 
 def _hash_column(column: Column) -> NDArray[np.uint64]:
-    from . import columns
+    from . import key_columns
 
     hashes = _hash_values(column)
-    nulls = None if isinstance(column, columns.Objects) else column.nulls
+    nulls = None if isinstance(column, key_columns.Objects) else column.nulls
     if nulls is not None:
         hashes[nulls] = NULL_HASH
     return hashes
@@ -89,18 +89,18 @@ def _hash_column(column: Column) -> NDArray[np.uint64]:
 def _hash_values(column: Column) -> NDArray[np.uint64]:
     import numpy as np
 
-    from . import columns
+    from . import key_columns
 
-    if isinstance(column, columns.Numbers):
+    if isinstance(column, key_columns.Numbers):
         return _hash_numbers(column.values)
-    if isinstance(column, columns.Moments):
+    if isinstance(column, key_columns.Moments):
         salt = {"date": Salt.DATE, "naive": Salt.NAIVE, "aware": Salt.AWARE}[column.clock]
         return _mix_array(column.values.view(np.uint64) ^ np.uint64(salt))
-    if isinstance(column, columns.Structs):
+    if isinstance(column, key_columns.Structs):
         return _hash_structs(column)
-    if isinstance(column, columns.Indexed):
+    if isinstance(column, key_columns.Indexed):
         return _hash_column(column.values)[column.indices]
-    if isinstance(column, columns.Strings):
+    if isinstance(column, key_columns.Strings):
         salt = Salt.STR if isinstance(column.empty, str) else Salt.BYTES
         hashes = map(xxh3, column.to_bytes(), repeat(salt))
         return np.fromiter(hashes, dtype=np.uint64, count=len(column.values))

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..encoding.references import Kind
 from ..errors import DataError, InternalError
-from .columns import is_array
 from .hashing import hash_sequence, stable_hash_array
+from .key_columns import is_array
+from .key_order import argsort, order
 from .keys import Key, canonical, identity, mix
-from .order import argsort, order
 from .seeds import partition_seed
-from .table_bytes import table_bytes
+from .table_size import table_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .columns import KeyArray
+    from .key_columns import KeyArray
 
 SAMPLE_SIZE = 1024
 """Keys sampled from one partition. With as many targets as partitions each boundary rests on about 1024 keys, so the

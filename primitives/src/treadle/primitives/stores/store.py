@@ -23,10 +23,10 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec import Struct
 
 from ..errors import UsageError
-from .requests import PAGE, Sent, count, pages
+from .atomic_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
+from .multipart import create_in_parts
+from .request_counts import PAGE, Sent, count, pages
 from .store_errors import border
-from .streamed import create_in_parts
-from .whole_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
@@ -316,7 +316,7 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
     provider = None
     endpoint = ""
     if scheme == "s3":
-        from .aws_chain import s3_settings
+        from .aws_config import s3_settings
 
         options, provider = s3_settings(options)
         endpoint = _endpoint(options)
@@ -343,7 +343,7 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
 def _endpoint(options: dict[str, Any]) -> str:
     """Of the options, or of the environment as the AWS tools read it; empty: AWS itself."""
-    from .aws_chain import ENDPOINT_VARIABLES
+    from .aws_config import ENDPOINT_VARIABLES
 
     candidates = [options.get("endpoint"), *map(os.environ.get, ENDPOINT_VARIABLES)]
     return str(next(filter(None, candidates), ""))

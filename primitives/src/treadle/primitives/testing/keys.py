@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from treadle.primitives.shuffling.keys import Key
+from ..shuffling.keys import Key
 
 _EDGES = [0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 + 1, -(2**63), -(2**63) - 1, 2**1030]
 

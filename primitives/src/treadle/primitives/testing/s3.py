@@ -157,8 +157,8 @@ def _free_port() -> int:
 
 def _wait_until_ready(endpoint: S3Endpoint, process: subprocess.Popen[bytes], log: Path, bucket: str) -> None:
     """Ready means that an object can be written: the S3 port answers seconds before there is a volume."""
-    from treadle.primitives.errors import StoreError
-    from treadle.primitives.stores.store import Store
+    from ..errors import StoreError
+    from ..stores.store import Store
 
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end and process.poll() is None:

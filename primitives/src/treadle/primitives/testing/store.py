@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from treadle.primitives.errors import MissingError, UsageError
-from treadle.primitives.stores.store import ObjectInfo, Store
+from ..errors import MissingError, UsageError
+from ..stores.store import ObjectInfo, Store
 
 ODD_NAMES = ["loop[3].assign/0.1.9f", "a b/c+d", "é/ü", "100%/%41", "q?x=1", "a&b=c", "日本/🧵"]
 REFUSED_NAMES = ["", "/a", "a/", "a//b", "../a", "a/../b", "./a", "a\0b"]

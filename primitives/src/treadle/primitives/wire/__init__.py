@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..addresses import Address, is_loopback, parse
-from ..late import late
-from .blocking import Connection
-from .dialling import accept, address_of, connect, dialled, incoming, listen, welcome
+from ..lazy_import import late
+from .blocking_connection import Connection
+from .connect import accept, address_of, connect, dialled, incoming, listen, welcome
 from .errors import Closed, NotAuthentic, TimedOut, WireError
 from .framing import Decoder, encode
 from .handshake import Handshake, KeyOf

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..asyncio_tasks import spawn
-from ..line_limit import limited_logger
-from .strangers import Strangers
+from ..log_rate_limit import limited_logger
+from .unauthenticated import Strangers
 
 _log = limited_logger("treadle.listeners")
 _BATCH = 16

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from ..stores.whole_files import Buffer
+from ..stores.atomic_files import Buffer
 from .errors import WireError
 
 LENGTHS = struct.Struct(">IQ")

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Callable
 
 from ..errors import InternalError
-from ..trust import hkdf
+from ..sealing import hkdf
 from .errors import NotAuthentic
 
 KeyOf = Callable[[str], bytes | None]

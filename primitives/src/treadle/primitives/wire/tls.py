@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import UsageError
-from ..stores.whole_files import Buffer, create_file
+from ..stores.atomic_files import Buffer, create_file
 from .transports import WANT_READ, WANT_WRITE
 
 _RECORDS = 256 << 10

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..stores.whole_files import Buffer
+from ..stores.atomic_files import Buffer
 
 WANT_READ, WANT_WRITE = -1, -2
 """Nothing could be done now: wait until the socket is readable, or writable, and call again."""

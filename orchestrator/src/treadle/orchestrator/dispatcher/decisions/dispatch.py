@@ -22,11 +22,11 @@ from msgspec import Struct
 from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 
-from ...plan import Policy, Tolerance
-from .backups import Backups
-from .sizes import TaskSizes
-from .tolerances import FailedRecords
-from .verdicts import MAXIMUM_CRASHES, NOTHING, Budgets, Past, Verdict, crashed, unknown_outcome
+from ...plan.plan import Policy, Tolerance
+from .attempt_outcomes import MAXIMUM_CRASHES, NOTHING, Budgets, Past, Verdict, crashed, unknown_outcome
+from .backup_tasks import Backups
+from .failure_tolerance import FailedRecords
+from .task_sizing import TaskSizes
 
 SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""

@@ -24,10 +24,10 @@ import msgspec
 from treadle.executors.program import Failure, Outcome
 from treadle.primitives.errors import FailureClass
 
-from ...plan import Policy
+from ...plan.plan import Policy
+from .attempt_outcomes import NOTHING, Past, Verdict
 from .dispatch import Assignment, Dispatch
-from .sizes import TaskSizes
-from .verdicts import NOTHING, Past, Verdict
+from .task_sizing import TaskSizes
 
 GRACE = 5.0
 """Seconds that the others may still run after a failure that follows from another one."""

@@ -21,7 +21,9 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
-from ...instructions import (
+from ...plan.plan import Loop, Node, Segment
+from ...run_store.run_files import LoopResult, Manifest
+from ...scheduler.instructions import (
     Complete,
     Data,
     Escalate,
@@ -36,21 +38,19 @@ from ...instructions import (
     Stop,
     Summary,
 )
-from ...instructions import Run as RunNode
-from ...plan import Loop, Node, Segment
-from ...runfiles import LoopResult, Manifest
-from ...scheduler import MAXIMUM_REPAIRS, Scheduler
-from ..blocks.tidy import Tidier
+from ...scheduler.instructions import Run as RunNode
+from ...scheduler.scheduler import MAXIMUM_REPAIRS, Scheduler
+from ..blocks.block_gc import Tidier
+from ..driver_context.run_context import Run
+from ..ledger.group_commit import LedgerWriter
+from ..ledger.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
+from ..ledger.ledger_state import SegmentHistory
+from ..ledger.segment_account import Account
 from ..orders import Orders, environment
-from ..record.account import Account
-from ..record.history import SegmentHistory
-from ..record.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
-from ..record.writer import LedgerWriter
-from ..site.run import Run
-from ..tasks.scope import Scope
+from ..tasks.dataset_scope import Scope
 from ..tasks.summary import summarise
-from .endings import BlocksLost, SegmentFailed, Stopped
-from .execute import Desk, assume, prepare, writing
+from .execute_segment import Desk, assume, prepare, writing
+from .failed_segment import BlocksLost, SegmentFailed, Stopped
 from .segment import SegmentRun
 
 

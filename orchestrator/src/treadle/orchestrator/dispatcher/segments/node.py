@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from treadle.primitives.errors import InternalError, StoreError, TreadleError
 
-from ...instructions import Summary
-from ...plan import Loop, Segment
+from ...plan.plan import Loop, Segment
+from ...scheduler.instructions import Summary
+from ..driver_context.run_context import Run
+from ..ledger.ledger import Fenced
 from ..orders import Orders
-from ..record.ledger import Fenced
-from ..site.run import Run
-from .endings import SegmentFailed
-from .execute import Desk, run_group, run_segment
+from .execute_segment import Desk, run_group, run_segment
+from .failed_segment import SegmentFailed
 from .loop import run_loop
-from .wide import Unclosed
+from .wide_segment import Unclosed
 
 
 async def run_node(run: Run, node: Segment | Loop, group: int, orders: Orders, desk: Desk) -> Summary | Unclosed | None:

@@ -11,26 +11,26 @@ import msgspec
 from treadle.executors.program import Failure, Outcome, Partition, Report, Task
 from treadle.primitives.errors import FailureClass, InternalError, TreadleError
 
-from ...groups import bounds_of
-from ...instructions import Problem
-from ...plan import Segment
-from ...runfiles import Manifest
-from ..blocks.copies import Copies
-from ..blocks.tidy import remove_losers
+from ...plan.plan import Segment
+from ...run_store.run_files import Manifest
+from ...scheduler.instructions import Problem
+from ...scheduler.task_groups import bounds_of
+from ..blocks.block_gc import remove_losers
+from ..blocks.write_behind import Copies
+from ..decisions.attempt_outcomes import Past
 from ..decisions.dispatch import Assignment, Dispatch
-from ..decisions.sizes import TaskSizes
-from ..decisions.verdicts import Past
+from ..decisions.task_sizing import TaskSizes
+from ..driver_context.run_context import Run
+from ..driver_context.slot_pool import SlotPool
+from ..ledger.attempt_records import AttemptLog
+from ..ledger.ledger import Committed, Copied, Expected, Failed, Started
+from ..ledger.segment_account import Account
 from ..orders import Orders, Progress, environment
-from ..record.account import Account
-from ..record.attempts import AttemptLog
-from ..record.ledger import Committed, Copied, Expected, Failed, Started
-from ..site.pool import SlotPool
-from ..site.run import Run
 from ..tasks.arguments import program_of
-from ..tasks.payloads import room
-from ..tasks.scope import Scope, feed_inputs, slices_of
+from ..tasks.dataset_scope import Scope, feed_inputs, slices_of
+from ..tasks.payload_budget import room
 from ..tasks.summary import size_of, summarise
-from .endings import BlocksLost, SegmentFailed, Stopped
+from .failed_segment import BlocksLost, SegmentFailed, Stopped
 
 
 class SegmentRun:

@@ -29,7 +29,7 @@ from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS
 
-from ...plan import EventsFeed, Segment
+from ...plan.plan import EventsFeed, Segment
 from ...planner.transport import INLINE_LIMIT
 
 FindBroadcast = Callable[[str], Slice]

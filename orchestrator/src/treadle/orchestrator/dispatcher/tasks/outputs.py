@@ -10,10 +10,10 @@ import msgspec
 from treadle.executors.program import Job
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.formats import check_output, claim_output, write_manifest, write_part
-from treadle.primitives.run_names import child_run
+from treadle.primitives.run_paths import child_run
 
-from ...plan import Child, Graph, Segment
-from ...runfiles import Manifest
+from ...plan.plan import Child, Graph, Segment
+from ...run_store.run_files import Manifest
 from .summary import check_metrics
 
 

@@ -12,8 +12,8 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import UsageError
 from treadle.primitives.result import is_storable
 
-from ...instructions import Summary
-from ...plan import Segment
+from ...plan.plan import Segment
+from ...scheduler.instructions import Summary
 
 METRICS_LIMIT = 16 * 1024
 """Bytes of a stage's metrics, as JSON: they enter the workflow's history."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import deque
 
 from ..messages import Cast, Have, Message, Payload, Stable, Taken
-from .machine import Machine, OnLoss
-from .roster import Roster, Send, to_all
+from .collective import Machine, OnLoss
+from .membership import Roster, Send, to_all
 
 _REPORT_EVERY = 64
 """Received messages after which a member says so; at once when there is a block, which then can be removed."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from ...errors import TreadleError
 from ..errors import MemberLost, ReduceFailed
 from ..messages import Done, Failed, Message, Partial, Payload, Standing
-from .machine import OnLoss
-from .roster import Roster, Send, to_all
+from .collective import OnLoss
+from .membership import Roster, Send, to_all
 from .rounds import LOST, Rounds, answered, decided, fail_next, failed
 
 

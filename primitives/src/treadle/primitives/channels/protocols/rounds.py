@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ..errors import short
 from ..messages import Agreed, Message, Plan, Standing, Status
-from .machine import Machine, OnLoss
-from .roster import Roster, Send, to_all
+from .collective import Machine, OnLoss
+from .membership import Roster, Send, to_all
 
 _REMEMBERED = 8
 LOST = "lost "

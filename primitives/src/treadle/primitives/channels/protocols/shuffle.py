@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ...errors import UsageError
 from ..errors import MemberLost
 from ..messages import Got, Message, Payload, Pieces, Plan, Standing
-from .machine import OnLoss
-from .roster import Roster, Send
+from .collective import OnLoss
+from .membership import Roster, Send
 from .rounds import Rounds, merge_plans
 
 

@@ -1,0 +1,137 @@
+"""Which stages may be kept for later runs: those whose results are a function of code, parameters and inputs alone.
+
+A stage that is kept is a promise about its own functions. So it may read only what is kept too: of a stage without that
+promise nobody can say, before it ran, that it will give what it gave. A loop is kept as a whole, if all in it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from ..model import BarrierStage, LoopStage, MapStage, Stage, WorkStage
+from ..templates import condition_paths, mentioned
+from ..units import parse_percentage
+from .graph import Graph, Node, StageTarget, StateTarget, references_of
+from .requirements import needs_first
+
+_ELSEWHERE = {"output", "failed_items", "when", "needs", "description"}
+"""Keys of a stage that do not change its data."""
+NOT_CACHED = "it is not cached"
+_FAR = "it depends on "
+_OF_A_RUN = {"run": "it is given `run.{}`, which differs from run to run", "secrets": "it is given a secret"}
+
+
+class Keeping:
+    """Why stages cannot be kept."""
+
+    def __init__(self, graph: Graph, wanted: Collection[str], known: Mapping[str, str] | None = None) -> None:
+        """`wanted`: ids of the stages that shall be kept; `known`: reasons that the document does not show, by id."""
+        self._graph, self._wanted, self._known = graph, wanted, known or {}
+        self._found: dict[str, str] = {}
+        barriers = [node.stage for node in graph.nodes.values() if isinstance(node.stage, BarrierStage)]
+        self._partly_read = {barrier.input for barrier in barriers if _is_partial(barrier)}
+        for name in needs_first({name: self._before(node) for name, node in graph.nodes.items()}):
+            self._found[name] = self._reason(graph.nodes[name])
+
+    def why_not(self, name: str) -> str:
+        """The reason, as a clause whose subject is the stage; empty: it can be kept."""
+        return self._found.get(name, "")  # not there yet: stages in a circle, which are refused elsewhere
+
+    def _before(self, node: Node) -> list[str]:
+        """Stages whose reasons may be that of this one."""
+        if node.loops:
+            return [node.loops[0]]
+        return [source for one in (node, *self._within(node)) for source in self._sources(one)]
+
+    def _within(self, node: Node) -> list[Node]:
+        loop = isinstance(node.stage, LoopStage)
+        return [one for one in self._graph.nodes.values() if node.id in one.loops] if loop else []
+
+    def _reason(self, node: Node) -> str:
+        reason = self._alone(node)
+        if reason:
+            return reason
+        if node.loops:
+            return self._of_loop(node.loops[0])
+        return self._inside(node) if isinstance(node.stage, LoopStage) else self._read(node)
+
+    def _of_loop(self, loop: str) -> str:
+        reason = self.why_not(loop)
+        return f"it is inside the loop '{loop}'{_about(reason)}" if reason else ""
+
+    def _inside(self, loop: Node) -> str:
+        """A loop is kept when each stage in it could be, and what they read from outside is."""
+        inner = self._within(loop)
+        for node in inner:
+            reason = self._alone(node)
+            if reason:
+                return f"it holds '{node.id}'{_about(reason)}"
+        own = {loop.id, *(node.id for node in inner)}
+        return next((reason for node in (loop, *inner) if (reason := self._read(node, own))), "")
+
+    def _alone(self, node: Node) -> str:
+        """What of the stage itself stands in the way."""
+        stage = node.stage
+        if isinstance(stage, BarrierStage):
+            return "its quorum may be met by others each time" if _is_partial(stage) else ""
+        if isinstance(stage, LoopStage):
+            return _given(_paths(stage) | _conditions(stage))
+        if not isinstance(stage, WorkStage):
+            return f"a {stage.type} is not kept"
+        if node.id not in self._wanted:
+            return NOT_CACHED
+        return self._own(node, stage) or self._known.get(node.id, "")
+
+    def _own(self, node: Node, stage: WorkStage) -> str:
+        if node.id in self._partly_read:
+            return "the quorum of a barrier lets it go with a part"
+        if not stage.idempotent:
+            return "with `idempotent: false` it acts on the outside"
+        if isinstance(stage, MapStage) and stage.tolerated_failures not in (None, 0, "0%"):
+            return "the failures it tolerates may be others each time"
+        return _given(_paths(stage))
+
+    def _read(self, node: Node, own: Collection[str] = ()) -> str:
+        """Of the stages that it reads, but for `own`."""
+        for source in sorted(set(self._sources(node)) - set(own)):
+            reason = self.why_not(source)
+            if reason:
+                return reason if reason.startswith(_FAR) else f"{_FAR}'{source}'{_about(reason)}"
+        return ""
+
+    def _sources(self, node: Node) -> Iterator[str]:
+        """Stages whose data or values reach this one."""
+        for _, reference in references_of(node.stage):
+            target = self._graph.find(reference, node.loops)
+            if isinstance(target, StateTarget):
+                yield target.loop.id
+            elif isinstance(target, StageTarget):
+                yield target.node.id
+        decide = _conditions(node.stage) if isinstance(node.stage, LoopStage) else set()
+        named = {path[1] for path in _paths(node.stage) | decide if path[0] == "stages" and len(path) > 1}
+        yield from (name for name in named if name in self._graph.nodes)
+
+
+def _about(reason: str) -> str:
+    """The reason of another stage, after its name."""
+    return f", which {reason.removeprefix('it ')}" if reason.startswith("it ") else f": {reason}"
+
+
+def _given(paths: set[tuple[str, ...]]) -> str:
+    return next((_OF_A_RUN[path[0]].format(path[-1]) for path in sorted(paths) if path[0] in _OF_A_RUN), "")
+
+
+def _conditions(loop: LoopStage) -> set[tuple[str, ...]]:
+    """What decides inside a loop: elsewhere a condition changes nothing of the data."""
+    texts = (loop.until, *(stage.when for stage in loop.stages.values()))
+    return set[tuple[str, ...]]().union(*map(condition_paths, texts))
+
+
+def _is_partial(stage: Stage) -> bool:
+    return isinstance(stage, BarrierStage) and parse_percentage(stage.quorum) < 100
+
+
+def _paths(stage: Stage) -> set[tuple[str, ...]]:
+    """What the templates that make its data mention."""
+    values = stage.model_dump(exclude=_ELSEWHERE).values()
+    return set[tuple[str, ...]]().union(*map(mentioned, values))

@@ -1,0 +1,37 @@
+"""The process of one sandbox: `python -m treadle.executors.emulation.sandbox FD MEMORY`, started by its invoker.
+
+A call is eight bytes of length (big-endian), eight of seconds (a double), and the request; its answer eight bytes of
+length and the response.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+
+import msgspec
+
+from ..function_handler import Handler
+from ..functions.payload import Request
+
+HEAD = struct.Struct(">Qd")
+LENGTH = struct.Struct(">Q")
+
+
+def main() -> None:
+    """Serve one call after the other, until the invoker hangs up."""
+    memory = int(sys.argv[2])
+    handler = Handler()
+    handler.start(memory)
+    with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rwb") as stream:
+        while head := stream.read(HEAD.size):
+            length, seconds = HEAD.unpack(head)
+            request = msgspec.json.decode(stream.read(length), type=Request)
+            response = msgspec.json.encode(handler.handle(request, seconds, memory))
+            stream.write(LENGTH.pack(len(response)) + response)
+            stream.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Groups of several inputs that together do not fit into memory: each record carries the number of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ..spill.grouping import Group, Grouper, sorted_groups
+from ..spill.memory_budget import Extent, Room, SpillFile
+from ..spill.size_estimate import memory_of
+from ..spill.sorting import Sorter
+from .record_flow import Flow, objects
+
+Columns = Iterable[tuple[Sequence[Any], Sequence[Any]]]
+"""(canonical keys, values) of an input, a piece at a time."""
+
+
+def spilled_joint_groups(inputs: Sequence[Columns], room: Room, *, by_key: bool) -> Iterator[tuple[Any, list[Flow]]]:
+    """(first key, its values in each input), in key order or in that of first occurrence."""
+    groups = _by_key(inputs, room) if by_key else _by_occurrence(inputs, room)
+    for key, pieces in groups:
+        flows, file = _apart(pieces, len(inputs), room)
+        yield key, flows
+        if file is not None:
+            file.close()
+
+
+def _by_key(inputs: Sequence[Columns], room: Room) -> Iterator[Group]:
+    sorter = Sorter("objects", room)
+    for keys, records in _numbered(inputs):
+        sorter.add(list(keys), records)
+    return sorted_groups(sorter.blocks())
+
+
+def _by_occurrence(inputs: Sequence[Columns], room: Room) -> Iterator[Group]:
+    grouper = Grouper(room)
+    for keys, records in _numbered(inputs):
+        grouper.add(keys, records)
+    return grouper.groups()
+
+
+def _numbered(inputs: Sequence[Columns]) -> Iterator[tuple[Sequence[Any], list[tuple[int, Any]]]]:
+    for number, columns in enumerate(inputs):
+        for keys, values in columns:
+            yield keys, [(number, value) for value in values]
+
+
+def _apart(pieces: Iterator[Sequence[tuple[int, Any]]], count: int, room: Room) -> tuple[list[Flow], SpillFile | None]:
+    """A key's values by input, and the file they are in if they do not fit: inputs are read in any order."""
+    held: list[list[Any]] = [[] for _ in range(count)]
+    file: SpillFile | None = None
+    extents: list[list[Extent]] = [[] for _ in range(count)]
+    size = 0
+    for piece in pieces:
+        for number, value in piece:
+            held[number].append(value)
+        size += memory_of("objects", piece)
+        if size > room.size:
+            file, size = file or room.file(), 0
+            _write(file, held, extents)
+    if file is None:
+        return [objects(values) for values in held], None
+    _write(file, held, extents)
+    return [Flow("objects", map(file.get, some)) for some in extents], file
+
+
+def _write(file: SpillFile, held: list[list[Any]], extents: list[list[Extent]]) -> None:
+    for values, written in zip(held, extents, strict=True):
+        if values:
+            written.append(file.put(values))
+            values.clear()

@@ -1,0 +1,104 @@
+"""The blocks a member holds, as the other members see them: served over TCP, found through the store.
+
+Where a member cannot be dialled its server is for its own worker, which finds the others' blocks there (`Gateway`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from treadle.primitives.errors import CorruptError, MissingError, StoreError
+from treadle.primitives.peers import Directory, PeerClient, PeerServer, announce
+from treadle.primitives.peers.gateway import Gateway, Membership
+from treadle.primitives.stores.shared_memory import HostFolder
+from treadle.primitives.stores.store import Store
+from treadle.primitives.wire import Address, Identity, NotAuthentic, WireError, is_loopback
+
+from ..functions.payload import Blockset
+
+_PULL_SECONDS = 60.0
+"""For one block of a member that leaves."""
+
+
+class Shelf:
+    """Blocking; for one thread at a time."""
+
+    def __init__(
+        self, root: Path, run_key: Callable[[str], bytes], local_host: str, identity: str, membership: Membership
+    ) -> None:
+        """Serve at `local_host`, in clear on loopback only; empty: nobody else can dial this member. `identity`: PEM
+        of a private key and its certificate. `membership`: reaches those that cannot be dialled.
+
+        Raises UsageError, WireError.
+        """
+        self._folder = HostFolder(root)
+        self.host_id = self._folder.host_id
+        self._run_key = run_key
+        self._announced: set[tuple[str, str]] = set()
+        tls = _kept(identity) if identity else None
+        self.gateway = Gateway(self._folder, run_key, membership._replace(tls=tls))
+        try:
+            self._server = self._serve(local_host or "127.0.0.1", tls)
+        except BaseException:
+            self.gateway.close()
+            raise
+        self.address = self._server.address if local_host else ""
+
+    def _serve(self, host: str, tls: Identity | None) -> PeerServer:
+        tls = None if is_loopback(host) else tls
+        address = Address("tls" if tls else "tcp", host, 0)
+        return PeerServer(self._folder, self._run_key, str(address), tls, forward=self.gateway.forward)
+
+    def announce(self, run: str, store: Store, host: str = "") -> None:
+        """Say, once, where the blocks of this member are; `host`: those that it took over from another one.
+
+        Raises StoreError.
+        """
+        key = (run, host or self.host_id)
+        if key not in self._announced:
+            self.gateway.know(run, store)
+            about = (self.address, self.gateway.name, self._server.address)
+            announce(store, run, self._run_key(run), key[1], *about)
+            self._announced.add(key)
+
+    def adopt(self, blocks: Blockset) -> None:
+        """Pull what there is of these blocks, and serve it from now on. What cannot be had is made again by others."""
+        store, key = Store.open(blocks.store), self._run_key(blocks.run)
+        client = PeerClient(blocks.run, key)
+        with contextlib.closing(client), contextlib.suppress(StoreError):
+            self.announce(blocks.run, store)
+            directory = Directory(store, blocks.run, key, self.host_id)
+            for address in directory.resolve(blocks.hosts[-1]) or ():
+                with contextlib.suppress(WireError, NotAuthentic):
+                    self._pull(client, address, blocks)
+                    break
+            for host in blocks.hosts:
+                self.announce(blocks.run, store, host)
+
+    def _pull(self, client: PeerClient, address: str, blocks: Blockset) -> None:
+        for name, size in blocks.blocks:
+            with contextlib.suppress(MissingError, CorruptError):
+                client.fetch_to_host(address, name, size, self._folder, time.monotonic() + _PULL_SECONDS)
+
+    def close(self) -> None:
+        """Serve nothing any more, and end what waits for others."""
+        self.gateway.close()
+        self._server.close()
+
+
+def _kept(identity: str) -> Identity:
+    """As the server wants it, with the digest of its certificate. OpenSSL reads a file, and user code could read any
+    that has a name."""
+    certificate = ssl.PEM_cert_to_DER_cert(identity[identity.index("-----BEGIN CERTIFICATE-----") :])
+    with open(os.memfd_create("tls"), "w", encoding="ascii") as file:
+        file.write(identity)
+        file.flush()
+        kept = Identity(Path(f"/proc/self/fd/{file.fileno()}"), hashlib.sha256(certificate).digest())
+        kept.context()  # which keeps what it read
+    return kept

@@ -1,0 +1,207 @@
+"""A member at its coordinator, in an event loop: what its machine says, over a connection that two threads serve."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.coordinator.messages import FromMember, ToMember
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.hole_punching import ANY
+from treadle.primitives.wire import Connection, WireError, connect
+
+from .machine import Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
+
+if TYPE_CHECKING:
+    from treadle.primitives.peers.gateway import Gateway
+
+_ATTEMPT = 5.0
+"""Seconds for one attempt to connect, and for one message to be taken by the kernel."""
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between attempts; each pause is twice the last."""
+_FOREVER = 1e9
+_Unsent = SimpleQueue[FromMember | None]
+"""None: there is no more."""
+
+
+class Uplink:
+    """Use once: `dial`, `attend`, `keep_time`, `close`."""
+
+    _machine: MemberMachine
+    _work: Callable[[Begin | Stop], None]
+    _gateway: Gateway | None
+
+    def __init__(self, address: str, run: str, key: bytes) -> None:
+        self._address, self._run, self._key = address, run, key
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        self._dialling: asyncio.Task[None] | None = None
+        self._connection: Connection | None = None
+        self._unsent: _Unsent | None = None
+        """For the connection there is, from `listen` on."""
+        self._sender: threading.Thread | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._unsent is not None
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """The local address on the way to the coordinator; no longer there without a connection: `ANY`."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            return ANY
+        host, port = connection.sock.getsockname()[:2]
+        return host, port
+
+    async def dial(self, until: float) -> None:
+        """Connect, trying until that moment (monotonic). Raises TreadleError when nobody was there."""
+        self._hang_up()
+        pause = _PAUSE
+        while True:
+            try:
+                self._connection = await asyncio.to_thread(self._connect)
+            except TreadleError:
+                if time.monotonic() + pause > until:
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                return
+
+    def attend(
+        self, machine: MemberMachine, work: Callable[[Begin | Stop], None], gateway: Gateway | None = None
+    ) -> None:
+        """Hear what comes over the new connection, and do what the machine says to that.
+
+        `work` gets what is to be done but to speak and to dial again; `gateway` hears everything, too.
+        """
+        self._machine, self._work, self._gateway = machine, work, gateway
+        self._listen()
+
+    async def keep_time(self) -> str:
+        """Until the machine leaves; why it does. Raises what `fail` was given."""
+        while not self._over.done():
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._machine.wakes_at() - time.monotonic())):
+                    await self._woken.wait()
+            self.perform(self._machine.tick(time.monotonic()))
+        return self._over.result()
+
+    def fail(self, error: Exception) -> None:
+        """It cannot go on."""
+        if not self._over.done():
+            self._over.set_exception(error)
+        self._woken.set()
+
+    def perform(self, instructions: list[Instruction]) -> None:
+        """What the machine says."""
+        for one in instructions:
+            match one:
+                case Say(message):
+                    self.say(message)
+                case Dial():
+                    self._dialling = spawn(self._dial_again(), name="dial")
+                case Leave(why):
+                    if not self._over.done():
+                        self._over.set_result(why)
+                case _:
+                    self._work(one)
+        self._woken.set()
+
+    async def _dial_again(self) -> None:
+        """Until the machine has lost its patience."""
+        await self.dial(float("inf"))
+        self._listen()
+
+    def _listen(self) -> None:
+        assert self._connection is not None
+        self._unsent = SimpleQueue()
+        self._sender = self._start(_send, self._connection, self._unsent)
+        self._start(self._read, self._connection)
+        self.perform(self._machine.connected(time.monotonic()))
+
+    def say(self, message: FromMember) -> None:
+        """In order, without waiting. While nobody listens it is lost: what matters is said again over a new connection.
+
+        What cannot be sent ends the connection.
+        """
+        if self._unsent is not None:
+            self._unsent.put(message)
+
+    def say_threadsafe(self, message: FromMember) -> None:
+        """The same from any thread: the loop says it, so that nothing comes before what a connection begins with."""
+        self._tell(self.say, message)
+
+    async def finish(self) -> None:
+        """Hang up once all was sent."""
+        sender, unsent = self._sender, self._unsent
+        if sender is not None and unsent is not None:
+            unsent.put(None)
+            await asyncio.to_thread(sender.join)
+        self._hang_up()
+
+    def close(self) -> None:
+        """Hang up at once, and dial no more."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """End the connection; the thread that reads it closes it."""
+        connection, self._connection = self._connection, None
+        unsent, self._unsent = self._unsent, None
+        if connection is None:
+            return
+        if unsent is None:
+            connection.close()  # nobody reads it yet
+        else:
+            connection.abort()
+            unsent.put(None)
+
+    def _connect(self) -> Connection:
+        deadline = time.monotonic() + _ATTEMPT
+        return connect(self._address, self._run, self._key, deadline=deadline, source=ANY)
+
+    def _start(self, work: Callable[..., None], *about: object) -> threading.Thread:
+        thread = threading.Thread(target=work, args=about, name="treadle-uplink", daemon=True)
+        thread.start()
+        return thread
+
+    def _read(self, connection: Connection) -> None:
+        with contextlib.suppress(WireError), connection:
+            while True:
+                message, _ = connection.receive_head(ToMember, time.monotonic() + _FOREVER)
+                self._tell(self._hear, connection, message)
+        self._tell(self._ended, connection)
+
+    def _tell(self, what: Callable[..., None], *about: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(what, *about)
+
+    def _hear(self, connection: Connection, message: ToMember) -> None:
+        if connection is self._connection:
+            if self._gateway is not None:
+                self._gateway.heard(message, self.source)
+            self.perform(self._machine.heard(message, time.monotonic()))
+
+    def _ended(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._hang_up()
+            self.perform(self._machine.disconnected(time.monotonic()))
+
+
+def _send(connection: Connection, unsent: _Unsent) -> None:
+    with contextlib.suppress(WireError):
+        while (message := unsent.get()) is not None:
+            connection.send(message, deadline=time.monotonic() + _ATTEMPT)
+        return
+    connection.abort()

@@ -1,0 +1,153 @@
+"""The driver's coordinator of members: one task at a time for each, and its result or its loss."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from treadle.primitives import sealing
+from treadle.primitives.errors import UsageError
+from treadle.primitives.wire import is_loopback, parse
+
+if TYPE_CHECKING:
+    from treadle.primitives.coordinator import Deliver, Returned
+    from treadle.primitives.coordinator.server import CoordinatorServer
+
+    from .driver_peer import Visitor
+
+
+class Meeting(Struct, frozen=True):
+    """Where members and their driver meet."""
+
+    coordinator: str
+    """As functions reach it, `tls://host:port`; `tcp://` on loopback. Port 0 takes a free one."""
+    listen: str = ""
+    """Where the driver listens; empty: at the same address."""
+    direct: bool = True
+    """Members serve their blocks to one another."""
+    idle: float = 60.0
+    """Seconds that a member without a task is kept."""
+    inbound: bool = True
+    """Members can be dialled; else two of them dial each other at the same moment, or pass blocks through the store."""
+
+
+class Gone(Exception):
+    """The member will not do it: it left, gave it up, or was lost."""
+
+    def __init__(self, begun: bool) -> None:
+        super().__init__(begun)
+        self.begun = begun
+        """It may have been begun."""
+
+
+class Hub:
+    """Of one executor, in one event loop. `session` is the run that members join, and `key` proves both sides."""
+
+    def __init__(self, meeting: Meeting, deployment_key: bytes, folder: Path) -> None:
+        """`folder` keeps the identities for TLS. Raises UsageError for addresses that cannot be."""
+        for address in (meeting.coordinator, meeting.listen or meeting.coordinator):
+            parse(address)
+        if parse(meeting.coordinator).port == 0 and meeting.listen:
+            raise UsageError(f"{meeting.coordinator} is no address that functions reach", "Name its port.")
+        self.meeting, self._folder = meeting, folder
+        self.session = f"members-{secrets.token_hex(8)}"
+        self.key = sealing.run_key(deployment_key, self.session)
+        self._run_key = partial(sealing.run_key, deployment_key)
+        self._visitor: Visitor | None = None
+        self._server: CoordinatorServer | None = None
+        self._starting = asyncio.Lock()
+        self._asked: dict[str, asyncio.Future[bytes]] = {}
+        self._numbers = itertools.count()
+
+    @property
+    def address(self) -> str:
+        """As functions reach it."""
+        assert self._server is not None
+        return self._server.address if parse(self.meeting.coordinator).port == 0 else self.meeting.coordinator
+
+    def identity(self) -> str:
+        """Of members, for one another: PEM of a key and its certificate; empty where nothing needs to be encrypted."""
+        target = parse(self.meeting.coordinator)
+        if not self.meeting.direct or (target.scheme == "tcp" and is_loopback(target.host)):
+            return ""
+        from treadle.primitives.wire import tls_identity
+
+        return tls_identity(self._folder / "members").path.read_text("ascii")
+
+    async def start(self) -> None:
+        """Listen. Idempotent. Raises UsageError, WireError."""
+        async with self._starting:
+            if self._server is not None:
+                return
+            from treadle.primitives.coordinator.server import CoordinatorServer
+            from treadle.primitives.wire import tls_identity
+
+            listen = self.meeting.listen or self.meeting.coordinator
+            tls = tls_identity(self._folder / "coordinator") if parse(listen).scheme == "tls" else None
+            server = CoordinatorServer(
+                {self.session: self.key}.get, listen, tls=tls, on_result=self._delivered, on_returned=self._returned
+            )
+            await server.start()
+            self._server = server
+            if self.meeting.direct and not self.meeting.inbound:
+                from .driver_peer import Visitor
+
+                about = (self.session, self.key, self._run_key, self.present)
+                self._visitor = Visitor(server.address, *about, self._folder / "visitor")
+
+    async def stop(self) -> None:
+        """Hang up on every member. Idempotent."""
+        visitor, self._visitor = self._visitor, None
+        if visitor is not None:
+            await visitor.stop()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(Gone(begun=True))
+
+    async def ask(self, member: str, body: bytes) -> bytes:
+        """Have a member do this, as soon as it is there. Raises Gone. Cancelled: the member stops doing it."""
+        assert self._server is not None
+        task = f"task-{next(self._numbers)}"
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[task] = answer
+        self._server.offer(self.session, task, body, member)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if self._server is not None:
+                self._server.withdraw(self.session, task)
+            raise
+        finally:
+            del self._asked[task]
+
+    def present(self, member: str) -> bool:
+        """Whether it has come, and neither left nor was lost."""
+        return self._server is not None and self._server.present(self.session, member)
+
+    def know(self, run: str, store: str) -> None:
+        """This driver reads what members hold of the run, too."""
+        if self._visitor is not None:
+            self._visitor.know(run, store)
+
+    def dismiss(self, member: str) -> None:
+        """It is not needed any more."""
+        if self._server is not None:
+            self._server.dismiss(self.session, member)
+
+    def _delivered(self, _: str, result: Deliver) -> None:
+        with contextlib.suppress(KeyError, asyncio.InvalidStateError):
+            self._asked[result.task].set_result(result.result)
+
+    def _returned(self, _: str, returned: Returned) -> None:
+        with contextlib.suppress(KeyError, asyncio.InvalidStateError):
+            self._asked[returned.task].set_exception(Gone(returned.lost))

@@ -1,0 +1,66 @@
+"""Functions that stay, as an executor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from treadle.primitives import sealing
+from treadle.primitives.errors import UsageError
+
+from ..functions.attempt import CallCounts, Means
+from ..interface import Capabilities
+from .coordinator_host import Hub, Meeting
+from .lifetime import Span
+from .slot import MemberSlot
+
+
+class MemberExecutor:
+    """At most `slots` members at a time. Each is a call that lasts as long as its function may, and does task after
+    task; slots without tasks have none.
+
+    `means`: how functions of the provider are called (`FunctionExecutor.means`); `key_file` holds the deployment key.
+    Cancelling kills the worker that runs the task, not the member.
+    """
+
+    def __init__(self, means: Means, meeting: Meeting, *, key_file: str, slots: int) -> None:
+        """Raises UsageError for addresses that cannot be, or fewer than one slot."""
+        if slots < 1:
+            raise UsageError(f"the members of {means.name} need at least one slot", "Give slots=1 or more.")
+        key = sealing.load_or_create_key(key_file)
+        span = Span.of(means.invoker.limits.seconds)
+        self._means = means
+        self._hub = Hub(meeting, key, Path(key_file).absolute().parent / "tls")
+        self.capabilities = Capabilities(
+            means.name,
+            slots,
+            shares_host=False,
+            memory_limit=means.sizes.memory_limit,
+            time_limit=span.work,
+            temporary=means.invoker.limits.temporary,
+            sizes=means.invoker.limits.memory,
+            peers=meeting.direct,
+            kept=meeting.idle,
+        )
+        self._slots = [MemberSlot(f"{means.name}-member-{i}", means, self._hub, span, key) for i in range(slots)]
+
+    @property
+    def slots(self) -> Sequence[MemberSlot]:
+        return self._slots
+
+    @property
+    def usage(self) -> CallCounts:
+        """What the calls came to so far; a member is one."""
+        return self._means.usage
+
+    async def start(self) -> None:
+        """Listen for members; they are called when there are tasks. Raises UsageError, WireError."""
+        await self._hub.start()
+
+    async def stop(self) -> None:
+        """Give up every attempt under way and dismiss every member; those that do not leave end by themselves."""
+        await asyncio.gather(*(slot.stop() for slot in self._slots))
+        await self._hub.stop()
+        self._means.mailbox.close()
+        await self._means.invoker.close()

@@ -1,0 +1,148 @@
+"""The long call of one member, as its driver sees it: being made, under way, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.errors import StoreError
+
+from ..functions.attempt import Means
+from ..functions.call_records import START_SECONDS
+from ..functions.failure_classification import refuse
+from ..functions.invoker import Answer, NotRun, Throttled
+from ..functions.payload import Join, Response, decode_response, encode_content
+from .coordinator_host import Gone, Hub
+from .lifetime import Holdings, Span, Standing
+
+_POLL = 0.1
+"""Seconds between looks for a member that is dismissed before it has come."""
+_SPARE = 30.0
+"""Seconds by which a member outlasts the idleness after which its slot dismisses it: a copy of a call, which a provider
+may make at any time, has no slot."""
+_LAST_WORDS = 3.0
+"""Seconds in which the coordinator hears that a member is gone once its call has ended, or the other way round."""
+
+
+class MemberCall:
+    """One member, from the wish for it to the end of its call."""
+
+    def __init__(self, means: Means, hub: Hub, span: Span, size: int) -> None:
+        """`size`: bytes of the function."""
+        self._means, self._hub, self._span = means, hub, span
+        self.name = f"member-{secrets.token_hex(6)}"
+        self.holds = Holdings()
+        self.used = time.monotonic()
+        """When its last task ended."""
+        self._standing = Standing(self.used, size, fresh=True)
+        self._call = spawn(self._made(), name=self.name)
+
+    @property
+    def standing(self) -> Standing | None:
+        """None: it is no more."""
+        gone = self._call.done() and (self._call.cancelled() or self._call.exception() or self._answer() is not None)
+        late = time.monotonic() > self._standing.born + self._begins
+        lost = late and self._call.done() and not self._hub.present(self.name)
+        return None if gone or lost else self._standing
+
+    async def ask(self, body: bytes) -> Response:
+        """Have it do this. Raises Gone; UsageError when functions and driver do not fit together; NotRun."""
+        asking = spawn(self._hub.ask(self.name, body), name=f"task of {self.name}")
+        ending = spawn(self._ended(), name=f"end of {self.name}")
+        try:
+            await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                ending.result()  # raises what kept it from being called
+                await asyncio.wait({asking}, timeout=_LAST_WORDS)
+            if not asking.done():
+                raise Gone(begun=True)
+            self._standing = self._standing._replace(fresh=False)
+            return decode_response(await asking)
+        finally:
+            for task in (asking, ending):
+                task.cancel()
+            await asyncio.gather(asking, ending, return_exceptions=True)
+            self.used = time.monotonic()
+
+    async def end(self) -> Answer | None:
+        """How its call ended, if that is heard of soon."""
+        with contextlib.suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(_LAST_WORDS):
+                return await asyncio.shield(self._call)
+        return None
+
+    async def leave(self) -> None:
+        """Dismiss it, once it has come, and wait a moment for its call to end. Cancelled: give the call up."""
+        try:
+            await self._come()
+            self._hub.dismiss(self.name)
+            await asyncio.wait({self._call}, timeout=_LAST_WORDS)
+        finally:
+            self._call.cancel()
+            await asyncio.gather(self._call, return_exceptions=True)
+
+    async def _come(self) -> None:
+        """Until it is there, or its call has ended, or it will not come any more."""
+        until = self._standing.born + self._begins
+        while not (self._call.done() or self._hub.present(self.name)):
+            if time.monotonic() > until:
+                return
+            await asyncio.sleep(_POLL)
+
+    # -- its call
+
+    @property
+    def _begins(self) -> float:
+        """Seconds in which it must have come."""
+        return self._means.invoker.limits.queued_seconds + START_SECONDS
+
+    def _answer(self) -> Answer | None:
+        """How the call ended, if that is known."""
+        answer = self._call.result()
+        return None if answer.ended == "accepted" else answer
+
+    async def _made(self) -> Answer:
+        """However often it is refused before. A call whose answer is lost goes on for all we know."""
+        means, limits = self._means, self._means.invoker.limits
+        while True:
+            made = await means.gate.wait()
+            self._standing = self._standing._replace(born=time.monotonic())
+            request = await asyncio.to_thread(self._request)
+            try:
+                answer = await means.invoker.invoke(request, self._standing.size, limits.seconds)
+            except Throttled as refused:
+                means.usage.throttled += 1
+                means.gate.throttled(made, str(refused), refused.retry_after)
+                continue
+            except NotRun:
+                raise
+            except StoreError as lost:
+                means.usage.calls, means.usage.lost = means.usage.calls + 1, means.usage.lost + 1
+                return Answer("accepted", how=lost.message)
+            means.usage.calls, means.usage.cold = means.usage.calls + 1, means.usage.cold + answer.cold
+            return Answer("accepted", how="another run of the call goes on") if _is_copy(answer) else answer
+
+    def _request(self) -> bytes:
+        span, hub = self._span, self._hub
+        meeting, idle = hub.meeting, hub.meeting.idle + _SPARE
+        about = (hub.address, self.name, span.total, span.work)
+        join = Join(*about, meeting.direct, idle, hub.identity(), inbound=meeting.inbound)
+        return encode_content(hub.session, join, hub.key)
+
+    async def _ended(self) -> None:
+        """Returns once the member is gone and the coordinator may not know. Raises what kept it from being called."""
+        answer = await asyncio.shield(self._call)
+        if answer.ended == "accepted":
+            await asyncio.sleep(max(0.0, self._standing.born + self._begins - time.monotonic()))
+            if self._hub.present(self.name):
+                await asyncio.Event().wait()  # the coordinator will tell
+        elif answer.ended == "answered":
+            refuse(decode_response(answer.response), self._means.name)
+
+
+def _is_copy(answer: Answer) -> bool:
+    """It is the answer of a second run of one call, which found the first one at work."""
+    return answer.ended == "answered" and decode_response(answer.response).problem == "copy"

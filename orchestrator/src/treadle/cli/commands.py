@@ -1,0 +1,165 @@
+"""Every command by its name, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from . import (
+    convert,
+    deploy,
+    deploy_functions,
+    dlq,
+    doctor,
+    gc,
+    init,
+    logs,
+    plan,
+    report,
+    rerun,
+    resume,
+    run,
+    serve,
+    show,
+    steering,
+    trigger,
+    trigger_try,
+    watch,
+)
+from .common.exit_codes import finish, reported
+
+SECTIONS = {
+    "Write a workflow": ("init", "validate", "plan", "convert", "schema"),
+    "Start and go on": ("run", "submit", "resume", "rerun"),
+    "Look": ("watch", "show", "list", "logs", "result", "report"),
+    "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
+    "Events": ("deploy", "undeploy", "trigger", "dlq"),
+    "Functions": ("deploy lambda", "deploy openwhisk", "undeploy lambda", "undeploy openwhisk"),
+    "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
+}
+
+
+class Commands(TyperGroup):
+    """Commands by what one wants to do. Rich would do it too, and take a quarter of a second to be imported."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with reported():
+            return super().invoke(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        return found and _readable(found)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                known = [(name, self.commands[name.replace(" ", "-")]) for name in names]
+                formatter.write_dl([(name, command.get_short_help_str(300)) for name, command in known])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """`deploy lambda`, `undeploy lambda` and their like are commands of their own, unless a file has that name."""
+        name = "-".join(args[:2])
+        if args[:1] in (["deploy"], ["undeploy"]) and name in self.commands and not Path(args[1]).exists():
+            found = _readable(self.commands[name])
+            found.context_settings["auto_envvar_prefix"] = f"TREADLE_{name.upper().replace('-', '_')}"
+            return " ".join(args[:2]), found, args[2:]
+        return super().resolve_command(ctx, args)
+
+
+def _readable(command: Any) -> Any:
+    """The command, whose help leaves out types in Python's words, which stand behind arguments, and variables that are
+    named by the rule which the help of all commands states."""
+    for parameter in command.params:
+        parameter.show_envvar = bool(getattr(parameter, "envvar", None))
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None  # noqa: ARG005
+    for inner in getattr(command, "commands", {}).values():
+        _readable(inner)
+    return command
+
+
+app = typer.Typer(
+    name="treadle",
+    cls=Commands,
+    help="Declarative workflows for data-parallel work, run durably.",
+    epilog="Every option is also read from TREADLE_<COMMAND>_<OPTION>.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "TREADLE", "help_option_names": ["--help", "-h"]},
+)
+for command in (
+    init.init,
+    init.schema,
+    plan.validate,
+    plan.plan,
+    convert.convert,
+    run.run,
+    run.submit,
+    resume.resume,
+    rerun.rerun,
+    watch.watch,
+    show.show,
+    logs.logs,
+    logs.result,
+    report.report,
+    steering.pause,
+    steering.unpause,
+    steering.limit,
+    steering.cancel,
+    steering.terminate,
+    deploy.deploy,
+    deploy.undeploy,
+    deploy_functions.deploy_lambda,
+    deploy_functions.deploy_openwhisk,
+    deploy_functions.undeploy_lambda,
+    deploy_functions.undeploy_openwhisk,
+    serve.worker,
+    serve.triggers,
+    gc.gc,
+    doctor.doctor,
+):
+    app.command()(command)
+app.command("list")(show.list_)
+trigger.trigger.command("test")(trigger_try.try_)
+trigger.trigger.command()(trigger_try.fire)
+trigger.trigger.command()(trigger_try.backfill)
+trigger.trigger.command()(trigger_try.seek)
+app.add_typer(trigger.trigger, name="trigger")
+app.add_typer(dlq.dlq, name="dlq")
+app.add_typer(serve.dev, name="dev")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"treadle {version('treadle-orchestrator')}")
+        raise typer.Exit
+
+
+@app.callback()
+def treadle(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, show_envvar=False, help="Print it.")
+    ] = False,
+) -> None:
+    """Declarative workflows for data-parallel work, run durably."""
+
+
+def execute() -> NoReturn:
+    """Do what the command line says, and end the process.
+
+    At once: threads of native libraries may still run, and one that calls into an interpreter half gone kills the
+    process after its work was done.
+    """
+    try:
+        app()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    finish(code)

@@ -1,0 +1,154 @@
+"""Reading what a command is given: a YAML file, or a Python file or module with a Workflow in it."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treadle.dsl.document.child_workflows import linked
+from treadle.dsl.document.document import Document, InvalidDocument, unreadable
+from treadle.dsl.document.workflow_files import from_spec, load
+from treadle.dsl.model import Spec
+from treadle.primitives.errors import UsageError
+
+from .options import pair
+
+if TYPE_CHECKING:
+    from treadle.dsl import Workflow
+    from treadle.dsl.diagnostics.diagnostics import Diagnostic
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A document that may be started."""
+
+    document: Document
+    spec: Spec
+    base: Path
+    """Folder of the file: relative URIs and the project's modules start here."""
+    captured: Mapping[str, bytes] = field(default_factory=dict)
+    warnings: tuple[Any, ...] = ()
+
+
+def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
+    """The document of a file, and the functions captured with it. Never raises for its contents."""
+    if path.suffix != ".py":
+        return load(path), {}
+    try:
+        workflow = read_workflow(path)
+    except InvalidDocument as error:
+        return Document(str(path), _text(path), problems=error.diagnostics), {}
+    return from_spec(workflow.spec(), str(path), path), workflow.captured
+
+
+def findings(document: Document, base: Path, *, functions: bool = True) -> list[Diagnostic]:
+    """Everything wrong with a document; its functions are imported only when the rest has no errors."""
+    from treadle.dsl.diagnostics.diagnostics import has_errors
+    from treadle.dsl.validation.functions import check_functions
+    from treadle.dsl.validation.validate import validate
+
+    found = validate(document)
+    if functions and not has_errors(found):
+        found = [*found, *check_functions(document, [base])]
+    return found
+
+
+def load_checked(path: Path) -> Loaded:
+    """The document, valid, with importable functions. Raises InvalidDocument with every finding."""
+    from treadle.dsl.diagnostics.diagnostics import has_errors
+
+    document, captured = read_document(path)
+    base = path.absolute().parent
+    found = findings(document, base)
+    if has_errors(found):
+        raise InvalidDocument(found, document.sources)
+    if str(base) not in sys.path:
+        sys.path.insert(0, str(base))
+    return Loaded(document, linked(document), base, captured, tuple(found))
+
+
+def read_inputs(pairs: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
+    """`-i k=v` over the values of `--inputs FILE`. Raises UsageError."""
+    given = _inputs_file(file) if file is not None else {}
+    return given | dict(pair(each, "-i") for each in pairs or ())
+
+
+def _inputs_file(file: Path) -> dict[str, Any]:
+    from treadle.dsl.document.loader import load_yaml
+
+    try:
+        loaded = load_yaml(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--inputs {file}: {error.strerror}", "Check the name.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--inputs {file} is not UTF-8 text", "Save it as UTF-8.") from error
+    if loaded.problems:
+        problem = loaded.problems[0]
+        raise UsageError(f"--inputs {file}: line {problem.span.line}: {problem.message}", problem.hint)
+    if not isinstance(loaded.data, dict):
+        raise UsageError(f"--inputs {file} holds no mapping", "Write `name: value` lines.")
+    return dict(loaded.data)
+
+
+def read_workflow(path: Path) -> Workflow:
+    """The one Workflow that a Python file defines. Raises InvalidDocument."""
+    from treadle.dsl import Workflow
+
+    sys.path.insert(0, str(path.absolute().parent))
+    module = _run(path)
+    found = {name: value for name, value in module.items() if isinstance(value, Workflow) and not value.is_inside}
+    if len(found) > 1:
+        raise _wrong(path, f"it defines several workflows: {', '.join(found)}", "keep one at module level")
+    if not found:
+        raise _wrong(path, "it defines no workflow", 'define one at module level: `wf = Workflow("name")`')
+    return next(iter(found.values()))
+
+
+def _run(path: Path) -> dict[str, Any]:
+    from contextlib import redirect_stdout
+
+    from treadle.primitives.errors import TreadleError
+
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InvalidDocument([unreadable(error, str(path))], {}) from error
+    try:
+        with redirect_stdout(sys.stderr):
+            return runpy.run_path(str(path), run_name=path.stem)
+    except TreadleError as error:
+        raise _wrong(path, error.message, error.hint, _line(path, error)) from error
+    except (Exception, SystemExit) as error:
+        text = f"it fails when it is run: {type(error).__name__}: {error}"
+        raise _wrong(path, text, f"`python {path}` shows the traceback", _line(path, error)) from error
+
+
+def _line(path: Path, error: BaseException) -> int:
+    """Of the file, from which the error came; 0: unknown."""
+    from traceback import walk_tb
+
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno or 0
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == str(path)]
+    return lines[-1] if lines else 0
+
+
+def _wrong(path: Path, message: str, hint: str, line: int = 0) -> InvalidDocument:
+    """What to raise for a Python file."""
+    from treadle.dsl.diagnostics.diagnostics import NOWHERE, Diagnostic, Span
+
+    source = _text(path)
+    text = source.splitlines()[line - 1].rstrip() if line else ""
+    span = Span(line, len(text) - len(text.lstrip()) + 1, line, len(text) + 1) if line else NOWHERE
+    return InvalidDocument([Diagnostic("T019", message, hint, str(path), span)], {str(path): source})
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""

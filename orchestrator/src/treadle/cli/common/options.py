@@ -1,0 +1,119 @@
+"""Arguments and options that several commands share.
+
+Every option is also read from TREADLE_<COMMAND>_<OPTION> (`TREADLE_RUN_INTERVAL`); those that concern the environment
+have a shorter name too, such as TREADLE_PROFILE.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from treadle.primitives.errors import UsageError
+
+FileArgument = Annotated[
+    Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.", metavar="FILE")
+]
+FileOrNameArgument = Annotated[
+    Path, typer.Argument(help="A workflow file, or a deployed workflow: orders, orders@3.", metavar="FILE|NAME[@V]")
+]
+RunArgument = Annotated[
+    str, typer.Argument(help="Run id, a unique beginning of one, @last, or what Temporal calls it.", metavar="RUN")
+]
+WholeRunArgument = Annotated[
+    str, typer.Argument(help="Run id in full, @last, or what Temporal calls it.", metavar="RUN")
+]
+InputOption = Annotated[
+    list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input; repeatable.")
+]
+InputsOption = Annotated[Path | None, typer.Option("--inputs", metavar="FILE", help="YAML or JSON file of inputs.")]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--executor", metavar="NAME", envvar="TREADLE_EXECUTOR", help="Where stages run that name no executor."
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", metavar="NAME", envvar="TREADLE_PROFILE", help="Table of profiles.toml in the home folder."
+    ),
+]
+AssumeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assume", metavar="NAME=VALUE", help="For the estimate: bytes=1TB, slots=10000, rate=50MiB, start=1s."
+    ),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check and plan; start nothing.")]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Then watch it, as `treadle watch` does.")]
+
+TextOrJson = Annotated[
+    Literal["text", "json"], typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="How to print the data.")
+]
+LogOption = Annotated[
+    Literal["text", "json"], typer.Option("--log", envvar="TREADLE_LOG", help="Log lines for people, or JSON objects.")
+]
+LogLevelOption = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option("--log-level", envvar="TREADLE_LOG_LEVEL", help="Least level of treadle's own log lines."),
+]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with what is stopped.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+StageOption = Annotated[str | None, typer.Option("--stage", "-s", metavar="STAGE", help="Only this stage.")]
+
+
+class Verbs(TyperGroup):
+    """A group whose help does not cut off what its commands do."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(300)) for name, each in self.commands.items()])
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it: a parameter whose type is a dataclass has become options, which are its fields.
+
+    They stand behind the command's own, and `--profile` behind all.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    types = {name: one.annotation for name, one in signature.parameters.items()}
+    groups: dict[str, Any] = {name: one for name, one in types.items() if is_dataclass(one)}
+    fields = {name: list(inspect.signature(group, eval_str=True).parameters.values()) for name, group in groups.items()}
+
+    @wraps(command)
+    def called(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{one.name: values.pop(one.name) for one in fields[name]})
+        command(**values)
+
+    own = [one for name, one in signature.parameters.items() if name not in groups]
+    options = [*own, *(one for several in fields.values() for one in several)]
+    options.sort(key=lambda one: one.name == "profile")
+    called.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+    return called
+
+
+def pair(text: str, option: str) -> tuple[str, str]:
+    """`NAME=VALUE` in two. Raises UsageError, which names the option."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text} gives no value", f"Write {option} name=value.")
+    return name, value
+
+
+def duration(text: str, option: str) -> float:
+    """Seconds. Raises UsageError, which names the option."""
+    from treadle.dsl.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}", f"Write for example {option} 10m.") from None

@@ -1,0 +1,106 @@
+"""gc: give back what runs that are long over hold in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from treadle.primitives.errors import CorruptError, MissingError
+
+from .common import formatting
+from .common.environment import Environment
+from .common.exit_codes import complain, say_json
+from .common.options import ProfileOption, TextOrJson, duration
+
+if TYPE_CHECKING:
+    from treadle.client.client import Runs
+    from treadle.orchestrator.reuse.cache_entries import Entries, Entry
+    from treadle.primitives.stores.store import ObjectInfo
+
+
+def gc(
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Untouched for so long, such as 7d.")
+    ] = "30d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")] = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Remove what runs that are over hold in the store: blocks, ledgers, logs, code. Their outputs stay.
+
+    A removed run can be neither resumed nor repeated, and shows no details any more. What `cache` keeps of it stays
+    until its ttl is over; then it is removed too.
+    """
+    env = Environment(profile)
+    before = time.time() - duration(older_than, "--older-than")
+
+    from treadle.client.garbage_collection import remove_all
+
+    async def work(runs: Runs) -> None:
+        expired, lent = await asyncio.to_thread(_cached, env, dry_run=dry_run)
+        objects, kept = await _needless(runs, before, lent)
+        if not dry_run:
+            await asyncio.to_thread(remove_all, runs.store, objects, kept)
+        _print(objects, expired, output, dry_run=dry_run)
+
+    env.with_runs(work)
+
+
+def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]]]:
+    """How many results are too old, which are removed first, and whose blocks the others consist of."""
+    from treadle.orchestrator.reuse.cache_entries import Entries, lent_segments
+
+    entries, now = Entries(env.store, env.key), time.time()
+    found = [entry for key in entries.kept_keys() if (entry := _read(entries, key)) is not None]
+    old = {entry.key for entry in found if entry.age(now) > entry.ttl}
+    if not dry_run:
+        entries.remove(old)
+    return len(old), lent_segments(entry for entry in found if entry.key not in old)
+
+
+def _read(entries: Entries, key: str) -> Entry | None:
+    """None: it is gone since, or nobody here can take it over, so that it needs no blocks."""
+    try:
+        return entries.read(key)
+    except MissingError:
+        return None
+    except CorruptError as error:
+        complain(f"a cached result cannot be used: {error}")
+        return None
+
+
+async def _needless(
+    runs: Runs, before: float, lent: dict[str, set[str]]
+) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
+    """What can go; run -> the names of what stays of it, though it goes."""
+    from treadle.client.client import NoSuchRun
+    from treadle.client.garbage_collection import ROOT, leftovers, needless, separated
+
+    async def is_open(run: str) -> bool:
+        try:
+            return (await runs.view(run)).open
+        except NoSuchRun:
+            return False
+
+    listed = await asyncio.to_thread(lambda: list(runs.store.list(ROOT)))
+    gone = {one.run for one in await needless(leftovers(listed), before, is_open)}
+    return separated(listed, gone, lent)
+
+
+def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: bool) -> None:
+    from treadle.client.garbage_collection import leftovers
+
+    found = leftovers(objects)
+    if output == "json":
+        say_json(found)
+    else:
+        rows = [[one.run, formatting.number(one.objects), formatting.size(one.bytes)] for one in found]
+        for line in formatting.columns([["run", "objects", "bytes"], *rows]) if rows else ():
+            typer.echo(line)
+    total = formatting.size(sum(one.bytes for one in found))
+    what = f"{formatting.counted(len(found), 'run')}, {total}"
+    what += f"; {formatting.counted(expired, 'cached result')} past the ttl" if expired else ""
+    complain(f"would remove {what}; nothing was removed" if dry_run else f"removed {what}")

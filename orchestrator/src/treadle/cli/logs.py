@@ -1,0 +1,167 @@
+"""logs and result: what attempts said, and what a run left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from treadle.primitives.errors import UsageError
+
+from .common.environment import Environment
+from .common.exit_codes import Exit, advise, complain, say
+from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
+from .common.run_argument import run_to_read
+from .view.watcher import code_of_state, print_outputs, reason
+
+if TYPE_CHECKING:
+    from treadle.client.client import Runs
+    from treadle.client.run_views import RunView
+    from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+
+FOLLOW = 0.5
+"""Seconds between two looks."""
+
+
+def logs(
+    run: RunArgument,
+    stage: StageOption = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only this partition.")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", "-a", min=1, metavar="N", help="Only this attempt.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")] = False,
+    output: TextOrJson = "text",
+    profile: ProfileOption = None,
+) -> None:
+    """Errors of attempts, equal ones together, then what attempts printed. Needs no driver."""
+    env = Environment(profile)
+
+    async def work(runs: Runs) -> None:
+        name = await run_to_read(runs, run)
+        await runs.submission(name)
+        read = _reader(env, name, stage, partition, attempt)
+        if follow:
+            await _follow(runs, name, read, output)
+        else:
+            some = stage is not None or partition is not None or attempt is not None
+            _print_logs(read(), output, " of those asked for" if some else "")
+
+    env.with_runs(work)
+
+
+def _reader(
+    env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
+) -> Callable[[], list[AttemptRecord]]:
+    """What gives the records that were asked for and are new. Raises UsageError for a stage that is not there."""
+    from treadle.orchestrator.plan.plan import Plan
+
+    from .view.attempt_logs import LogFollower, chosen, nodes_of
+
+    files = env.files(run)
+    follower = LogFollower(files)
+    plan = files.find(Plan, "plan") if stage else None
+    segments = nodes_of(plan, stage) if plan and stage else None
+    if plan and not segments:
+        raise UsageError(f"run {run} has no stage {stage}", f"See: treadle show {run}")
+    return lambda: chosen(follower.new(), segments, stage or "", partition, attempt)
+
+
+def _print_logs(records: list[AttemptRecord], output: str, among: str) -> None:
+    """`among`: which records they are, in words, if not all."""
+    from .view.attempt_logs import group_lines, grouped, lines_of
+
+    if output == "json":
+        for record in records:
+            typer.echo(msgspec.json.encode(record))
+        return
+    groups = grouped(records)
+    for group in groups:
+        say("\n".join(group_lines(group)) + "\n")
+    printed = [line for record in records if record.log.removesuffix(record.traceback) for line in lines_of(record)]
+    for line in printed:
+        say(line)
+    if not groups and not printed:
+        complain(f"no attempt{among} failed or printed anything")
+
+
+async def _follow(runs: Runs, run: str, read: Callable[[], list[AttemptRecord]], output: str) -> None:
+    import asyncio
+
+    from .view.attempt_logs import lines_of
+
+    while True:
+        is_open = (await runs.view(run)).open
+        for record in await asyncio.to_thread(read):
+            if output == "json":
+                typer.echo(msgspec.json.encode(record))
+                continue
+            for line in lines_of(record):
+                say(line)
+        if not is_open:
+            return
+        await asyncio.sleep(FOLLOW)
+
+
+def result(
+    run: RunArgument,
+    stage: Annotated[
+        str | None, typer.Option("--stage", "-s", metavar="STAGE", help="The records of this stage instead.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Records of --stage, at most.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")] = False,
+    profile: ProfileOption = None,
+) -> None:
+    """The outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
+    env = Environment(profile)
+    if limit is not None and stage is None:
+        raise UsageError("--limit counts records of a stage", "Name it: --stage S.")
+
+    async def work(runs: Runs) -> Exit:
+        name = await run_to_read(runs, run)
+        view = await runs.view(name)
+        if wait and view.open:
+            await runs.end(name)
+            view = await runs.view(name)
+        if stage is not None:
+            _print_records(env, name, stage, limit, view)
+            return Exit.SUCCESS
+        return await _print_result(runs, name, view)
+
+    raise typer.Exit(int(env.with_runs(work)))
+
+
+async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
+    if view.open:
+        raise UsageError(f"run {run} is still {view.state}", "Wait for it: --wait.")
+    end = await runs.end(run)
+    if end.state == "succeeded":
+        print_outputs(end.outputs)
+        if not end.outputs:
+            complain("the workflow declares no outputs; --stage S shows the data of a stage")
+    else:
+        complain(f"run {run} {end.state}{reason(end)}")
+        advise(f"  See: treadle show {run}")
+    return code_of_state(end.state)
+
+
+def _print_records(env: Environment, run: str, stage: str, limit: int | None, view: RunView) -> None:
+    from .view.datasets import Incomplete, records
+
+    try:
+        for count, record in enumerate(records(env, run, stage), 1):
+            for piece in record:
+                sys.stdout.write(piece)
+            sys.stdout.write("\n")
+            if count == limit:
+                return
+    except Incomplete as error:
+        hint = "Wait for it: --wait." if view.open else f"See: treadle show {run}"
+        raise UsageError(error.message, hint) from None

@@ -1,0 +1,290 @@
+"""resume: go on with a run from what it has committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from treadle.primitives.errors import UsageError
+from treadle.primitives.run_paths import parent_run, stage_of
+
+from .common import formatting
+from .common.environment import Environment
+from .common.exit_codes import Exit, advise, complain
+from .common.options import InputOption, InputsOption, ProfileOption, WholeRunArgument, with_options
+from .common.run_argument import run_to_change
+from .run import Given, prepare_file, say_when_alone
+from .view.watcher import Watching, print_outputs, watch_run
+
+if TYPE_CHECKING:
+    from treadle.client.client import Runs
+    from treadle.client.run_views import RunView
+    from treadle.client.submission import Prepared
+
+    from .view.progress import StageView
+
+AssumeOption = Annotated[
+    Literal["done", "retry"] | None,
+    typer.Option(help="What happened to attempts of `idempotent: false` stages whose outcome is unknown."),
+]
+
+
+@with_options
+def resume(
+    run: WholeRunArgument,
+    how: Watching,
+    assume: AssumeOption = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Refuse unless this workflow and its code are the run's own."
+        ),
+    ] = None,
+    input: InputOption = None,
+    inputs: InputsOption = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            envvar="TREADLE_RESUME_FROM",
+            metavar="STAGE",
+            help="Run this stage again, and all that comes after it; keep the rest. `load/read`: of a sub-workflow.",
+        ),
+    ] = None,
+    only_failed: Annotated[
+        bool, typer.Option("--only-failed", help="Go on with the stages that have failed; begin no other one.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what is kept and what runs again; do nothing.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
+    profile: ProfileOption = None,
+) -> None:
+    """Go on with a run that failed, was cancelled or timed out, or whose driver is dead. What is committed is kept.
+
+    A run always goes on with the workflow and the code it was submitted with; changed files change new runs only.
+    """
+    env = Environment(profile)
+
+    async def work(runs: Runs) -> Exit:
+        name = await run_to_change(runs, run)
+        if not explain:
+            await _mend(env, runs, name)
+        now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
+        only = await _failed(env, runs, name) if only_failed else []
+        if explain:
+            return await _explain(env, runs, name, now, begin or "", only)
+        if now is not None:
+            await _check_same(env, runs, name, now)
+        if begin:
+            await _take_back(env, runs, name, begin)
+        code = await _resume(env, runs, name, assume or "", None if detach else how, only)
+        return await _as_asked(runs, name, code) if only and not detach else code
+
+    raise typer.Exit(int(env.with_runs(work)))
+
+
+async def _resume(
+    env: Environment, runs: Runs, run: str, assume: str, how: Watching | None, only: Sequence[str] = ()
+) -> Exit:
+    view = await runs.view(run)  # before there is a driver, which may bring the run to its end at once
+    if view.state == "succeeded":
+        complain(f"run {run} has succeeded already; there is nothing to go on with")
+        print_outputs((await runs.end(run)).outputs)
+        return Exit.SUCCESS
+    alone = env.profile.embedded and not env.driver_lives(view.queue)
+    queue = await asyncio.to_thread(_have_driver, env, view)
+    if await runs.resume(run, assume=assume, only=only, queue=queue):
+        complain(
+            f"run {run} goes on (resumption {view.resumption + 1}) with the workflow and code it was submitted with"
+        )
+    else:
+        if assume:
+            raise UsageError(f"run {run} is {view.state}", "--assume is for a run that has ended.")
+        advise(_open_words(run, view, alone))
+    await say_when_alone(env, runs)
+    return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
+
+
+async def _mend(env: Environment, runs: Runs, run: str) -> None:
+    """Replace damaged objects of a run that is over, if they follow from others, and name them."""
+    from treadle.orchestrator.reuse.repair import mend
+
+    view = await runs.view(run)
+    if view.open or view.state == "succeeded" or parent_run(run):
+        return
+    await runs.submission(run)
+    for name in await asyncio.to_thread(lambda: list(mend(env.files(run), env.files))):
+        complain(f"{name} is damaged; the run makes it again")
+
+
+def _have_driver(env: Environment, view: RunView) -> str:
+    """Have a driver of the run's environment; the queue on which the run goes on. Raises EnvironmentGone."""
+    from treadle.orchestrator.embedded.python_environments import EnvironmentGone, other_environment
+
+    if not env.profile.embedded:
+        return ""
+    try:
+        other = other_environment(env.home, view.queue)
+    except EnvironmentGone as gone:
+        if view.open:
+            raise
+        advise(f"{gone.message}. It goes on in this one")
+        env.ensure_driver()
+        return env.queue
+    env.ensure_driver(view.queue)
+    if other is None:
+        return env.queue
+    advise(f"run {view.run} goes on in the environment that started it: {other}")
+    return view.queue
+
+
+async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None:
+    """Let the run forget what it made of a stage and of what comes after it. Raises UsageError."""
+    from treadle.orchestrator.plan.plan import Plan
+    from treadle.orchestrator.reuse.stage_rerun import take_back
+
+    view = await _ended(runs, run, "--from", stage)
+    files = env.files(run)
+    plan = await asyncio.to_thread(files.load, Plan, "plan")
+    nodes = await asyncio.to_thread(take_back, files, plan, stage, view.resumption + 1, env.files)
+    complain(f"runs again: {', '.join(nodes)}")
+
+
+async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
+    """The nodes that have failed for good. Raises UsageError."""
+    from .view.progress import Painter
+
+    view = await _ended(runs, run, "--only-failed")
+    stages = Painter(env.files(run), env.files).stages(view, await runs.end(run))
+    found = [stage.node for stage in stages if stage.state == "failed"]
+    if not found:
+        raise UsageError(f"no stage of run {run} has failed", f"Go on with all: treadle resume {run}")
+    return found
+
+
+async def _ended(runs: Runs, run: str, option: str, stage: str = "") -> RunView:
+    if parent_run(run):
+        top, *stages = run.split("/")
+        path = " " + "/".join([*map(stage_of, stages), stage]) if stage else ""
+        hint = f"The run that it belongs to goes on with it: treadle resume {top} {option}{path}"
+        raise UsageError(f"run {run} is a part of run {top}", hint)
+    view = await runs.view(run)
+    if view.open:
+        raise UsageError(f"run {run} is {view.state}", f"{option} is for a run that has ended.")
+    if view.state == "succeeded":
+        hint = f"What it gave stays as it is. For another result start a new run: treadle rerun {run} --no-cache"
+        raise UsageError(f"run {run} has succeeded already", hint)
+    return view
+
+
+async def _as_asked(runs: Runs, run: str, code: Exit) -> Exit:
+    """The run has not succeeded, but what was asked for has."""
+    from treadle.orchestrator.protocol.messages import LEFT
+
+    view = await runs.view(run)
+    end = None if view.open else await runs.end(run)
+    left = end is not None and end.failure is not None and end.failure.failure == LEFT
+    return Exit.SUCCESS if left else code
+
+
+def _open_words(run: str, view: RunView, alone: bool) -> str:
+    if view.state == "paused":
+        return f"run {run} is paused; go on with: treadle unpause {run}"
+    return f"run {run} was without a driver; it goes on with a new one" if alone else f"run {run} is under way already"
+
+
+async def _given(
+    env: Environment, runs: Runs, run: str, file: Path | None, pairs: list[str] | None, inputs: Path | None
+) -> Prepared:
+    """What the run would be if it were submitted now."""
+    if file is None:
+        raise UsageError("inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
+    known = await runs.submission(run)
+    given = pairs or [f"{name}={_text(value)}" for name, value in known.inputs.items() if value is not None]
+    return prepare_file(env, file, Given(given, inputs, run))
+
+
+async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> None:
+    """Raises RunConflict, naming what changed."""
+    from treadle.client.client import RunConflict
+    from treadle.orchestrator.run_store.run_files import same_workflow
+
+    from .view.reuse_text import changes
+
+    difference = same_workflow(await runs.submission(run), now.submission)
+    if difference:
+        first = next(iter(changes(env, run, now).values()), "")
+        raise RunConflict(
+            f"run {run} was submitted with other things: {difference} changed since{first and f' ({first})'}",
+            "Without --file it goes on with its own workflow and code; for the changed ones start a new run.",
+        )
+
+
+def _text(value: object) -> str:
+    import json
+
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+async def _explain(
+    env: Environment, runs: Runs, run: str, now: Prepared | None, begin: str, only: Sequence[str]
+) -> Exit:
+    """What is kept and what runs, and what changed since: in the files given, or in the input files."""
+    from .view.progress import Painter
+    from .view.reuse_text import changes
+    from .view.watch_output import label
+
+    view = await (_ended(runs, run, "--from", begin) if begin else runs.view(run))
+    painter = Painter(env.files(run), env.files)
+    end = None if view.open else await runs.end(run)
+    stages = painter.stages(view, end)
+    if not stages:
+        typer.echo("nothing was done yet: everything runs")
+    changed = await asyncio.to_thread(changes, env, run, now) if stages else {}
+    again = await asyncio.to_thread(_again, env, run, begin) if begin else []
+    for stage in stages:
+        inside = ", ".join(path.partition("/")[2] for path in again if path.startswith(f"{stage.node}/"))
+        fate = f"of it runs again: {inside}" if inside else "runs again" if stage.node in again else ""
+        if only and stage.node not in only and stage.state in ("waiting", "stopped"):
+            fate = "does not begin"
+        typer.echo(f"{label(stage)}: {fate}" if fate else _fate(stage, view))
+        if stage.node in changed:
+            typer.echo(f"  changed since: {changed[stage.node]}")
+    if "" in changed:
+        typer.echo(f"it could not be planned as it was: {changed['']}")
+    if changed:
+        advise("it goes on with what it was submitted with; a new run takes the changes: treadle run")
+    return Exit.SUCCESS
+
+
+def _again(env: Environment, run: str, stage: str) -> list[str]:
+    """The paths of the nodes that `--from` would have run again."""
+    from treadle.orchestrator.plan.plan import Plan
+    from treadle.orchestrator.reuse.stage_rerun import again
+
+    files = env.files(run)
+    return [one.path for one in again(files, files.load(Plan, "plan"), stage, env.files)]
+
+
+def _fate(stage: StageView, view: RunView) -> str:
+    from .view.watch_output import label, volume
+
+    name = label(stage)
+    about = f" ({volume(stage)})" if volume(stage) else ""
+    if stage.state == "done":
+        return f"{name}: kept{about}"
+    if stage.state == "skipped":
+        return f"{name}: was skipped; its condition is judged again"
+    if stage.kind == "loop" and stage.iteration:
+        return f"{name}: goes on after iteration {stage.iteration.rpartition(' ')[2].partition('/')[0]}"
+    if stage.state == "running" and view.open:
+        return f"{name}: runs now, {stage.committed} of {stage.partitions} committed"
+    if stage.committed:
+        rest = formatting.counted(stage.partitions - stage.committed, "partition")
+        return f"{name}: {stage.committed} of {stage.partitions} partitions kept{about}, {rest} to run"
+    return f"{name}: runs" + (f", {formatting.counted(stage.partitions, 'partition')}" if stage.partitions else "")

@@ -1,0 +1,174 @@
+"""What attempts left: their errors, grouped, and what they printed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from treadle.executors.attempt_log import logged
+from treadle.executors.failure_text import error_text
+from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+
+from ..common.exit_codes import complain
+
+if TYPE_CHECKING:
+    from treadle.orchestrator.plan.plan import Graph, Plan
+    from treadle.orchestrator.run_store.run_files import RunFiles
+
+SHOWN = 8
+"""Partitions named for each group of errors."""
+_BUNDLE = re.compile(r'File "[^"]*/bundles/[0-9a-f]{64}/modules/')
+"""Where a worker unpacked the user's code: the part of the path that says nothing."""
+
+
+class LogFollower:
+    """Records of a run that were not yet seen. Objects are written once, so a name that was read is done with."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+        self._seen: set[str] = set()
+
+    def new(self) -> list[AttemptRecord]:
+        """Oldest first. Blocking."""
+
+        found: list[AttemptRecord] = []
+        for info in self._files.store.list(f"{self._files.prefix}/attempts"):
+            if info.name not in self._seen:
+                self._seen.add(info.name)
+                lines = self._files.store.get(info.name).splitlines()
+                found += [record for line in lines if (record := _record(line, info.name)) is not None]
+        return sorted(found, key=lambda record: record.time)
+
+    def any(self) -> bool:
+        """Whether attempts left anything. Blocking."""
+        return any(True for _ in self._files.store.list(f"{self._files.prefix}/attempts"))
+
+    def new_lines(self) -> list[str]:
+        return [line for record in self.new() for line in lines_of(record)]
+
+
+def _record(line: bytes, name: str) -> AttemptRecord | None:
+    """One line of an object, or None: these objects are not sealed, and a damaged line must not hide the others."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(line, type=AttemptRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        complain(f"a line of {name} is no record of an attempt and is left out: {error}")
+        return None
+
+
+class ErrorGroup(Struct, frozen=True, rename="camel"):
+    """Attempts that failed in the same way."""
+
+    stage: str
+    failure: str
+    error: str
+    message: str
+    count: int
+    final: int
+    """How many of them were the last attempt."""
+    partitions: tuple[int, ...]
+    traceback: str
+    how: str
+    places: tuple[str, ...] = ()
+    """Files and lines, or keys, of the records that failed, in the order of partitions."""
+
+    @property
+    def text(self) -> str:
+        return error_text(self.error, self.message)
+
+    @property
+    def details(self) -> str:
+        """What is worth reading beside the text: a traceback through the user's code, or how the class was found."""
+        if self.error.startswith("treadle.") and not _BUNDLE.search(self.traceback):
+            return ""
+        return _BUNDLE.sub('File "', _to_user_code(self.traceback)) or f"determined by: {self.how}"
+
+
+def _to_user_code(traceback: str) -> str:
+    """Of threads that were stopped (faulthandler's form) what lies above the user's code; below it is treadle's."""
+    lines = traceback.splitlines()
+    last = max((number for number, line in enumerate(lines) if _BUNDLE.search(line)), default=len(lines))
+    return "\n".join(lines[: last + 1]) if "(most recent call first)" in traceback else traceback
+
+
+def grouped(records: Iterable[AttemptRecord]) -> list[ErrorGroup]:
+    """Equal errors together, the most frequent first."""
+    groups: dict[tuple[str, str, str, str], list[AttemptRecord]] = {}
+    for record in records:
+        if record.failure:
+            stage = record.stage or record.segment
+            groups.setdefault((stage, record.failure, record.error, record.message), []).append(record)
+    found = [_group(key, members) for key, members in groups.items()]
+    return sorted(found, key=lambda group: -group.count)
+
+
+def _group(key: tuple[str, str, str, str], members: Sequence[AttemptRecord]) -> ErrorGroup:
+    partitions = tuple(sorted({member.partition for member in members}))
+    final = sum(member.final for member in members)
+    ordered = sorted(members, key=lambda member: member.partition)
+    places = tuple(dict.fromkeys(member.place for member in ordered if member.place))
+    return ErrorGroup(*key, len(members), final, partitions, members[-1].traceback, members[-1].how, places)
+
+
+def group_lines(group: ErrorGroup) -> Iterator[str]:
+    """A group for people: what, how often, where, and one traceback."""
+    named = ", ".join(map(str, group.partitions[:SHOWN])) + (", ..." if len(group.partitions) > SHOWN else "")
+    places = "; ".join((*group.places[:SHOWN], *(["..."] if len(group.places) > SHOWN else [])))
+    often = f"{group.count} attempt{'s' if group.count != 1 else ''}, {group.final} final"
+    yield f"{group.stage}: {group.failure}: {group.text}"
+    yield f"  {often}; partition{'s' if len(group.partitions) != 1 else ''} {named}" + (places and f"; at {places}")
+    yield from (f"  {line}" for line in group.details.rstrip().splitlines())
+
+
+def lines_of(record: AttemptRecord) -> Iterator[str]:
+    """What an attempt printed, then its error, each line with when it was and where it comes from: the attempt's end
+    and node, unless the line has its own. Where its threads stood when it was killed is told with its error
+    (`group_lines`)."""
+    when, node = record.time, f"{record.segment}[{record.partition}]"
+    for line in record.log.removesuffix(record.traceback).splitlines():
+        when, where, text = logged(line) or (when, node, line)
+        yield f"{_clock(when)} {where}#{record.attempt} {text}"
+    if record.failure:
+        end = "failed finally" if record.final else "failed, will be tried again"
+        why = f"{record.failure}: {error_text(record.error, record.message, record.place)}"
+        yield f"{_clock(record.time)} {node}#{record.attempt} {end}: {why}"
+
+
+def _clock(when: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(when))
+
+
+def chosen(
+    records: Iterable[AttemptRecord], segments: set[str] | None, stage: str, partition: int | None, attempt: int | None
+) -> list[AttemptRecord]:
+    """Those of a stage, partition and attempt; None: all."""
+    return [
+        record
+        for record in records
+        if (segments is None or record.stage == stage or record.segment.rpartition("/")[2] in segments)
+        and (partition is None or record.partition == partition)
+        and (attempt is None or record.attempt == attempt)
+    ]
+
+
+def nodes_of(plan: Plan, stage: str) -> set[str]:
+    """Nodes at any depth in which a stage runs; empty: there is no such stage."""
+    return set(_nodes(plan.graph, stage))
+
+
+def _nodes(graph: Graph, stage: str) -> Iterator[str]:
+    from treadle.orchestrator.plan.plan import Loop
+
+    for node in graph.nodes:
+        if stage in (*node.stages, node.id):
+            yield node.id
+            if isinstance(node, Loop):
+                yield from (inner.id for inner in node.body.nodes)
+        if isinstance(node, Loop):
+            yield from _nodes(node.body, stage)

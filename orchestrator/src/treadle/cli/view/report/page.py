@@ -1,0 +1,174 @@
+"""Facts to one HTML file that needs nothing else: no network, no other file, by its own policy no foreign script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from ...common import formatting
+from ..run_inputs import brief
+from .drawing import HEIGHT, WIDTH, draw
+from .facts import Attempted, Facts, NodeFacts
+
+if TYPE_CHECKING:
+    from treadle.client.run_views import RunEnd, RunView
+
+    from ..attempt_logs import ErrorGroup
+
+SLOWEST = 12
+"""Attempts listed by name."""
+SHOWN_ERRORS = 40
+"""Kinds of errors; the log has all."""
+COLOURS = 8
+"""Of nodes, in style.css; more nodes take them in turn."""
+
+
+class Tile(Struct, frozen=True):
+    label: str
+    value: str
+    detail: str = ""
+
+
+def render(
+    view: RunView,
+    end: RunEnd | None,
+    facts: Facts,
+    errors: Sequence[ErrorGroup],
+    made: datetime,
+    inputs: Mapping[str, Any] | None = None,
+) -> str:
+    """The page; no `end` of an open run. Everything that comes from the run is escaped."""
+    from jinja2 import Environment, StrictUndefined
+
+    style, script = _resource("style.css"), _resource("timeline.js")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "size": formatting.size,
+        "span": formatting.span,
+        "brief": _brief,
+        "moment": formatting.moment,
+        "number": formatting.number,
+        "label": lambda node: formatting.node(node.node, node.stages),
+    }
+    colours = {node.node: index % COLOURS for index, node in enumerate(_working(facts))}
+    return environment.from_string(_resource("page.html")).render(
+        run=view,
+        failure=end.failure if end else None,
+        made=made,
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        tiles=_tiles(view, facts, made),
+        picture=draw([node.node for node in facts.nodes], facts.edges),
+        box=(WIDTH, HEIGHT),
+        by_node={node.node: node for node in facts.nodes},
+        nodes=_working(facts),
+        colours=colours,
+        places=_places(facts),
+        spills=any(node.spilled for node in facts.nodes),
+        slowest=sorted(facts.attempts, key=lambda one: -one.seconds)[:SLOWEST],
+        errors=errors[:SHOWN_ERRORS],
+        more_errors=max(0, len(errors) - SHOWN_ERRORS),
+        written=facts.outputs,
+        inputs={name: brief(value) for name, value in (inputs or {}).items() if value is not None},
+        outputs=msgspec.json.format(msgspec.json.encode(end.outputs)).decode() if end and end.outputs else "",
+        data=_for_script(timeline(facts.attempts, colours)),
+    )
+
+
+def timeline(attempts: Sequence[Attempted], colours: Mapping[str, int]) -> dict[str, Any]:
+    """The attempts in columns, times in milliseconds from the first start."""
+    origin = attempts[0].started if attempts else 0.0
+    nodes = list(dict.fromkeys(one.segment for one in attempts))
+    slots = sorted({one.slot for one in attempts}, key=_slot_order)
+    node_at = {node: index for index, node in enumerate(nodes)}
+    slot_at = {slot: index for index, slot in enumerate(slots)}
+    return {
+        "nodes": nodes,
+        "colours": [colours.get(one, 0) for one in _in_order(attempts, nodes)],
+        "slots": slots,
+        "node": [node_at[one.segment] for one in attempts],
+        "slot": [slot_at[one.slot] for one in attempts],
+        "start": [round((one.started - origin) * 1000, 1) for one in attempts],
+        "length": [round(one.seconds * 1000, 1) for one in attempts],
+        "partition": [one.partition for one in attempts],
+        "attempt": [one.attempt for one in attempts],
+        "failed": [index for index, one in enumerate(attempts) if one.failure],
+    }
+
+
+def _in_order(attempts: Sequence[Attempted], segments: Sequence[str]) -> list[str]:
+    node_of = {one.segment: one.node for one in attempts}
+    return [node_of[segment] for segment in segments]
+
+
+def _slot_order(slot: str) -> tuple[str, int, str]:
+    """`local-2` before `local-10`."""
+    name, _, number = slot.rpartition("-")
+    return (name, int(number), "") if number.isdigit() else (slot, 0, "")
+
+
+def _working(facts: Facts) -> list[NodeFacts]:
+    return [node for node in facts.nodes if node.kind == "segment"]
+
+
+def _tiles(view: RunView, facts: Facts, made: datetime) -> list[Tile]:
+    nodes = _working(facts)
+    took = ((view.closed or made) - view.started).total_seconds()
+    tasks, retries = sum(node.tasks for node in nodes), sum(node.retries for node in nodes)
+    failed = sum(node.failed for node in nodes)
+    busy, cpu = sum(node.busy_seconds for node in nodes), sum(node.cpu_seconds for node in nodes)
+    peak = max((node.peak_memory for node in nodes), default=0)
+    trouble = [f"{retries:,} retried" if retries else "", f"{failed:,} failed" if failed else ""]
+    return [
+        _took(view, facts, took),
+        Tile("tasks", f"{tasks + failed:,}", ", ".join(filter(None, trouble)) or "none retried"),
+        Tile("slot time", formatting.span(busy), f"{formatting.span(cpu)} on a processor"),
+        Tile("data made", formatting.size(sum(node.bytes_out for node in nodes))),
+        Tile("data read", formatting.size(sum(node.bytes_in for node in nodes))),
+        Tile("most memory", formatting.size(peak) if peak else "-", "of one attempt"),
+    ]
+
+
+def _took(view: RunView, facts: Facts, took: float) -> Tile:
+    """From the first start to the end: the timeline shows the attempts of every resumption."""
+    if view.resumption == 1 or not facts.attempts:
+        return Tile("took", formatting.span(took))
+    whole = max(took, view.started.timestamp() + took - facts.attempts[0].started)
+    return Tile("took", formatting.span(whole), f"{formatting.span(took)} of it in resumption {view.resumption}")
+
+
+def _brief(seconds: float) -> str:
+    if seconds < 0.1:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else formatting.span(seconds)
+
+
+def _places(facts: Facts) -> list[str]:
+    used = {place for node in facts.nodes for place, count in node.read.items() if count}
+    return [place for place in ("inline", "host", "peer", "path", "relayed", "stored", "store") if place in used]
+
+
+def _policy(style: str, script: str) -> str:
+    """Content Security Policy: only the style and the script of this page, by their digests (CSP level 3)."""
+    return f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'"
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _for_script(data: dict[str, Any]) -> str:
+    """JSON that cannot end the element it stands in."""
+    return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")

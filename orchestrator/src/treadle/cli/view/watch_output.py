@@ -1,0 +1,244 @@
+"""What a watched run looks like: a live table on a terminal, plain lines elsewhere, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
+
+from treadle.orchestrator.telemetry.logs import printable
+
+from ..common import formatting
+from ..common.exit_codes import complain
+from .progress import StageView
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from treadle.client.run_views import RunView
+    from treadle.orchestrator.dispatcher.orders import Progress
+
+_MARKS = {
+    "waiting": ("·", "dim"),
+    "running": ("●", "cyan"),
+    "stopped": ("■", "yellow"),
+    "failed": ("✗", "red"),
+    "done": ("✓", "green"),
+    "skipped": ("-", "dim"),
+}
+
+
+class Screen(Protocol):
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
+        """The run as it is now, and what it has cost so far, where that has a price."""
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+
+    def log(self, line: str) -> None:
+        """A line of an attempt's log, which begins with its own time."""
+
+    def close(self) -> None:
+        """Leave the terminal as it should be."""
+
+
+def label(stage: StageView) -> str:
+    """Its stages; with the run it is."""
+    return f"{stage.node} → {stage.run}" if stage.run else formatting.node(stage.node, stage.stages)
+
+
+def counts(stage: StageView) -> str:
+    """`3/8`, or what there is to say of a node without partitions."""
+    if stage.kind == "loop":
+        count = stage.iteration.rpartition(" ")[2]
+        if not count or "/" in count:
+            return f"iteration {count}" if count else ""
+        return formatting.counted(int(count), "iteration")
+    if stage.kind == "barrier" or not stage.partitions:
+        return ""
+    return f"{stage.committed}/{stage.partitions}"
+
+
+def troubles(stage: StageView) -> str:
+    parts = [f"{stage.failed} failed" if stage.failed else "", f"{stage.retried} retried" if stage.retried else ""]
+    parts.append(f"{formatting.counted(stage.failed_items, 'record')} failed" if stage.failed_items else "")
+    parts.append(f"attempt {stage.attempt} of its driver" if stage.attempt > 1 else "")
+    return ", ".join(filter(None, parts))
+
+
+def volume(stage: StageView) -> str:
+    rows = formatting.counted(stage.rows, "row") if stage.rows else ""
+    origin = f"from run {stage.origin}" if stage.origin else ""
+    return ", ".join(filter(None, [rows, formatting.size(stage.bytes) if stage.bytes else "", origin]))
+
+
+def exchange(stage: StageView) -> str:
+    """Where its blocks were planned to go, with how much was predicted, what it read from where, what it spilled."""
+    planned = f"to {stage.place}, {formatting.size(stage.estimate)} predicted" if stage.place else ""
+    read = ", ".join(f"{formatting.size(size)} {place}" for place, size in stage.read.items())
+    spilled = f"{formatting.size(stage.spilled)} spilled" if stage.spilled else ""
+    return "; ".join(filter(None, [planned, f"read {read}" if read else "", spilled]))
+
+
+class Pace:
+    """How long a stage still needs, from how fast it went since it was first seen to run."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[float, int]] = {}
+
+    def left(self, stage: StageView, now: float) -> float | None:
+        """Seconds; None while nobody can know."""
+        if stage.state != "running":
+            self._first.pop(stage.node, None)
+            return None
+        since, before = self._first.setdefault(stage.node, (now, stage.committed))
+        done = stage.committed - before
+        if done <= 0 or now <= since:
+            return None
+        return (stage.partitions - stage.committed) * (now - since) / done
+
+
+class PlainScreen:
+    """A line whenever something changed."""
+
+    def __init__(self, compact: bool) -> None:
+        self._compact = compact
+        self._last: dict[str, str] = {}
+        self._cost = ""
+
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:  # noqa: ARG002
+        for stage in stages:
+            line = plain_line(stage)
+            finished = self._compact and stage.state != "running"
+            if line and line != self._last.get(stage.node) and not finished:
+                self.note(line)
+            self._last[stage.node] = line
+        if cost and cost != self._cost:
+            self._cost = cost
+            self.note(f"cost so far: {cost}")
+
+    def note(self, text: str) -> None:
+        complain(f"{time.strftime('%H:%M:%S')} {text}")
+
+    def log(self, line: str) -> None:
+        complain(line)
+
+    def close(self) -> None:
+        return
+
+
+def plain_line(stage: StageView) -> str:
+    """One line for a stage under way or over; empty for one that waits."""
+    if stage.state == "waiting" and not stage.committed:
+        return ""
+    inner = "; ".join(f"{one.segment} {one.committed}/{one.partitions}" for one in stage.inner)
+    about = [counts(stage), inner, volume(stage), troubles(stage)]
+    return f"{label(stage)}: {stage.state} {', '.join(filter(None, about))}".rstrip()
+
+
+class JsonScreen:
+    """One JSON object a line on stdout: `progress` when something changed; `note`; the watcher adds `end`."""
+
+    def __init__(self) -> None:
+        self._last: Any = None
+
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
+        now = {"run": view.run, "state": view.state, "stages": msgspec.to_builtins(list(stages)), "cost": cost or None}
+        if now != self._last:
+            self._last = now
+            emit({"type": "progress", **now})
+
+    def note(self, text: str) -> None:
+        complain(text)
+
+    def log(self, line: str) -> None:
+        complain(line)
+
+    def close(self) -> None:
+        return
+
+
+def emit(event: dict[str, Any]) -> None:
+    """A line of JSON on stdout."""
+    sys.stdout.write(json.dumps({"time": round(time.time(), 3), **event}, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+class LiveScreen:
+    """A table that is drawn over itself."""
+
+    def __init__(self, compact: bool) -> None:
+        from rich.console import Console
+
+        from .live_terminal import Redrawn
+
+        self._compact = compact
+        self._pace = Pace()
+        self._console = Console(stderr=True, highlight=False)
+        self._live = Redrawn(self._console)
+        self._live.start()
+
+    def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
+        self._live.show(picture(view, stages, self._pace, time.time(), self._compact, cost))
+
+    def note(self, text: str) -> None:
+        self._console.print(printable(text), markup=False, soft_wrap=True)
+
+    def log(self, line: str) -> None:
+        self.note(line)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def picture(
+    view: RunView, stages: Sequence[StageView], pace: Pace, now: float, compact: bool = False, cost: str = ""
+) -> RenderableType:
+    """The run as a table; `now` in seconds since the epoch."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    until = view.closed.timestamp() if view.closed else now
+    again = f", resumption {view.resumption}" if view.resumption > 1 else ""
+    waits = (
+        f", starts {formatting.moment(view.due)}"
+        if view.due
+        else f", {formatting.span(until - view.started.timestamp())}"
+    )
+    spent = f", {cost} so far" if cost else ""
+    head = Text.assemble((view.run, "bold"), f"  {view.state}{waits}{again}{spent}")
+    table = Table.grid(padding=(0, 2))
+    for stage in stages:
+        if compact and stage.state != "running":
+            continue
+        table.add_row(*_row(stage, pace.left(stage, now)))
+        for one in stage.inner:
+            table.add_row(
+                "", f"  {one.segment}", _bar(one), f"{one.committed}/{one.partitions}", formatting.size(one.size)
+            )
+    return Group(head, table)
+
+
+def _row(stage: StageView, left: float | None) -> list[Any]:
+    from rich.text import Text
+
+    mark, style = _MARKS[stage.state]
+    waits = f"about {formatting.span(left)} left" if left is not None else ""
+    about = ", ".join(filter(None, [volume(stage), waits]))
+    # Names of stages are never cut off, since their ends may be what differs; ids of runs are.
+    overflow: Literal["ellipsis", "fold"] = "ellipsis" if stage.run else "fold"
+    name = Text(label(stage), style if stage.state in ("waiting", "skipped") else "", overflow=overflow)
+    return [Text(mark, style), name, _bar(stage), counts(stage), about, Text(troubles(stage), "yellow")]
+
+
+def _bar(stage: StageView | Progress) -> Any:
+    from .live_terminal import Bar
+
+    if not stage.partitions or getattr(stage, "kind", "segment") == "barrier":
+        return ""
+    return Bar(stage.committed, stage.partitions)

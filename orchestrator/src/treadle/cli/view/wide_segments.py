@@ -1,0 +1,55 @@
+"""A wide segment under way, as one: its task groups are several activities; describe() shows those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from treadle.client.run_views import NodeView
+from treadle.orchestrator.dispatcher.orders import Progress
+from treadle.orchestrator.plan.plan import Segment
+from treadle.orchestrator.run_store.run_files import GroupClosing, RunFiles
+
+
+class Groups:
+    """The task groups of a run's segments: the closed ones, each read once, and what others said before."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._files = files
+        self._known: dict[tuple[str, int, int], GroupClosing] = {}
+        self._retried: dict[str, dict[int, int]] = {}
+
+    def retried(self, segment: str, now: Iterable[Progress] = ()) -> int:
+        """Attempts made again, of the groups that run `now` and of those seen before: their manifests do not count."""
+        seen = self._retried.setdefault(segment, {})
+        seen |= {one.group: one.retried for one in now}
+        return sum(seen.values())
+
+    def closed(self, segment: str) -> dict[int, GroupClosing]:
+        """group -> what its newest manifest says. Blocking."""
+        found = {}
+        for group, generation in self._files.closed_groups(segment).items():
+            name = (segment, group, generation)
+            if name not in self._known:
+                self._known[name] = self._files.group_closing(*name)
+            found[group] = self._known[name]
+        return found
+
+
+def sum_of(segment: Segment, beats: Sequence[NodeView], groups: Groups) -> NodeView:
+    """The groups that run and those that are closed as one node; the only beat where the segment has no groups."""
+    running = {one.group: one for beat in beats for one in beat.progress if one.group >= 0}
+    over = [one for group, one in groups.closed(segment.id).items() if group not in running]
+    if not running and not over:
+        return beats[0]
+    progress = Progress(
+        segment.id,
+        max([segment.partitions, *(one.total for one in running.values())]),
+        sum(one.committed for one in running.values()) + sum(one.expected for one in over),
+        sum(one.failed for one in running.values()),
+        groups.retried(segment.id, running.values()),
+        sum(one.running for one in running.values()),
+        sum(one.size for one in running.values()) + sum(one.summary.size for one in over),
+    )
+    failures = [beat.last_failure for beat in beats if beat.last_failure]
+    attempt = max(beat.attempt for beat in beats)
+    return NodeView(segment.id, attempt, (progress,), "", failures[0] if failures else "")

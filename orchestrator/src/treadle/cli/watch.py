@@ -1,0 +1,52 @@
+"""watch: a run to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .common.environment import Environment
+from .common.exit_codes import Exit
+from .common.options import ProfileOption, RunArgument, duration, with_options
+from .common.run_argument import run_to_read
+from .view.watcher import Watching, watch_run
+
+if TYPE_CHECKING:
+    from treadle.client.client import Runs
+
+
+WaitOption = Annotated[
+    str | None,
+    typer.Option("--wait", metavar="DURATION", help="Wait so long for the run to start, such as one of an event."),
+]
+_LOOK = 0.2
+"""Seconds between two looks for a run that is not there."""
+
+
+@with_options
+def watch(run: RunArgument, how: Watching, wait: WaitOption = None, profile: ProfileOption = None) -> None:
+    """Watch a run to its end. Ctrl-C leaves it running; Ctrl-C twice cancels it."""
+    env = Environment(profile)
+    patience = duration(wait, "--wait") if wait is not None else 0.0
+
+    async def work(runs: Runs) -> Exit:
+        return await watch_run(env, runs, await _started(runs, run, patience), how)
+
+    raise typer.Exit(int(env.with_runs(work)))
+
+
+async def _started(runs: Runs, run: str, patience: float) -> str:
+    """The run that is named, once it is there. Raises NoSuchRun after `patience` seconds."""
+    from treadle.client.client import NoSuchRun
+
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return await run_to_read(runs, run)
+        except NoSuchRun:
+            if time.monotonic() >= end:
+                raise
+        await asyncio.sleep(_LOOK)

@@ -1,0 +1,119 @@
+"""What runs that are long over still hold in the store. Outputs in the places that workflows name are never touched.
+
+Blocks of a run may outlive it: those that an entry of the cache consists of, as long as that is kept, and those that
+another run has taken over, as long as that one is there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from treadle.primitives.run_paths import CHILD
+from treadle.primitives.stores.store import ObjectInfo, Store
+
+ROOT = "runs"
+Lent = Mapping[str, set[str]]
+"""Folder of a run -> segments whose blocks somebody else reads."""
+
+
+class Leftover(Struct, frozen=True):
+    """The objects of one run."""
+
+    run: str
+    objects: int
+    bytes: int
+    modified: float
+    """When the newest of them was written, in seconds since the epoch."""
+
+
+def leftovers(objects: Iterable[ObjectInfo]) -> list[Leftover]:
+    """By run, in the order of their names. Pure."""
+    found: dict[str, Leftover] = {}
+    for info in objects:
+        run = run_of(info)
+        known = found.get(run, Leftover(run, 0, 0, 0.0))
+        found[run] = Leftover(run, known.objects + 1, known.bytes + info.size, max(known.modified, info.modified))
+    return [found[run] for run in sorted(found)]
+
+
+def run_of(info: ObjectInfo) -> str:
+    """The run that people or triggers started."""
+    return info.name.split("/")[1]
+
+
+async def needless(
+    found: Iterable[Leftover], before: float, is_open: Callable[[str], Awaitable[bool]]
+) -> list[Leftover]:
+    """Those last written to `before` that time whose run is not open.
+
+    The time also protects what is being submitted: its objects are written before Temporal hears of the run.
+    """
+    return [one for one in found if one.modified < before and not await is_open(one.run)]
+
+
+def borrowed(objects: Iterable[ObjectInfo], gone: Collection[str]) -> dict[str, set[str]]:
+    """Segments that runs other than those which are `gone` have taken over, by the folder of their lender. Pure."""
+    objects = list(objects)
+    there = {run_of(info) for info in objects} - set(gone)
+    found: dict[str, set[str]] = defaultdict(set)
+    for info in objects:
+        folder, kind, rest = _parted(info.name)
+        borrower, _, segment = rest.partition("/")
+        if kind == "lent" and borrower in there:
+            found[folder].add(segment)
+    return dict(found)
+
+
+def removable(objects: Iterable[ObjectInfo], gone: Collection[str], *lent: Lent) -> Iterator[ObjectInfo]:
+    """What goes with those runs: all but blocks that somebody else reads, and the signs that they do. Pure."""
+    for info in objects:
+        folder, kind, rest = _parted(info.name)
+        segment = rest.rpartition("/")[0] if kind == "blocks" else rest.partition("/")[2]
+        kept = kind in ("blocks", "lent") and any(segment in one.get(folder, ()) for one in lent)
+        if run_of(info) in gone and not kept:
+            yield info
+
+
+def separated(
+    listed: Iterable[ObjectInfo], gone: Collection[str], lent: Lent
+) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
+    """What goes with those runs, and by run the names of what stays of them. Pure."""
+    listed = list(listed)
+    found = list(removable(listed, gone, lent, borrowed(listed, gone)))
+    going = {info.name for info in found}
+    kept: dict[str, set[str]] = defaultdict(set)
+    for info in listed:
+        if run_of(info) in gone and info.name not in going:
+            kept[run_of(info)].add(info.name)
+    return found, dict(kept)
+
+
+def remove_all(store: Store, objects: Iterable[ObjectInfo], kept: Mapping[str, Collection[str]]) -> None:
+    """Remove the runs of these objects but for what is `kept`. Blocking."""
+    for run in sorted({run_of(info) for info in objects}):
+        remove(store, run, kept.get(run, ()))
+
+
+def remove(store: Store, run: str, kept: Collection[str] = ()) -> None:
+    """Remove a run but for the objects `kept`. Blocking.
+
+    What defines the run goes last, so that a removal that was cut off is found again.
+    """
+    prefix = f"{ROOT}/{run}"
+    store.delete(info.name for info in store.list(prefix) if info.name not in {f"{prefix}/spec", *kept})
+    if kept:
+        store.delete([f"{prefix}/spec"])
+    else:
+        store.delete_prefix(f"{prefix}/")
+
+
+def _parted(name: str) -> tuple[str, str, str]:
+    """(folder of the run, what it is, the rest) of an object: `runs/a/_b/blocks/s/0.1` is of the folder `a/_b`."""
+    parts = name.split("/")[1:]
+    depth = 1
+    while depth < len(parts) and parts[depth].startswith(CHILD):
+        depth += 1
+    return "/".join(parts[:depth]), parts[depth] if depth < len(parts) else "", "/".join(parts[depth + 1 :])

@@ -1,0 +1,197 @@
+"""A whole run inside one event loop: the same scheduler, dispatcher, ledger and executors, with Temporal left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from treadle.dsl.model import Spec
+from treadle.dsl.templates import render
+from treadle.executors.interface import Executor
+from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts
+from treadle.orchestrator.dispatcher.driver_context.run_context import Run, Site
+from treadle.orchestrator.dispatcher.driver_context.slot_pools import Pools
+from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
+from treadle.orchestrator.dispatcher.segments.failed_segment import BlocksLost, SegmentFailed
+from treadle.orchestrator.dispatcher.segments.loop import drive
+from treadle.orchestrator.dispatcher.segments.node import run_node
+from treadle.orchestrator.dispatcher.segments.wide_segment import Unclosed
+from treadle.orchestrator.dispatcher.tasks.dataset_scope import partition_inputs
+from treadle.orchestrator.plan.plan import Child, Loop, Segment
+from treadle.orchestrator.planner import make_plan
+from treadle.orchestrator.reuse.cache_lookup import keep, take_over
+from treadle.orchestrator.run_store.child_runs import child_submission, keep_child
+from treadle.orchestrator.scheduler.instructions import (
+    Event,
+    GroupDone,
+    NodeDone,
+    NodeFailed,
+    NodeGrouped,
+    NodeLost,
+    Problem,
+    Summary,
+)
+from treadle.orchestrator.scheduler.instructions import Run as RunNode
+from treadle.orchestrator.scheduler.scheduler import Scheduler
+from treadle.orchestrator.temporal.activities import plan_site
+from treadle.primitives.encoding.references import Kind
+from treadle.primitives.errors import FailureClass, UsageError
+from treadle.primitives.stores.store import Store
+
+from ..submission import new_run_id, prepare
+
+GROUPS_AT_ONCE = 4
+
+
+class EngineFailure(Exception):
+    """The run failed, with a class."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.failure}: {problem.message}")
+        self.problem = problem
+
+
+@dataclass
+class EngineResult:
+    """What a run left; datasets are decoded."""
+
+    run: str
+    datasets: dict[str, list[tuple[Kind, Any]]]
+    """stage -> (kind, value) of each partition; stages written out only and skipped ones are absent."""
+    metrics: dict[str, Any]
+    outputs: dict[str, Any]
+    skipped: set[str] = field(default_factory=set)
+
+
+class Engine:
+    """Runs specs on executors and one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        executors: Executor | Mapping[str, Executor],
+        key: bytes,
+        host_root: Path | None,
+        hosts: Sequence[Hosts] = (),
+    ) -> None:
+        """`executors`: by the name that stages use; a single one is called `local`.
+
+        `hosts`: those whose blocks are pulled over TCP; the first is the one of `host_root`.
+        """
+        here = hosts[0] if hosts else None
+        pools = Pools(executors if isinstance(executors, Mapping) else {"local": executors})
+        self.site = Site(store, key, host_root, pools, one_host=not hosts, hosts=here)
+        self._others = hosts[1:]
+
+    def submit(
+        self,
+        spec: Spec,
+        inputs: Mapping[str, Any],
+        *,
+        base: Path,
+        roots: list[Path],
+        captured: Mapping[str, bytes] | None = None,
+        run: str = "",
+        memo: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Write what a run is made of and its plan; returns its id."""
+        run_id = run or new_run_id(spec.name)
+        prepared = prepare(
+            spec, inputs, run=run_id, base=base, roots=roots, captured=captured or {}, site=plan_site(self.site)
+        )
+        files = self.site.files(run_id)
+        if prepared.bundle:
+            files.create_bytes("bundle", prepared.bundle)
+        files.create("spec", replace(prepared.submission, memo=dict(memo or {})))
+        files.create("plan", prepared.plan)
+        return run_id
+
+    async def run(
+        self,
+        run_id: str,
+        resumption: int = 1,
+        desk: Desk | None = None,
+        assume: Literal["", "done", "retry"] = "",
+    ) -> EngineResult:
+        """Run what was submitted, or go on with it. Raises EngineFailure; Stopped once `desk` was drained."""
+        run = self.site.open(run_id)
+        for host in self._others:
+            host.announce(run_id)
+        scheduler = Scheduler(run.plan.graph, run.env, await asyncio.to_thread(take_over, run))
+
+        async def execute(instruction: RunNode) -> Event:
+            orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption, assume)
+            return await self._execute(run, instruction.node, instruction.group, orders, desk or Desk())
+
+        try:
+            await drive(scheduler, execute)
+            return await asyncio.to_thread(self._result, run, scheduler)
+        except SegmentFailed as failed:
+            raise EngineFailure(failed.problem) from failed
+        finally:
+            run.blocks.close()
+
+    async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
+        node = run.plan.graph.node(node_id)
+        if isinstance(node, Child):
+            return await self._child(run, node, orders)
+        assert isinstance(node, Segment | Loop), "nothing else is run"
+        try:
+            result = await run_node(run, node, group, orders, desk)
+            if result is None:
+                return GroupDone(node.id, group)
+            if isinstance(result, Unclosed):
+                return NodeGrouped(node.id, result.groups, GROUPS_AT_ONCE, result.size)
+            await asyncio.to_thread(keep, run, node)
+            return NodeDone(node.id, result)
+        except SegmentFailed as failed:
+            return NodeFailed(node.id, failed.problem, group)
+        except BlocksLost as lost:
+            return NodeLost(node.id, lost.blocks, group)
+
+    async def _child(self, parent: Run, node: Child, orders: Orders) -> Event:
+        """The child as a run of its own, planned now."""
+        started = parent.plan.started
+        try:
+            wanted = child_submission(parent.submission, started, parent.files.child(node.id), orders.bindings)
+            files = self.site.files(wanted.run)
+            kept = keep_child(parent.files, files, wanted)
+            about = {"id": kept.run, "startTime": started}
+            spec, base = Spec.model_validate(kept.spec), Path(kept.base)
+            files.create("plan", make_plan(spec, kept.inputs, about, kept.functions, base, plan_site(self.site)))
+        except UsageError as error:
+            return NodeFailed(node.id, Problem(str(FailureClass.USER_ERROR), str(error), node.id))
+        try:
+            made = await self.run(kept.run, orders.resumption, assume=orders.assume)
+        except EngineFailure as failed:
+            return NodeFailed(node.id, failed.problem)
+        return NodeDone(node.id, Summary(outputs=made.outputs))
+
+    def _result(self, run: Run, scheduler: Scheduler) -> EngineResult:
+        known = scheduler.env["stages"]
+        skipped = {stage for node in scheduler.skipped for stage in run.plan.graph.node(node).stages}
+        return EngineResult(
+            run=run.id,
+            datasets=self._datasets(run, skipped),
+            metrics={stage: dict(about["metrics"]) for stage, about in known.items() if about and about["metrics"]},
+            outputs=render(run.plan.outputs, scheduler.env),
+            skipped=skipped,
+        )
+
+    def _datasets(self, run: Run, skipped: set[str]) -> dict[str, list[tuple[Kind, Any]]]:
+        found: dict[str, list[tuple[Kind, Any]]] = {}
+        for stage, ref in run.plan.datasets.items():
+            data = run.scope.data(ref, run.loop) if stage not in skipped else None
+            if data is None or data.form == "scattered":
+                continue
+            inputs = partition_inputs(data, run.manifest)
+            slices = [row[0] if row else None for one in inputs for row in one.inputs]
+            if any(slices):
+                found[stage] = [(one.kind, run.blocks.get(one)) if one else ("objects", []) for one in slices]
+        return found

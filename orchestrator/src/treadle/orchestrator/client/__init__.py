@@ -1,1 +1,0 @@
-"""What people and programs do with runs."""

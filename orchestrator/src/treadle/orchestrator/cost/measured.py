@@ -1,0 +1,180 @@
+"""What a run has taken so far, from its ledgers: no driver is needed."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from treadle.executors.program import Charge, Outcome
+from treadle.primitives.errors import MissingError
+from treadle.primitives.run_paths import parent_run
+from treadle.primitives.stores.input_files import is_local
+
+from ..dispatcher.ledger.attempt_records import AttemptRecord
+from ..dispatcher.ledger.ledger import Committed, Started, read_from
+from ..plan.plan import Graph, Loop, Plan, Segment
+from ..run_store.run_files import RunFiles
+from ..run_store.run_requests import read_requests
+from .bill import Line
+from .estimate import HEARTBEAT_SECONDS
+from .idle import Worked, idle_line
+from .usage import GIGABYTE, Usage, memory_given, temporary_given
+
+EVENTS = 6
+"""Of the history, for each activity: three of its own, three of the workflow task that follows."""
+
+
+@dataclass
+class _Sum:
+    """Of the attempts at one segment, in all iterations."""
+
+    started: int = 0
+    committed: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    given: float = 0.0
+    """Bytes of memory times seconds."""
+    charged: float = 0.0
+    """Seconds that were charged for: those of calls, else of attempts."""
+    calls: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    moved: Counter[str] = field(default_factory=Counter)
+    partitions: set[int] = field(default_factory=set)
+
+    def add(self, outcome: Outcome, memory: int) -> None:
+        self.committed += 1
+        self.cpu_seconds += outcome.cpu_seconds
+        self.took(outcome.seconds, memory, outcome.requests, outcome.charge)
+        self.moved.update(outcome.read)
+        self.partitions.add(outcome.partition)
+
+    def took(self, seconds: float, memory: int, requests: Mapping[str, int], charge: Charge | None) -> None:
+        """An attempt, whatever became of it."""
+        paid, size = (seconds, memory) if charge is None else (charge.seconds, charge.memory)
+        self.seconds += seconds
+        self.charged += paid
+        self.given += paid * size
+        self.calls += charge.calls if charge else 0
+        self.requests.update(requests)
+
+
+class Spending:
+    """What a run has taken so far, from its ledgers, whose objects are read once each: no driver is needed."""
+
+    def __init__(self, files: RunFiles, plan: Plan) -> None:
+        self._files, self._plan = files, plan
+        self._ledgers = dict(_ledgers(plan.graph))
+        self._read: dict[str, int] = {}
+        self._sums: dict[str, _Sum] = defaultdict(_Sum)
+        self._segments = {name: one for found in self._ledgers.values() for name, one in found.items()}
+        self._worked: dict[str, set[Worked]] = defaultdict(set)
+        """executor whose workers stay -> attempts there."""
+
+    def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds_of_run: float = 0.0) -> list[Line]:
+        """A line for each segment that has begun. Blocking.
+
+        `failed`: the log of attempts, for what those that failed took; `events` of the run's history and the
+        `seconds_of_run` tell the orchestrator's actions.
+        """
+        lost: dict[str, _Sum] = defaultdict(_Sum)
+        for record in failed:
+            if record.failure and _node(record.segment) in self._segments:
+                segment = self._segments[_node(record.segment)]
+                memory = self._memory(segment, record.peak_memory)
+                seconds = max(0.0, record.time - record.started) if record.started else 0.0
+                lost[segment.id].took(seconds, memory, record.requests, record.charge)
+                if record.started:
+                    self._note(segment, record.slot, record.started, record.time, memory)
+        lines = [Line("(run)", "", "", self._of_driver(actions_of(events, seconds_of_run)))]
+        for node, segments in self._ledgers.items():
+            wide = any(segment.group for segment in segments.values())
+            for chain in self._files.ledgers(node) if wide else [self._files.segment(node)]:
+                self._follow(chain, segments)
+            lines += [self._line(segment, lost[name]) for name, segment in segments.items() if name in self._sums]
+        return lines + self._idle()
+
+    def _follow(self, chain: str, segments: Mapping[str, Segment]) -> None:
+        number = self._read.get(chain, 0)
+        try:
+            records, self._read[chain] = read_from(self._files.store, chain, self._files.key, number)
+        except MissingError:
+            return
+        for record in records:
+            if isinstance(record, Committed):
+                segment, outcome = segments[_node(record.segment)], record.outcome
+                memory = self._memory(segment, outcome.peak_memory)
+                self._sums[segment.id].add(outcome, memory)
+                self._note(segment, outcome.slot, outcome.started, outcome.started + outcome.seconds, memory)
+            elif isinstance(record, Started):
+                self._sums[_node(record.segment)].started += len(record.attempts)
+
+    def _note(self, segment: Segment, slot: str, begin: float, end: float, memory: int) -> None:
+        if self._plan.executors[segment.policy.executor].kept and begin:
+            self._worked[segment.policy.executor].add(Worked(slot, begin, end, memory))
+
+    def _idle(self) -> list[Line]:
+        now = time.time()
+        known = [(name, self._plan.executors[name], worked) for name, worked in sorted(self._worked.items())]
+        found = [idle_line(name, can.kind, worked, can.kept, now) for name, can, worked in known]
+        return [line for line in found if line is not None]
+
+    def _memory(self, segment: Segment, peak: int = 0) -> int:
+        can = self._plan.executors[segment.policy.executor]
+        return memory_given(can, segment.policy.memory_start, peak)
+
+    @property
+    def unknown(self) -> list[str]:
+        """What nothing has measured."""
+        shared = not is_local(self._files.store.url) and not parent_run(self._files.run)
+        return ["requests of the driver"] if shared and read_requests(self._files) is None else []
+
+    def _of_driver(self, actions: int) -> Usage:
+        """Runs below another count with that one."""
+        made = {} if parent_run(self._files.run) else read_requests(self._files) or {}
+        return _with_requests(Usage(actions=actions), made)
+
+    def _line(self, segment: Segment, lost: _Sum) -> Line:
+        known, can = self._sums[segment.id], self._plan.executors[segment.policy.executor]
+        charged = known.charged + lost.charged
+        usage = Usage(
+            max(known.started, known.committed),
+            known.seconds + lost.seconds,
+            known.cpu_seconds,
+            (known.given + lost.given) / GIGABYTE,
+            moved=dict(sorted(known.moved.items())),
+            calls=known.calls + lost.calls,
+            temporary=temporary_given(can, charged) if can.sizes else 0.0,
+        )
+        usage = _with_requests(usage, known.requests + lost.requests)
+        name = segment.policy.executor
+        return Line(segment.id, name, can.kind, usage, len(known.partitions), measured=usage.calls > 0)
+
+
+def _with_requests(usage: Usage, made: Mapping[str, int]) -> Usage:
+    gets = made.get("get", 0) + made.get("head", 0)
+    lists, deletes = made.get("list", 0), made.get("delete", 0)
+    return structs.replace(usage, puts=made.get("put", 0), gets=gets, lists=lists, deletes=deletes)
+
+
+def actions_of(events: int, seconds: float) -> int:
+    """About six events of the history are one activity, which is one action; its heartbeats leave no events."""
+    return math.ceil(events / EVENTS) + math.ceil(seconds / HEARTBEAT_SECONDS)
+
+
+def _ledgers(graph: Graph) -> Iterator[tuple[str, dict[str, Segment]]]:
+    """Each node with a ledger of its own, and the segments in that: a loop's are all those inside of it."""
+    for node in graph.nodes:
+        if isinstance(node, Segment):
+            yield node.id, {node.id: node}
+        elif isinstance(node, Loop):
+            yield node.id, {one.id: one for one in node.body.walk() if isinstance(one, Segment)}
+
+
+def _node(segment: str) -> str:
+    """`lloyd-3/assign` is the segment `assign`."""
+    return segment.rpartition("/")[2]

@@ -1,0 +1,44 @@
+"""Shared memory of homes that are no more: of temporary ones, say. Nobody else would ever give it back.
+
+The folder of each home in shared memory names the home, and its driver holds a lock on that name: what a container
+shares of the memory of its host, but not of its files, is told from a home that was removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import weakref
+from pathlib import Path
+
+from treadle.primitives.stores.shared_memory import HostFolder
+
+MARK = ".home"
+
+
+def claim(host: HostFolder, home: Path) -> None:
+    """Say whose the folder is, and that it is in use for as long as `host` lives. Raises OSError."""
+    descriptor = os.open(host.root / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    weakref.finalize(host, os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    os.pwrite(descriptor, os.fsencode(home), 0)
+
+
+def remove_strays(folder: Path) -> list[str]:
+    """Remove the folders whose home does not exist and that no driver uses; their names. Raises OSError."""
+    return sorted(entry.name for entry in os.scandir(folder) if _is_stray(Path(entry.path)) and _removed(entry.path))
+
+
+def _is_stray(folder: Path) -> bool:
+    with contextlib.suppress(OSError), open(folder / MARK, "rb") as mark:
+        home = mark.read()
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return bool(home) and not os.path.lexists(home)
+    return False
+
+
+def _removed(folder: str) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not os.path.exists(folder)

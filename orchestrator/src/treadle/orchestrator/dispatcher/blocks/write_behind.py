@@ -1,0 +1,63 @@
+"""The write-behind copy: with `durability: segment` blocks reach the store while the segment still runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from treadle.executors.program import Outcome
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.errors import CorruptError, MissingError
+
+from ...plan.plan import Segment
+
+AT_ONCE = 4
+"""Copies under way; enough to hide the latency of a store, few enough to leave it to others."""
+_log = logging.getLogger(__name__)
+
+
+class Copies:
+    """Copies blocks in the background, a few at a time."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks = blocks
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[int, asyncio.Task[bool]] = {}
+
+    @staticmethod
+    def of(segment: Segment, blocks: Blocks, committed: Iterable[Outcome]) -> Copies | None:
+        """Those of a segment, begun for what is committed already; None where it wants none."""
+        if segment.policy.durability != "segment" or segment.put != "host":
+            return None
+        copies = Copies(blocks)
+        for outcome in committed:
+            copies.add(outcome)
+        return copies
+
+    def add(self, outcome: Outcome) -> None:
+        """Begin to copy a committed block, unless the store has it or it travels inline."""
+        block = outcome.block
+        if block is not None and not {"store", "inline"} & set(block.locations):
+            self._tasks[outcome.partition] = spawn(self._copy(block))
+
+    async def finished(self) -> tuple[int, ...]:
+        """Partitions whose block the store has now. Raises StoreError when it does not take one."""
+        done = await asyncio.gather(*self._tasks.values())
+        return tuple(partition for partition, copied in zip(self._tasks, done, strict=True) if copied)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _copy(self, block: BlockRef) -> bool:
+        async with self._slots:
+            try:
+                await asyncio.to_thread(self._blocks.copy_to_store, block)
+            except (MissingError, CorruptError) as error:
+                _log.warning("not copied, its readers will have it made again: %s", error)
+                return False
+        return True

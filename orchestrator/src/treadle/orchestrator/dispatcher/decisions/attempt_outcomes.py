@@ -1,0 +1,150 @@
+"""What an ended attempt means for its partition. Pure.
+
+class            attempt spent  next
+user error       yes            again after back-off; final at maximumAttempts or when not retryable
+out of memory    yes            again with twice the memory, up to `memory.max`
+timed out        yes            again after back-off
+throttled        no             again after back-off, which grows
+worker lost      no             again; the tenth loss of one partition is `poison`, final
+data corrupt,    no             the segment stops and names the lost blocks: their producer runs again; without a
+unreachable                     block to blame: corrupt, or for good, final; else again after back-off, ten times
+internal         yes            final
+any, and the stage is not idempotent: final; a cut-off attempt is `unknown outcome`
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from treadle.dsl.units import format_size
+from treadle.executors.program import Failure
+from treadle.primitives.errors import FailureClass
+
+from ...plan.plan import Policy
+
+MAXIMUM_LOSSES = 10
+"""Worker losses of one partition before it counts as poison."""
+MAXIMUM_CRASHES = 30
+"""Driver deaths during one partition before it counts as poison; more than losses, since whatever runs then is hit."""
+_STEEPEST, _STEPS = 1e5, 60
+"""Of a back-off: beyond them a pause is the longest one there may be, and a float could not hold it."""
+
+_WITHOUT_ATTEMPT = {
+    FailureClass.THROTTLED,
+    FailureClass.WORKER_LOST,
+    FailureClass.CORRUPT,
+    FailureClass.UNREACHABLE,
+}
+
+_WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
+"""What the partition itself has no part in, until it happens too often."""
+
+
+class Past(Struct, frozen=True):
+    """Attempts that there were before, by partition, as the ledger has them."""
+
+    starts: Mapping[int, int] = {}
+    """Number of the newest one."""
+    spent: Mapping[int, int] = {}
+    """Those that count against maximumAttempts."""
+    losses: Mapping[int, int] = {}
+    """Those whose worker was lost."""
+    crashes: Mapping[int, int] = {}
+    """Those that an earlier driver's death cut off."""
+
+
+NOTHING = Past()
+
+
+class Verdict(Struct, frozen=True):
+    """What a failure came to."""
+
+    failure: Failure
+    final: bool
+    spent: bool
+
+
+class Budgets:
+    """What the partitions of a segment have used up."""
+
+    def __init__(self, policy: Policy, past: Past) -> None:
+        self._policy = policy
+        self._maximum_attempts = policy.maximum_attempts if policy.idempotent else 1
+        self._spent, self._losses = Counter(past.spent), Counter(past.losses)
+        self._throttles: Counter[int] = Counter()
+        self._memory: dict[int, int] = {}
+
+    def memory(self, partition: int) -> int:
+        """Bytes that its next attempt may allocate; 0: the slot's own limit."""
+        return self._memory.get(partition, self._policy.memory_start)
+
+    def is_last(self, partition: int) -> bool:
+        """No attempt would follow a failure of its next one."""
+        return self._spent[partition] + 1 >= self._maximum_attempts
+
+    def judge(self, failure: Failure) -> Verdict:
+        """The attempt counts from now on."""
+        partition, losses = failure.partition, 0
+        spent = failure.failure not in _WITHOUT_ATTEMPT
+        if spent:
+            self._spent[partition] += 1
+        elif failure.failure is FailureClass.THROTTLED:
+            self._throttles[partition] += 1
+        else:
+            losses = self._losses[partition] = self._losses[partition] + 1
+        if failure.lost:
+            return Verdict(failure, final=False, spent=False)
+        if not self._policy.idempotent and failure.failure is FailureClass.WORKER_LOST:
+            unknown = _as(failure, FailureClass.UNKNOWN_OUTCOME, "cut off, and the stage is not idempotent")
+            return Verdict(unknown, final=True, spent=True)
+        if losses >= MAXIMUM_LOSSES:
+            lost = failure.failure is FailureClass.WORKER_LOST
+            worse = _as(failure, FailureClass.POISON, f"{losses} losses; the last: {failure.how}") if lost else failure
+            return Verdict(worse, final=True, spent=spent)
+        hopeless = not failure.retryable or failure.failure in (FailureClass.INTERNAL, FailureClass.CORRUPT)
+        exhausted = spent and self._spent[partition] >= self._maximum_attempts
+        final = (hopeless and failure.failure not in _WITHOUT_BLAME) or exhausted
+        if failure.failure is FailureClass.OUT_OF_MEMORY and not final:
+            failure = self._grown(failure)
+        return Verdict(failure, final, spent)
+
+    def pause(self, failure: Failure) -> float:
+        """Seconds before the partition is tried again, after a failure that was judged."""
+        if failure.failure is FailureClass.WORKER_LOST:
+            return 0.0
+        policy, partition = self._policy, failure.partition
+        tries = self._spent[partition] + self._losses[partition] + self._throttles[partition]
+        factor = math.pow(min(policy.backoff_coefficient, _STEEPEST), min(tries - 1, _STEPS))
+        return min(policy.initial_interval * factor, policy.maximum_interval)
+
+    def _grown(self, failure: Failure) -> Failure:
+        """The failure of an attempt that ran out of memory; it says what the next one gets, when that is more."""
+        now = self.memory(failure.partition)
+        if not 0 < now < self._policy.memory_max:
+            return failure
+        more = self._memory[failure.partition] = min(2 * now, self._policy.memory_max)
+        known = f"it had {format_size(now)} of memory; the next attempt has {format_size(more)}"
+        return msgspec.structs.replace(failure, message=f"{failure.message} ({known})" if failure.message else known)
+
+
+def crashed(partition: int, attempt: int) -> Failure:
+    """A partition that drivers died with."""
+    how = f"the driver died {MAXIMUM_CRASHES} times while it ran"
+    text = f"{how}; see that it does not exhaust the machine, then: treadle resume"
+    return Failure(partition, attempt, FailureClass.POISON, how, message=text, retryable=False)
+
+
+def unknown_outcome(partition: int, attempt: int) -> Failure:
+    """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
+    how = "the driver died while it ran, and the stage is not idempotent"
+    text = "its outcome is unknown; check the effect, then: treadle resume --assume done|retry"
+    return Failure(partition, attempt, FailureClass.UNKNOWN_OUTCOME, how, message=text, retryable=False)
+
+
+def _as(failure: Failure, kind: FailureClass, how: str) -> Failure:
+    return msgspec.structs.replace(failure, failure=kind, how=how)

@@ -1,0 +1,203 @@
+"""What one driver process knows of a run: its sealed files, its plan, the manifests read so far, and the slots."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from treadle.executors.operations.apply import check_single, check_size
+from treadle.executors.program import Failure, Job, Outcome
+from treadle.primitives import sealing
+from treadle.primitives.blocks import Blocks, Peers
+from treadle.primitives.encoding.references import Slice
+from treadle.primitives.errors import InternalError
+from treadle.primitives.run_paths import run_folder
+from treadle.primitives.stores.shared_memory import HostFolder
+from treadle.primitives.stores.store import Store
+
+from ...plan.plan import Loop, Node, Plan, Segment, Shipped
+from ...run_store.run_files import LoopResult, Manifest, RunFiles, Submission
+from ...telemetry.instruments import Telemetry
+from ..blocks.block_gc import Reclaimer
+from ..blocks.host_blocks import Hosts
+from ..tasks.dataset_scope import Scope, loop_chains
+from .gang_coordinator import GangCoordinator
+from .slot_pools import Pools
+
+RUNS = 100
+"""Runs that are kept read."""
+AFFINITIES = 100_000
+"""Blocks whose last reader is remembered."""
+
+
+class Site:
+    """What a driver process shares between all runs: the store, the key, the slots."""
+
+    def __init__(
+        self,
+        store: Store,
+        key: bytes,
+        host_root: Path | None,
+        pools: Pools,
+        *,
+        one_host: bool = True,
+        hosts: Hosts | None = None,
+        default: str = "local",
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        """`one_host`: no driver of another host takes part, so that all workers map each other's blocks.
+
+        `hosts`: serves this host's blocks to the workers of others. `default`: the executor of stages that name none.
+        """
+        self.default, self.telemetry = default, telemetry or Telemetry()
+        self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
+        self.host = HostFolder(host_root) if host_root else None
+        self.one_host, self.hosts = one_host, hosts
+        self.gangs = GangCoordinator(partial(sealing.run_key, key))
+        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def files(self, run: str) -> RunFiles:
+        return RunFiles(self.store, run, sealing.run_key(self.key, run))
+
+    def slot_name(self, slot: str) -> str:
+        """The slot as everybody knows it: another host may have one of the same name."""
+        return slot if self.one_host or self.host is None else f"{self.host.host_id}/{slot}"
+
+    def open(self, run: str, execution: str | None = None) -> Run:
+        """The run, read from the store the first time, and again for another execution of it: somebody may have taken
+        its id for another run. Without one: as it is known. The same one for every thread. Blocking."""
+        known = self._known(run, execution) or self._read(run, execution)
+        with self._turn:
+            known = self._runs[run] = self._known(run, execution) or known
+            self._runs.move_to_end(run)
+            while len(self._runs) > RUNS:
+                self._runs.popitem(last=False)[1].blocks.close()
+        return known
+
+    def _known(self, run: str, execution: str | None) -> Run | None:
+        found = self._runs.get(run)
+        return found if found is not None and execution in (None, found.execution) else None
+
+    def _read(self, run: str, execution: str | None) -> Run:
+        files = self.files(run)
+        found = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
+        if self.hosts is not None:
+            self.hosts.announce(run)
+        return found
+
+
+class Run:
+    """One run as this process sees it. Manifests found are kept: they only change by a repair, which says so."""
+
+    def __init__(
+        self, site: Site, files: RunFiles, submission: Submission, plan: Plan, execution: str | None = None
+    ) -> None:
+        """`execution`: Temporal's id of the one that it was read for."""
+        self.site, self.files, self.submission, self.plan = site, files, submission, plan
+        self.execution = execution
+        self.id, self.folder = files.run, run_folder(files.run)
+        self.env: dict[str, Any] = {"inputs": submission.inputs, "run": {"id": self.id, "startTime": plan.started}}
+        self.job = Job(
+            run=self.id,
+            workflow=submission.spec["name"],
+            started=plan.started,
+            seed=submission.spec.get("seed", 0),
+            store=site.store.url,
+            bundle=submission.bundle,
+            shared=submission.shared,
+        )
+        self.blocks = Blocks(site.store, self.id, site.host, self._peers)
+        self.scope = Scope(loop_chains(plan.graph))
+        self.reclaimer = Reclaimer(files, plan.graph, self.blocks)
+        self._manifests: dict[str, Manifest] = {}
+        self._generations: dict[str, int] = {}
+        """Of manifests that other drivers may have made."""
+        self._loops: dict[str, LoopResult] = {}
+        self._readers: OrderedDict[str, str] = OrderedDict()
+
+    def _peers(self) -> Peers:
+        from treadle.primitives.peers.hosts import HostPeers
+
+        return HostPeers(self.site.store, self.id, self.files.key, self.site.host, self.blocks.read)
+
+    # -- what segments made
+
+    def manifest(self, segment: str) -> Manifest:
+        """The committed set of a closed segment."""
+        found = self._manifests.get(segment) or self.files.manifest(segment)
+        if found is None:
+            raise InternalError(f"{self.id}: segment {segment} is read before it was closed")
+        self._manifests[segment] = found
+        return found
+
+    def know(self, manifest: Manifest) -> None:
+        """A manifest made here, or newer than the one known."""
+        self._manifests[manifest.segment] = manifest
+
+    def forget(self, segment: str) -> None:
+        """It is read again when somebody wants it."""
+        self._manifests.pop(segment, None)
+
+    def catch_up(self, nodes: Collection[str]) -> None:
+        """Read the manifests of these nodes, again where another driver has repaired them since. Blocking."""
+        for node in self.plan.graph.nodes:
+            for segment in self._left_by(node) if node.id in nodes else ():
+                generation = 0 if self.site.one_host else self.files.generation(segment)
+                if generation != self._generations.get(segment, 0):
+                    self.forget(segment)
+                    self._generations[segment] = generation
+                self.manifest(segment)
+
+    def _left_by(self, node: Node) -> Iterable[str]:
+        """The segments that the node made of what others read."""
+        if isinstance(node, Loop):
+            return self.loop(node.id).made_in(node.id)
+        return (node.id,) if isinstance(node, Segment) else ()
+
+    def loop(self, loop: str) -> LoopResult:
+        if loop not in self._loops:
+            self._loops[loop] = self.files.load(LoopResult, f"segments/{loop}/result")
+        return self._loops[loop]
+
+    def know_loop(self, loop: str, result: LoopResult) -> None:
+        self._loops[loop] = result
+
+    def broadcast_finder(self, broadcasts: dict[str, Shipped], scope: Scope) -> Callable[[str], Slice]:
+        """Template path -> block of the broadcast's value. What it gives raises UsageError for what may not ship."""
+
+        def find(path: str) -> Slice:
+            shipped = broadcasts[path]
+            (segment,) = scope.data(shipped.data, self.loop).segments
+            block = self.manifest(segment).outcomes[0].block
+            if block is None:
+                raise InternalError(f"{path} left no block")
+            if shipped.limit:
+                check_single(shipped.stage, block.parts[0].rows)
+                check_size(shipped.stage, block.size, shipped.limit)
+            return block.slice(0)
+
+        return find
+
+    # -- what operators see
+
+    def tell_committed(self, segment: Segment, outcome: Outcome) -> None:
+        self.site.telemetry.committed(self.id, self.job.workflow, segment, outcome)
+
+    def tell_failed(self, segment: Segment, failure: Failure, *, final: bool) -> None:
+        self.site.telemetry.failed(self.id, self.job.workflow, segment, failure, final=final)
+
+    # -- which slot has decoded which block
+
+    def read_by(self, block: str, slot: str) -> None:
+        self._readers[block] = slot
+        self._readers.move_to_end(block)
+        if len(self._readers) > AFFINITIES:
+            self._readers.popitem(last=False)
+
+    def reader(self, block: str) -> str | None:
+        return self._readers.get(block)

@@ -1,0 +1,216 @@
+"""The ledger: what is committed, in one atomic chain of records.
+
+A ledger is a chain of numbered objects, each made with create-if-absent and sealed with the run's key. The number
+makes the order total: of two writers that want the same number one wins, and the other reads what it lost to. A writer
+opens an **epoch** by appending an epoch record; a writer that finds a higher epoch at its next number is fenced and
+stops, and whatever it had not appended by then was never committed. So two dispatchers on one segment are harmless (a
+stalled driver, a late heartbeat), on any store with create-if-absent, and no lock is held by anyone who could sleep.
+The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020); docs/decisions/0004 says why not one file.
+
+Records are grouped: `append` buffers, `flush` writes one object. On a file store an object is synced before it is
+linked, so a record that `flush` returned from survives a power loss.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.executors.program import Outcome
+from treadle.primitives import sealing
+from treadle.primitives.encoding.decoding import decoded
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.stores.store import Store
+
+from ...scheduler.instructions import Data
+
+
+class Epoch(Struct, frozen=True, tag="epoch"):
+    """A writer takes over; every earlier writer is fenced."""
+
+    epoch: int
+    writer: str
+    resumption: int
+    """A person's resume gives failed partitions a fresh budget of attempts."""
+    time: float
+
+
+class Expected(Struct, frozen=True, tag="expected"):
+    """The segment opened with so many partitions."""
+
+    segment: str
+    partitions: int
+    time: float
+
+
+class Started(Struct, frozen=True, tag="started"):
+    """Attempts began; on disk before they run only where that matters (see SegmentRun.ready)."""
+
+    segment: str
+    attempts: dict[int, int]
+    """partition -> attempt."""
+
+
+class Committed(Struct, frozen=True, tag="committed"):
+    """A partition is done, for ever, unless its block is lost."""
+
+    segment: str
+    outcome: Outcome
+
+
+class Copied(Struct, frozen=True, tag="copied"):
+    """The store has the blocks of these commits too."""
+
+    segment: str
+    partitions: tuple[int, ...]
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    segment: str
+    partition: int
+    attempt: int
+    failure: str
+    message: str
+    final: bool
+    spent: bool
+    """Whether it counts against maximumAttempts."""
+
+
+class Lost(Struct, frozen=True, tag="lost"):
+    """Commits taken back: their blocks have no readable location."""
+
+    segment: str
+    partitions: tuple[int, ...]
+    anew: bool = False
+    """A person has the segment run again; what follows is no repair of it."""
+
+
+class Closed(Struct, frozen=True, tag="closed"):
+    """The segment's committed set is final (within a loop; elsewhere the manifest says so)."""
+
+    segment: str
+
+
+class Iterated(Struct, frozen=True, tag="iterated"):
+    """An iteration of a loop is over; the state that the next one starts from."""
+
+    loop: str
+    iteration: int
+    scalars: dict[str, Any]
+    data: dict[str, Data]
+    finished: bool
+
+
+Record = Epoch | Expected | Started | Committed | Copied | Failed | Lost | Closed | Iterated
+
+
+class Entry(Struct, frozen=True, array_like=True):
+    """One object of the chain."""
+
+    epoch: int
+    writer: str
+    records: tuple[Record, ...]
+
+
+class Fenced(TreadleError):
+    """Another dispatcher has taken over this ledger; this one must stop without claiming anything."""
+
+    def __init__(self, prefix: str, epoch: int) -> None:
+        super().__init__(f"{prefix}: epoch {epoch} has taken over", "nothing to do: the newer dispatcher carries on")
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def read(store: Store, prefix: str, key: bytes) -> list[Record]:
+    """Every record of the chain, in order; for those who only look."""
+    return read_from(store, prefix, key, 0)[0]
+
+
+def read_from(store: Store, prefix: str, key: bytes, number: int) -> tuple[list[Record], int]:
+    """The records of objects from `number` on, and the number of the one that will follow.
+
+    The chain has no gaps, so as many follow as are listed, whichever those are: a listing may lag behind, or have been
+    made while others wrote.
+    """
+    stop = number + sum(int(info.name.rsplit("/", 1)[1]) >= number for info in store.list(f"{prefix}/ledger/"))
+    return [record for one in range(number, stop) for record in _read_one(store, prefix, key, one).records], stop
+
+
+class Ledger:
+    """A chain that this process writes. One thread at a time may `flush` while another appends."""
+
+    def __init__(self, store: Store, prefix: str, key: bytes, resumption: int = 1) -> None:
+        self._store, self._prefix, self._key = store, prefix, key
+        self._objects = sealing.SealedStore(store, key)
+        self._writer = secrets.token_hex(8)
+        self._number = 0
+        self._pending: list[Record] = []
+        self._swap = threading.Lock()
+        self.epoch = 0
+        self.records = self._take_over(resumption)
+
+    def append(self, *records: Record) -> None:
+        """Buffer records; they count after the next `flush`."""
+        with self._swap:
+            self._pending.extend(records)
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self._pending)
+
+    def flush(self) -> None:
+        """Write what is buffered as one object. Raises Fenced after a newer epoch, StoreError when it cannot write."""
+        with self._swap:
+            batch, self._pending = self._pending, []
+        try:
+            self._write(batch)
+        except BaseException:
+            with self._swap:
+                self._pending = batch + self._pending
+            raise
+
+    def _take_over(self, resumption: int) -> list[Record]:
+        records: list[Record] = []
+        while True:
+            more, self._number = read_from(self._store, self._prefix, self._key, self._number)
+            records += more
+            known = max((record.epoch for record in records if isinstance(record, Epoch)), default=0)
+            epoch = Epoch(known + 1, self._writer, resumption, time.time())
+            if self._create(Entry(epoch.epoch, self._writer, (epoch,))):
+                self.epoch = epoch.epoch
+                self._number += 1
+                return [*records, epoch]
+
+    def _write(self, batch: list[Record]) -> None:
+        """Write a batch and empty it; what is left in it after an error was not written, as far as is known."""
+        while batch:
+            written = len(batch)
+            if not self._create(Entry(self.epoch, self._writer, tuple(batch))):
+                written = self._written_before(self._number)
+            self._number += 1
+            del batch[:written]
+
+    def _written_before(self, number: int) -> int:
+        """Records of an object of ours whose answer got lost on the way."""
+        winner = _read_one(self._store, self._prefix, self._key, number)
+        if winner.writer != self._writer:
+            raise Fenced(self._prefix, winner.epoch)
+        return len(winner.records)
+
+    def _create(self, entry: Entry) -> bool:
+        return self._objects.create(_name(self._prefix, self._number), _encode(entry))
+
+
+def _name(prefix: str, number: int) -> str:
+    return f"{prefix}/ledger/{number:08d}"
+
+
+def _read_one(store: Store, prefix: str, key: bytes, number: int) -> Entry:
+    name = _name(prefix, number)
+    return decoded(Entry, name, sealing.SealedStore(store, key).get(name))

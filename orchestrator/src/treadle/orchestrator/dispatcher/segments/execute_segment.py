@@ -1,0 +1,181 @@
+"""A segment from its ledger to its manifest: what one activity does. Loops use the same steps on a shared ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from typing import TypeVar
+from weakref import WeakSet
+
+from msgspec.structs import replace
+
+from treadle.executors.program import Outcome
+from treadle.primitives.errors import FailureClass, UsageError
+
+from ...plan.plan import Graph, Segment
+from ...run_store.run_files import Manifest
+from ...scheduler.instructions import Problem, Summary
+from ..driver_context.run_context import Run
+from ..ledger.group_commit import LedgerWriter
+from ..ledger.ledger import Ledger
+from ..ledger.ledger_state import SegmentHistory, lost_partitions, replay
+from ..ledger.segment_account import Account
+from ..orders import Orders, Progress
+from ..tasks import outputs
+from ..tasks.dataset_scope import Scope
+from .failed_segment import SegmentFailed
+from .gang_segment import GangRun
+from .segment import SegmentRun
+from .wide_segment import Unclosed, is_wide, put_together
+
+T = TypeVar("T")
+
+
+class Desk:
+    """What an activity shows and is told while it runs."""
+
+    def __init__(self) -> None:
+        self._runs: list[SegmentRun] = []
+        self._draining = False
+        self.node = self.iteration = ""
+
+    def progress(self) -> list[Progress]:
+        return [run.progress() for run in self._runs]
+
+    def drain(self) -> None:
+        """Start nothing more, be it shown already or later; what runs may end."""
+        self._draining = True
+        for run in self._runs:
+            run.drain()
+
+    @contextlib.contextmanager
+    def showing(self, run: SegmentRun) -> Iterator[None]:
+        self._runs.append(run)
+        if self._draining:
+            run.drain()
+        try:
+            yield
+        finally:
+            self._runs.remove(run)
+
+
+async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
+    """Close the segment, or find it closed; of a wide one put its groups together, or say which are not closed.
+
+    Raises SegmentFailed, BlocksLost, Fenced, StoreError.
+    """
+    name = run.scope.segment(segment.id)
+    generation = await asyncio.to_thread(run.files.generation, name)
+    closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
+    if closed and not lost_partitions(closed.outcomes, orders.repair):
+        run.know(closed)
+        return closed.summary
+    await asyncio.to_thread(run.catch_up, segment.data)
+    if await asyncio.to_thread(is_wide, run, segment):
+        return await put_together(run, segment, orders.repair, generation + 1)
+    close = partial(_close, run, segment, generation=generation + 1)
+    return await _run(run, segment, orders, desk, close)
+
+
+async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
+    """Close a task group of a wide segment, or find it closed. Raises what `run_segment` raises.
+
+    Its ledger and its manifest hold its own partitions; what they read and make is as in the segment as a whole.
+    """
+    name = run.scope.segment(segment.id)
+    generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
+    closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
+    if closed and not lost_partitions(closed.outcomes, orders.repair):
+        return
+    await asyncio.to_thread(run.catch_up, segment.data)
+
+    async def close(manifest: Manifest) -> None:
+        await asyncio.to_thread(run.files.close_group, manifest, group, generation + 1)
+
+    await _run(run, _alone(segment), orders, desk, close, group)
+
+
+def _alone(segment: Segment) -> Segment:
+    """As one task group judges it: percentages are of all groups, and judged when they are put together."""
+    tolerated = {stage: replace(one, percent=-1.0) for stage, one in segment.tolerated.items()}
+    return replace(segment, tolerated=tolerated)
+
+
+async def _run(
+    run: Run,
+    segment: Segment,
+    orders: Orders,
+    desk: Desk,
+    close: Callable[[Manifest], Awaitable[T]],
+    group: int = -1,
+) -> T:
+    """What the ledger has not got yet, or what of it is lost; then `close`, while it is still shown."""
+    name = run.scope.segment(segment.id)
+    prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
+    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
+    history = replay(ledger.records, name)
+    if not history.frozen:  # what is made again has a deadline of its own
+        history.opened = orders.since or history.opened  # it counts from the first group on
+    async with writing(ledger) as (writer, watch):
+        account = Account(name, writer, history, group)
+        account.take_back(orders.repair)
+        assume(history, orders.assume, segment, run.plan.graph)
+        await asyncio.to_thread(outputs.claim, segment, run.id)
+        segment_run = await prepare(run, segment, run.scope, orders, account)
+        watch(segment_run)
+        with desk.showing(segment_run):
+            return await close(await segment_run.run())
+
+
+async def prepare(run: Run, segment: Segment, scope: Scope, orders: Orders, account: Account) -> SegmentRun:
+    """See `SegmentRun`. Raises SegmentFailed when the segment's program cannot be made, such as a template over null,
+    or when its executor does not start.
+    """
+    try:
+        pool = await run.site.pools.ready(segment.policy.executor)
+        kind = GangRun if segment.policy.gang else SegmentRun
+        return kind(run, segment, scope, orders, account, pool)
+    except UsageError as error:
+        raise SegmentFailed.by(error, segment.id) from error
+
+
+@contextlib.asynccontextmanager
+async def writing(ledger: Ledger) -> AsyncIterator[tuple[LedgerWriter, Callable[[SegmentRun], None]]]:
+    """A writer whose failure stops every segment run that is watched, for as long as somebody else holds it."""
+    watched = WeakSet[SegmentRun]()
+
+    def failed(error: BaseException) -> None:
+        for segment_run in list(watched):
+            segment_run.stop_with(error)
+
+    writer = LedgerWriter(ledger, failed)
+    try:
+        yield writer, watched.add
+    finally:
+        await writer.close()
+
+
+def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -> None:
+    """A person has looked at the attempts whose outcome nobody knew.
+
+    Raises SegmentFailed for `done` where the records of those attempts would be missed: nobody has them any more.
+    """
+    missed = segment.output is not None or any(segment.id in node.data for node in graph.walk())
+    if what == "done" and history.cut_off and missed:
+        who = f"{segment.stages[-1]}: {len(history.cut_off)} attempts took effect, but what they returned is lost"
+        text = f"{who}, and the workflow goes on with it; use --assume retry, or start a new run"
+        raise SegmentFailed(Problem(FailureClass.UNKNOWN_OUTCOME, text, segment.id))
+    for partition in list(history.cut_off) if what else ():
+        history.cut_off.discard(partition)
+        if what == "done":
+            attempt = history.starts.get(partition, 1)
+            history.committed[partition] = Outcome(partition, attempt, "objects", 0)
+
+
+async def _close(run: Run, segment: Segment, manifest: Manifest, generation: int) -> Summary:
+    await asyncio.to_thread(outputs.publish, segment, manifest, run.job, run.blocks)
+    counts = await asyncio.to_thread(run.files.create_manifest, manifest, generation)
+    run.know(counts)
+    return counts.summary

@@ -1,0 +1,162 @@
+"""The segment of a gang: what `segment` does for partitions, done for all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+
+import msgspec
+
+from treadle.executors.program import Failure, Outcome, Task
+from treadle.primitives.channels.gang import Gang, folder_of
+from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.stores.shared_memory import HostFolder
+
+from ..decisions.attempt_outcomes import Verdict
+from ..decisions.dispatch import Assignment
+from ..decisions.gang import GRACE, GangDispatch
+from ..ledger.ledger import Failed, Lost, Started
+from .segment import SegmentRun
+
+_log = logging.getLogger(__name__)
+CHANNEL_SECONDS = 60.0
+"""How long an operation of a channel may take where the stage has no `timeout`, which is the bound of any other."""
+
+
+class GangRun(SegmentRun):
+    """Commits all partitions in one object of the ledger. Where a part of them is lost, all of them run again."""
+
+    _core: GangDispatch
+    _address = _gang = ""
+    _folders: tuple[str, ...] = ()
+    """Of the gangs so far."""
+    _ending: asyncio.TimerHandle | None = None
+    """Ends the others when the cause of a failure does not show."""
+
+    # -- set-up
+
+    def _dispatch(self) -> GangDispatch:
+        """Without a limit: a gang has its size. Raises UsageError when there are not as many partitions or slots."""
+        self._check()
+        if 0 < len(self._committed) < len(self._inputs):
+            self._account.enter(Lost(self.name, tuple(self._committed)))
+        history, policy = self._history, self._segment.policy
+        core = GangDispatch(policy, self._past(), committed=bool(self._committed))
+        if history.cut_off and not policy.idempotent:
+            core.stop()
+            for partition in range(policy.gang):
+                core.unknown(partition, history.starts.get(partition, 1))
+        return core
+
+    def _check(self) -> None:
+        size, stage = self._segment.policy.gang, self._segment.stages[-1]
+        if len(self._inputs) != size:
+            count = f"{len(self._inputs)} partition{'s' * (len(self._inputs) != 1)}"
+            raise UsageError(
+                f"{stage}: its input has {count}, and `gang: {size}` needs exactly {size}",
+                f"Write `partitions: {size}` where the partitions are made, or `gang: {len(self._inputs)}`.",
+            )
+        if len(self._pool.slots) < size:
+            raise UsageError(
+                f"{stage}: `gang: {size}` needs {size} slots at once, and there are {len(self._pool.slots)}",
+                f"Set `slots = {size}` in the profile of this driver.",
+            )
+
+    async def _drive(self) -> None:
+        if self._run.site.host is not None:
+            self._folders = await asyncio.to_thread(self._left, self._run.site.host)
+        async with self._run.site.gangs.coordinator() as self._address:
+            try:
+                await super()._drive()
+            finally:
+                self._let_be()
+                if self._run.site.host is not None:
+                    await asyncio.to_thread(self._remove_rests, self._run.site.host)
+
+    # -- what the pool calls
+
+    def together(self) -> int:
+        return self._core.wanted(time.monotonic())
+
+    def ended(self, slot: str, error: BaseException | None) -> None:
+        verdict = self._core.verdict(slot, time.monotonic())
+        if verdict is not None:
+            self._judged(verdict)
+        super().ended(slot, error)
+
+    # -- parts
+
+    def _left(self, host: HostFolder) -> tuple[str, ...]:
+        """Folders of gangs under a driver that died: they go with this one's. Blocking."""
+        parent, _, name = folder_of(self.name).rpartition("/")
+        try:
+            found = host.folders(self._run.blocks.on_host(parent))
+        except TreadleError:
+            return ()
+        return tuple(f"{parent}/{one}" for one in found if one.startswith(f"{name}#"))
+
+    def _remove_rests(self, host: HostFolder) -> None:
+        """What members that were killed have left of their channels in shared memory. Blocking."""
+        try:
+            for folder in self._folders:
+                host.delete_folder(self._run.blocks.on_host(folder))
+        except (TreadleError, OSError) as error:
+            _log.warning("what channels have left in shared memory goes with its run: %s", error)
+
+    def _started(self, assignment: Assignment) -> None:
+        """On record for all when the first one is, so that a dead driver never leaves a part of a gang."""
+        (attempt,) = assignment.attempts
+        if attempt.partition == 0:
+            self._account.enter(Started(self.name, dict.fromkeys(range(self._core.size), attempt.number)))
+
+    def _task(self, assignment: Assignment) -> Task:
+        (attempt,) = assignment.attempts
+        if attempt.partition == 0:
+            self._gang = f"{self.name}#{attempt.number}.{secrets.token_hex(4)}"
+            self._folders += (folder_of(self._gang),)
+        deadline = self._segment.policy.timeout or CHANNEL_SECONDS
+        near = self._pool.executor.capabilities.shares_host
+        gang = Gang(self._address, self._run.id, self._gang, attempt.partition, self._core.size, deadline, near)
+        return msgspec.structs.replace(super()._task(assignment), gang=gang)
+
+    def _outcome(self, slot: str, outcome: Outcome) -> None:
+        self._log.add(outcome, slot)
+        self._read_by(slot, outcome.partition)
+        whole = self._core.delivered(outcome)
+        if whole:
+            self._commit(*whole)
+
+    def _failure(self, slot: str, failure: Failure) -> None:
+        self._log.add(failure, slot)
+        if self._core.broke(slot, failure):
+            self._kill_all(but=slot)
+        elif self._ending is None:
+            self._ending = asyncio.get_running_loop().call_later(GRACE, self._kill_all)
+
+    def _judged(self, verdict: Verdict) -> None:
+        self._let_be()
+        self._retried += not verdict.final
+        cause = verdict.failure
+        self._run.tell_failed(self._segment, cause, final=verdict.final)
+        kind, size = str(cause.failure), self._core.size
+        told = f"ended with partition {cause.partition} of its gang: {cause.message}"
+        messages = [cause.message if partition == cause.partition else told for partition in range(size)]
+        self._account.enter(
+            *(
+                Failed(self.name, partition, cause.attempt, kind, message[:1000], verdict.final, verdict.spent)
+                for partition, message in enumerate(messages)
+            )
+        )
+        if cause.lost:
+            self._core.stop()
+            self._note_hosts(cause)
+
+    def _kill_all(self, but: str = "") -> None:
+        self._pool.abort(self, [slot for slot in self._pool.slots_of(self) if slot != but])
+
+    def _let_be(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None

@@ -1,0 +1,168 @@
+"""What the activities of a run tell. Without `lifecycle` in the profile nothing of this happens.
+
+Nothing here can fail a run. What nobody took is written down in the run's record (`untold/` in its folder of the
+store), and told once more when the run ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Concatenate, ParamSpec
+
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Event
+
+from ..dispatcher.driver_context.run_context import Run, Site
+from ..dispatcher.orders import Orders
+from ..plan.plan import Graph
+from ..protocol import messages
+from ..protocol.messages import Ending, NodeOrder, NodeReport, RunStart
+from ..run_store.run_files import Submission
+from ..scheduler.instructions import Problem, Summary
+from .delivery import Announcer
+from .events import About, ended, failure, run_news, stage_done, stage_news
+from .undelivered import settle, untold_of
+
+_log = logging.getLogger("treadle.lifecycle")
+
+
+P = ParamSpec("P")
+
+
+def _harmless(
+    tell: Callable[Concatenate[Telling, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[Telling, P], Coroutine[Any, Any, None]]:
+    """The one place where a failure to tell ends: it is the listener's loss and never the run's. Nobody: no telling."""
+
+    @functools.wraps(tell)
+    async def harmless(self: Telling, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            if self.on:
+                await tell(self, *args, **kwargs)
+        except Exception:  # noqa: BLE001  # a defect here, too
+            _log.exception("events are untold, and that is not on record")
+
+    return harmless
+
+
+class Telling:
+    """Bound to the driver's site; `announcer` is None where nobody wants to hear."""
+
+    def __init__(self, site: Site, announcer: Announcer | None) -> None:
+        self._site, self._announcer = site, announcer
+
+    @property
+    def on(self) -> bool:
+        return self._announcer is not None
+
+    @_harmless
+    async def run_started(self, start: RunStart) -> None:
+        """The run is planned."""
+        about = self._about(await self._run(start.run), start.resumption)
+        await self._tell(about.run, [run_news(about, "started", time.time())])
+
+    @_harmless
+    async def run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
+        """The run cannot be planned, and ends before it began."""
+        about = About(start.run, await asyncio.to_thread(self._workflow, start.run), start.resumption, started)
+        await self._tell(start.run, [run_news(about, "failed", time.time(), **ended(None, (), problem))])
+
+    @_harmless
+    async def run_ended(self, ending: Ending) -> None:
+        """The run is over; what could not be told before is told once more."""
+        run = await self._run(ending.run)
+        about = self._about(run, ending.resumption)
+        problem = messages.unpack(ending.problem, Problem) if ending.problem else None
+        outputs = ending.outputs if ending.state == "completed" else None
+        more = ended(outputs, tuple(ending.skipped), problem)
+        news = [*self._points(run, about, ending.passed), run_news(about, ending.state, time.time(), **more)]
+        kept = [one.event for one in await asyncio.to_thread(untold_of, run.files)]
+        await self._tell(run.id, [*kept, *news], kept)
+
+    @contextlib.asynccontextmanager
+    async def node(self, order: NodeOrder) -> AsyncIterator[Callable[[NodeReport], None]]:
+        """Around the work of a node; its report is handed over before the end. Work does not wait for the telling."""
+        if not self.on:
+            yield lambda _: None
+            return
+        reports: list[NodeReport] = []
+        beginning = spawn(self._node_begins(order))
+        try:
+            yield reports.append
+        except BaseException:
+            beginning.cancel()
+            raise
+        await beginning
+        for report in reports:
+            await self._node_ends(order, report)
+
+    # -- parts
+
+    @_harmless
+    async def _node_begins(self, order: NodeOrder) -> None:
+        run = await self._run(order.run)
+        about = self._about(run, messages.unpack(order.orders, Orders).resumption)
+        stages = begun_with(run.plan.graph, order.node) if order.group < 0 else ()
+        begun = [stage_news(about, "started", stage, time.time()) for stage in stages]
+        await self._tell(run.id, [*self._points(run, about, order.passed), *begun])
+
+    @_harmless
+    async def _node_ends(self, order: NodeOrder, report: NodeReport) -> None:
+        run = await self._run(order.run)
+        about = self._about(run, messages.unpack(order.orders, Orders).resumption)
+        await self._tell(run.id, self._ends(run, about, order.node, report))
+
+    def _ends(self, run: Run, about: About, node: str, report: NodeReport) -> list[Event]:
+        """A node that was stopped, or lost its input, has neither ended nor failed."""
+        stages = run.plan.graph.node(node).stages
+        if report.summary:
+            summary, over = messages.unpack(report.summary, Summary), ended_with(run.plan.graph, node)
+            done = ((stage, stage_done(stage, summary, stage == stages[-1])) for stage in over)
+            return [stage_news(about, "completed", stage, time.time(), **more) for stage, more in done]
+        if report.problem:
+            why = failure(messages.unpack(report.problem, Problem))
+            return [stage_news(about, "failed", stage, time.time(), failure=why) for stage in stages]
+        return []
+
+    def _points(self, run: Run, about: About, nodes: Iterable[str]) -> list[Event]:
+        """Barriers begin and end at once, without an activity of their own."""
+        stages = [stage for node in nodes for stage in run.plan.graph.node(node).stages]
+        return [stage_news(about, what, stage, time.time()) for stage in stages for what in ("started", "completed")]
+
+    async def _run(self, run: str) -> Run:
+        return await asyncio.to_thread(self._site.open, run)
+
+    def _about(self, run: Run, resumption: int) -> About:
+        return About(run.id, str(run.submission.spec["name"]), resumption, run.plan.started)
+
+    def _workflow(self, run: str) -> str:
+        try:
+            return str(self._site.files(run).load(Submission, "spec").spec["name"])
+        except TreadleError:
+            return "unknown"
+
+    async def _tell(self, run: str, news: Sequence[Event], kept: Sequence[Event] = ()) -> None:
+        """`kept`: those that are on record as untold already."""
+        assert self._announcer is not None
+        untold = await self._announcer.tell(news) if news else []
+        await asyncio.to_thread(settle, self._site.files(run), untold, kept)
+
+
+def begun_with(graph: Graph, node: str) -> tuple[str, ...]:
+    """Stages of which nothing has run before this node.
+
+    A stage may need several nodes (`total.leaves`, `total.level1`, `total`), and a node may be several fused stages;
+    nodes of one stage are a chain, so it begins with the first of them and ends with the last.
+    """
+    return tuple(stage for stage in graph.node(node).stages if graph.nodes_of(stage)[0].id == node)
+
+
+def ended_with(graph: Graph, node: str) -> tuple[str, ...]:
+    """Stages of which nothing is left to run after this node."""
+    return tuple(stage for stage in graph.node(node).stages if graph.nodes_of(stage)[-1].id == node)

@@ -1,0 +1,1 @@
+"""The plan of a run: the graph of segments that the planner makes and everything else reads."""

@@ -1,0 +1,30 @@
+"""Outputs: the files that a stage leaves for people."""
+
+from __future__ import annotations
+
+import msgspec
+
+from treadle.dsl.model import Output
+from treadle.executors.program import PartOutput
+from treadle.primitives.formats import WriteOptions
+
+from ..plan.plan import NarrowFeed, OutputSpec
+from .pipeline import Dataset, Flow
+from .planner import Planner
+
+
+def output_of(output: Output, planner: Planner) -> OutputSpec | None:
+    """Where its files go, and how they are written; None where there is no place and none is needed."""
+    uri = planner.location(output.uri)
+    options = WriteOptions(output.format, tuple((output.columns or {}).items()), output.header, output.delimiter)
+    return OutputSpec(PartOutput(uri, options), output.if_exists) if uri else None
+
+
+def writer_of(name: str, flow: Flow, dataset: Dataset, written: OutputSpec) -> Flow:
+    """A flow that writes the output of a stage whose data is kept for later runs."""
+    assert flow.policy is not None
+    policy = msgspec.structs.replace(flow.policy, cache=None, gang=0, durability="")
+    writer = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, [], [name], set(dataset.nodes))
+    writer.policy, writer.output, writer.kept = policy, written, True
+    writer.reasons.append(f"{name} is cached, and each run writes its own files")
+    return writer

@@ -1,0 +1,65 @@
+"""Which segments run in task groups: those that several drivers share, or that one activity should not drive. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..plan.plan import Graph, Node, Segment
+from ..scheduler.task_groups import count_of
+from .transport import Site
+
+GROUP_TASKS = 5_000
+"""Most partitions of a task group: what one activity drives."""
+_SHARES = 4
+"""Groups for each driver that is there, at most: one that is slower, or comes later, takes fewer."""
+
+
+def in_groups(graph: Graph, site: Site) -> Graph:
+    """The graph, its segments cut into groups of at most GROUP_TASKS partitions, or the reason why not.
+
+    Where there are several drivers, groups are smaller, so that each has its share of a segment. Segments inside of a
+    loop are not cut: the loop is one activity.
+    """
+    return msgspec.structs.replace(graph, nodes=tuple(_grouped(node, site) for node in graph.nodes))
+
+
+def _grouped(node: Node, site: Site) -> Node:
+    if not isinstance(node, Segment):
+        return node
+    size, why_not = _size(node, site), _why_one(node)
+    if 0 < node.partitions <= size:
+        return node if why_not else _told(node, site)
+    if not node.partitions:
+        return node if why_not else msgspec.structs.replace(node, group=size)
+    if why_not:
+        return msgspec.structs.replace(node, reasons=(*node.reasons, f"one task group: {why_not}"))
+    count = count_of(node.partitions, size)
+    reason = f"{count:,} task groups of at most {size:,} partitions, each for whichever driver has room"
+    return msgspec.structs.replace(node, group=size, reasons=(*node.reasons, reason))
+
+
+def _told(segment: Segment, site: Site) -> Segment:
+    """Says so where a run might cut it and this plan cannot know."""
+    can = site.executors[segment.policy.executor]
+    if site.drivers or not can.shares_host or segment.partitions <= can.slots:
+        return segment
+    reason = "one task group: planned for one driver; where several serve the queue, they share it"
+    return msgspec.structs.replace(segment, reasons=(*segment.reasons, reason))
+
+
+def _size(segment: Segment, site: Site) -> int:
+    """Most partitions of a group: what fills a driver's slots, or more.
+
+    Functions are called alike from any driver, and need no second one.
+    """
+    can = site.executors[segment.policy.executor]
+    if site.drivers < 2 or not segment.partitions or not can.shares_host:
+        return GROUP_TASKS
+    return min(GROUP_TASKS, max(can.slots, count_of(segment.partitions, _SHARES * site.drivers)))
+
+
+def _why_one(segment: Segment) -> str:
+    """Empty: its groups need nothing of each other."""
+    if segment.policy.gang:
+        return "a gang runs together"
+    return f"{segment.quorum:g}% of all partitions close it, whichever they are" if segment.quorum < 100 else ""

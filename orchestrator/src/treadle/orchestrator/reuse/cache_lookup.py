@@ -1,0 +1,150 @@
+"""A run takes over what other runs have made, before anything in it starts; and keeps what it makes for later ones.
+
+A result is taken over by closing the segment with the manifest that is kept under its content key, or a loop with what
+its last iteration left. From then on the node is one that is closed: nothing else in treadle knows where it came from,
+and nothing else decides what runs. A block of it that is lost has the node run in this run, as any other would.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
+
+from treadle.dsl import expressions
+from treadle.executors.program import Outcome
+from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
+
+from ..dispatcher.blocks.write_behind import AT_ONCE
+from ..dispatcher.driver_context.run_context import Run
+from ..dispatcher.ledger.ledger_state import copied
+from ..plan.plan import Graph, Loop, Node, Segment
+from ..run_store.run_files import NO_CACHE, LoopResult, Manifest
+from ..scheduler.instructions import Summary
+from ..scheduler.scheduler import Scheduler
+from .cache_entries import Entries, Entry, Result, entry_of, result_of
+from .content_key import keys_of, rule_of
+
+_log = logging.getLogger(__name__)
+_known: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
+"""The content keys of runs that this process drives."""
+
+
+def take_over(run: Run) -> dict[str, Summary]:
+    """Close every node whose result is kept and which is sure to run; the top nodes that are closed then. Blocking.
+
+    Sure is what no condition can keep from running: it has none, and neither has what it reads; or they are true, as
+    far as results that are there already tell. Whatever else is kept is made again. Raises StoreError, CorruptError.
+    """
+    looks = bool(_keys(run)) and not run.submission.memo.get(NO_CACHE)
+    entries, sure, done = Entries(run.site.store, run.site.key), set[str](), dict[str, Summary]()
+    for node in run.plan.graph.nodes:
+        if sure.issuperset(node.data) and _is_wanted(run.plan.graph, node, run.env, done):
+            sure.add(node.id)
+        summary = _closed(run, node)
+        if summary is None and looks and node.id in sure and isinstance(node, Segment | Loop):
+            summary = _taken_over(run, node, entries)
+        if summary is not None:
+            done[node.id] = summary
+    return done
+
+
+def keep(run: Run, node: Segment | Loop) -> None:
+    """Keep the result of a node that was closed here for later runs, if it shall be. Blocking.
+
+    A store that fails at this, or a block that is lost, costs later runs time, and this one nothing.
+    """
+    rule = rule_of(node)
+    if rule is None:
+        return
+    try:
+        result = _result(run, node)
+        if result is not None:
+            entry = entry_of(_keys(run)[node.id], run.folder, rule.ttl, result, time.time())
+            Entries(run.site.store, run.site.key).keep(entry, result)
+    except (StoreError, CorruptError, MissingError) as error:
+        _log.warning("the result of %s in run %s was not kept for later runs: %s", node.id, run.id, error)
+
+
+def _result(run: Run, node: Segment | Loop) -> Result | None:
+    if isinstance(node, Segment):
+        return result_of(run.folder, [run.manifest(node.id)])
+    known = run.loop(node.id)
+    return result_of(run.folder, [_copied(run, run.manifest(one)) for one in known.made_in(node.id)], known)
+
+
+def _copied(run: Run, manifest: Manifest) -> Manifest:
+    """Its blocks are in the store as well: those of a loop are copied once it is over, and not in each iteration."""
+
+    def outcome(one: Outcome) -> Outcome:
+        if one.block is None or {"store", "inline"} & set(one.block.locations):
+            return one
+        run.blocks.copy_to_store(one.block)
+        return copied(one)
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return replace(manifest, outcomes=tuple(threads.map(outcome, manifest.outcomes)))
+
+
+def _keys(run: Run) -> dict[str, str]:
+    if run not in _known:
+        _known[run] = keys_of(run.plan, run.submission)
+    return _known[run]
+
+
+def _closed(run: Run, node: Node) -> Summary | None:
+    """Of a node that an earlier resumption finished."""
+    if isinstance(node, Segment):
+        closing = run.files.closing(node.id)
+        return closing.summary if closing else None
+    result = run.files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else None
+    return result.summary if result else None
+
+
+def _is_wanted(graph: Graph, node: Node, env: Mapping[str, Any], done: Mapping[str, Summary]) -> bool:
+    """Whether the condition of a node is true already; False too when what it reads is not done."""
+    if not node.when:
+        return True
+    condition = expressions.parse(node.when)
+    named = {path[1] for path in expressions.paths(condition) if path[0] == "stages"}
+    if any(other.id not in done for stage in named for other in graph.nodes_of(stage)):
+        return False
+    try:
+        return expressions.evaluate(condition, Scheduler(graph, env, done).env) is True
+    except expressions.ExpressionError:  # the run will say so
+        return False
+
+
+def _taken_over(run: Run, node: Segment | Loop, entries: Entries) -> Summary | None:
+    rule, key = rule_of(node), _keys(run).get(node.id)
+    if rule is None or key is None or _has_begun(run, node):
+        return None
+    found = _find(run, entries, key, rule.ttl)
+    if found is None or not entries.borrow(found[0], run.folder):
+        return None
+    entry, result = found
+    for manifest in result.manifests:
+        run.know(run.files.create_manifest(manifest, 1))
+    if result.loop is not None:
+        run.files.create(f"segments/{node.id}/result", result.loop)
+        run.know_loop(node.id, result.loop)
+    _log.info("run %s takes %s over from run %s", run.id, node.id, entry.run)
+    return result.summary
+
+
+def _has_begun(run: Run, node: Segment | Loop) -> bool:
+    """It was closed once, and a person had it run again; or it is a loop that was under way."""
+    return bool(run.files.generation(node.id)) or (isinstance(node, Loop) and run.files.has_ledger(node.id))
+
+
+def _find(run: Run, entries: Entries, key: str, ttl: float) -> tuple[Entry, Result] | None:
+    try:
+        return entries.take(key, ttl)
+    except TreadleError as error:  # it is made again then
+        _log.warning("run %s: the kept result %s cannot be used: %s", run.id, key, error)
+        return None

@@ -1,0 +1,89 @@
+"""What the run of a sub-workflow is made of. All of it follows from its parent's submission and what its stages gave.
+
+So whatever happens to files after the parent was submitted changes nothing, and who resumes the parent goes on with the
+very same child.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+from msgspec.structs import replace
+
+from treadle.dsl.normalise import read_normalised
+from treadle.dsl.templates import render
+from treadle.dsl.validation.subworkflows import given_inputs
+from treadle.executors.program import SharedCode
+from treadle.primitives.errors import UsageError
+from treadle.primitives.run_paths import child_run, stage_of
+
+from ..plan.plan import Child, Plan
+from .event_copies import hand_over
+from .run_files import NO_CACHE, RunFiles, Submission, same_workflow
+from .uri_policy import check_child
+
+
+def child_submission(parent: Submission, started: str, run: str, bindings: Mapping[str, Any]) -> Submission:
+    """The child of that id. Raises UsageError when its inputs do not get what they need, Forbidden when it would touch
+    what its parent may not.
+
+    `started` is the parent's `run.startTime`, `bindings` the values of its stages that the child's own mentions. What
+    a person has run again takes nothing over from other runs.
+    """
+    stage = stage_of(run)
+    anew = run != child_run(parent.run, stage) or bool(parent.memo.get(NO_CACHE))
+    declared = parent.spec["stages"][stage]
+    env = {**bindings, "inputs": parent.inputs, "run": {"id": parent.run, "startTime": started}}
+    values = render(declared.get("with", {}), env)
+    document = declared["uses"]
+    child = Submission(
+        run,
+        document,
+        given_inputs(read_normalised(document), values),
+        parent.bundle,
+        parent.functions,
+        parent.base,
+        parent.spec.get("defaults", {}).get("executor") or parent.executor,
+        {NO_CACHE: True} if anew else {},
+        parent.shared,
+        parent.allow,
+    )
+    check_child(parent, child)
+    return child
+
+
+def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submission:
+    """Write what the child is made of, and the events that its parent hands to it, unless that was done. Blocking.
+
+    Raises UsageError when the child began as something else: what its parent's stages gave was then made anew, and
+    differs.
+    """
+    known = files.find(Submission, "spec")
+    if known is None:
+        if wanted.bundle and wanted.shared is None:
+            digest = hashlib.sha256(parent.load_bytes("bundle")).hexdigest()
+            wanted = replace(wanted, shared=SharedCode(f"{parent.prefix}/bundle", digest))
+        hand_over(parent, files, wanted.inputs)
+        known = wanted if files.create("spec", wanted) else files.load(Submission, "spec")
+    if difference := same_workflow(known, wanted):
+        text = f"run {wanted.run} cannot go on: {difference} of it would be others than when it began"
+        raise UsageError(text, f"Start a new run: treadle rerun {parent.run}")
+    return known
+
+
+def family(files: RunFiles, others: Callable[[str], RunFiles], below: str = "") -> Iterator[tuple[str, RunFiles, Plan]]:
+    """A run, then every run below it, as far as they were planned: (what its stages are preceded by, it, its plan).
+
+    `others` gives the files of a run by its id. Blocking. A child that a person had run again is there each time:
+    `load/`, `load-2/`.
+    """
+    plan = files.find(Plan, "plan")
+    if plan is None:
+        return
+    yield below, files, plan
+    stages = [node.id for node in plan.graph.nodes if isinstance(node, Child)]
+    for run in chain.from_iterable(files.children(stages).values()):
+        yield from family(others(run), others, f"{below}{run.rpartition('/')[2]}/")

@@ -1,0 +1,1 @@
+"""The one scheduler and what it speaks: events in, instructions out. Pure."""

@@ -1,0 +1,116 @@
+"""Dead letters of every kind, and another try for them: by the version that counts now, under ids of their own."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from treadle.dsl.triggers import KafkaTrigger
+from treadle.primitives.errors import UsageError
+from treadle.primitives.events.decode import Undecodable, event_time, point
+
+from .event_mapping import Rules, Unfit
+from .kafka.batch import Batch, EventsOf
+from .kafka.dead_letters import DeadLetter
+from .kafka.matching import Lineage, lineage
+from .objects.seen_objects import Refused
+from .registry.deployment import Deployment
+from .run_ids import event_run, label, replay_run
+from .start_requests import Started, Starter, StartOrder
+
+MOST = 1000
+"""Replays of one letter."""
+
+
+class Letter(Struct, frozen=True):
+    """A dead letter, wherever it is kept."""
+
+    id: str
+    """`orders.dlt/0/17` in a topic; `orders.files/<event id>` of objects that were looked for."""
+    trigger: str
+    """`orders.live`"""
+    version: int
+    """Of the deployment that refused it."""
+    reason: str
+    time: float
+    """Of the record, or of the refusal; in seconds since the epoch. 0: none that a calendar has."""
+    place: str
+    """Where the event was."""
+    kept: DeadLetter | Refused
+
+
+def of_topic(letter: DeadLetter) -> Letter:
+    record = letter.record
+    place = f"{record.topic}/{record.partition}/{record.offset}"
+    return Letter(
+        letter.id, letter.trigger, letter.version, letter.reason, point(record.time).timestamp(), place, letter
+    )
+
+
+def of_object(workflow: str, trigger: str, refused: Refused) -> Letter:
+    event, name = refused.event, label(workflow, trigger)
+    place = str(event.data.get("uri", event.subject))
+    return Letter(f"{name}/{event.id}", name, refused.version, refused.reason, refused.time, place, refused)
+
+
+def orders(deployment: Deployment, name: str, letter: Letter, events: EventsOf, number: int = 1) -> list[StartOrder]:
+    """What replay `number` of the letter starts; none: the filter passes it over.
+
+    Raises UsageError for a letter that is still dead, or whose value is not in it.
+    """
+    if isinstance(letter.kept, Refused):
+        return _of_object(deployment, name, letter.kept, number)
+    at = lineage([replace(deployment, begins={})], name)
+    if at is None:
+        raise UsageError(f"{deployment.name} has no trigger {name!r} that reads topics", "Deploy it, then replay.")
+    return replay_orders(letter.kept, at, events, number)
+
+
+def replay_orders(letter: DeadLetter, at: Lineage, events: EventsOf, number: int = 1) -> list[StartOrder]:
+    """The starts that the letter's record asks for now; none: the newest version passes it over.
+
+    Replay `number` of a letter has one run, however often it is asked for. Records of a batch are replayed one by one.
+    `events` makes a copy where a range of the topic would not do, since the record may have expired there. Raises
+    UsageError with the reason for a record that is a dead letter still, or whose value was omitted.
+    """
+    rules, record = at.newest, letter.record
+    if letter.omitted:
+        where = f"{record.topic}, partition {record.partition}, offset {record.offset}"
+        raise UsageError(f"{letter.id} does not hold the value, which was too large", f"It may still be at {where}.")
+    try:
+        matches = [match for event in rules.events(record) if (match := rules.match(event, record))]
+        runs = [replace(match, run=replay_run(match.run, number)) for match in matches]
+        batches = [Batch(rules.version, (one,), record.offset + 1) for one in runs]
+        return [rules.order_for(one, lambda batch, trigger: events(batch, _copying(trigger))) for one in batches]
+    except (Undecodable, Unfit) as error:
+        raise UsageError(f"{letter.id} is a dead letter still: {error.message}", error.hint) from None
+
+
+def _copying(trigger: KafkaTrigger) -> KafkaTrigger:
+    return trigger if trigger.events == "inline" else trigger.model_copy(update={"events": "capture"})
+
+
+def _of_object(deployment: Deployment, name: str, refused: Refused, number: int) -> list[StartOrder]:
+    event = refused.event
+    rules, when = Rules(deployment, name), event_time(event)
+    try:
+        if not rules.matches(event, when):
+            return []
+        return [rules.order(replay_run(event_run(deployment.workflow, name, event), number), event, when)]
+    except Unfit as error:
+        raise UsageError(f"{event.id} is a dead letter still: {error.message}", error.hint) from None
+
+
+async def replay(
+    starter: Starter, deployment: Deployment, name: str, letter: Letter, events: EventsOf, *, again: bool = False
+) -> list[Started]:
+    """Start the next replay; without `again` only the first, so that asking twice is harmless.
+
+    Raises Unreachable, and UsageError for a letter that is still dead.
+    """
+    done: list[Started] = []
+    for number in range(1, MOST + 1 if again else 2):
+        done = [await starter.start(one) for one in orders(deployment, name, letter, events, number)]
+        if not done or any(one.new for one in done):
+            break
+    return done

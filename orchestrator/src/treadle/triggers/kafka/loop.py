@@ -1,0 +1,292 @@
+"""The loop of one trigger, in a thread of its own: poll, judge, let the machine decide, do what it says.
+
+Starts are handed to an event loop; their answers come back through the inbox, which any thread may fill.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.events import Record
+
+from .cluster_interface import Broken, EventSource
+from .machine import Backoff, Machine
+from .machine_events import (
+    Arrived,
+    Assigned,
+    Bury,
+    Commit,
+    CommitFailed,
+    Happening,
+    Instruction,
+    Judged,
+    Lost,
+    Note,
+    OutOfRange,
+    Partition,
+    Reached,
+    Reading,
+    Rest,
+    Revoked,
+    Seek,
+    Start,
+    Watch,
+)
+from .matching import Lineage
+
+_log = logging.getLogger("treadle.triggers")
+MOST = 500
+"""Records of one poll, and records that wait to be judged."""
+JUDGING = 1.0
+"""Seconds of one turn that judge records; the rest waits for the next turn, so that answers are heard meanwhile."""
+IDLE, BUSY = 0.1, 0.02
+"""Seconds that a poll waits; less while answers are awaited."""
+
+
+class Hands(Protocol):
+    """What the loop cannot do itself. None of these may wait."""
+
+    def start(self, order: Start) -> None:
+        """Start a run; tell the loop how it went."""
+        ...
+
+    def watch(self, run: str) -> None:
+        """Tell the loop when the run is over."""
+        ...
+
+    def bury(self, order: Bury) -> None:
+        """Write a dead letter; tell the loop how it went."""
+        ...
+
+    def breathe(self) -> None:
+        """Called in every turn. Raises Broken."""
+        ...
+
+
+class Marks(Protocol):
+    """Our own memory of what is done, for offsets that Kafka has forgotten (it does, of groups idle for a week)."""
+
+    def load(self, partition: Partition) -> int | None: ...
+
+    def save(self, partition: Partition, offset: int) -> None: ...
+
+    def leave(self, partitions: Iterable[Partition]) -> None: ...
+
+
+class TriggerLoop:
+    """`lineage` looks at the registry anew; it raises what keeps records from being judged now.
+
+    `source` is made with this loop as its listener.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        source: Callable[[TriggerLoop], EventSource],
+        lineage: Callable[[], Lineage],
+        hands: Hands,
+        marks: Marks,
+        inbox: queue.SimpleQueue[Happening],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.machine, self._lineage, self._hands, self._marks, self._clock = machine, lineage, hands, marks, clock
+        self._inbox = inbox
+        self._placed: list[Assigned] = []
+        self._unjudged: list[Record] = []
+        self._strays: list[OutOfRange | Reached] = []
+        """They come after what was read before."""
+        self._todo: list[Seek | Reading] = []
+        """For the source; kept until it does them."""
+        self._again = Backoff()
+        self.error = ""
+        """Why nothing can be read or judged now; empty: all is well."""
+        self.known_lag: int | None = None
+        """Records that no run was started for, as of the last second; None: unknown."""
+        self.trouble = ""
+        """Why no records can come, as of the last second; empty: nothing is known to be wrong."""
+        self._measured = 0.0
+        self._source = source(self)
+
+    def tell(self, happening: Happening) -> None:
+        """For any thread: an answer, or news."""
+        self._inbox.put(happening)
+
+    # -- one turn
+
+    def step(self, paused: bool = False) -> None:
+        """One turn; returns within a few seconds, also when nobody answers. `paused`: somebody wants no starts. Raises
+        Broken."""
+        try:
+            self._turn(paused)
+            if not self._unjudged:
+                self.error = ""
+        except Broken:
+            raise
+        except TreadleError as error:
+            self.error = str(error)
+            self._again.failed(self._clock())
+
+    def _turn(self, paused: bool) -> None:
+        self._hear()
+        self._hands.breathe()
+        self._do(self.machine.tick(self._clock()))
+        self._catch_up()
+        self._read()
+        self._handle(Rest(paused or bool(self._unjudged and self._clock() < self._again.until)))
+        if self._unjudged and self._clock() >= self._again.until:
+            self._judge()
+        if not self._unjudged:
+            strays, self._strays = self._strays, []
+            for one in strays:
+                self._handle(one)
+        self._measure()
+
+    def _read(self) -> None:
+        busy = self.machine.under_way or self._unjudged
+        room = max(1, MOST - len(self._unjudged))  # never 0: a consumer that does not poll is expelled from its group
+        for one in self._source.poll(room, BUSY if busy else IDLE):
+            if isinstance(one, Record):
+                self._unjudged.append(one)
+            else:
+                self._strays.append(one)
+        # A handover within the poll lets answers in: where one said to seek, this was read before.
+        self._drop([one.partition for one in self._todo if isinstance(one, Seek)])
+        self._settle_places()
+
+    def _judge(self) -> None:
+        """Ask the registry after the records are here: no version that could decide on them is missed then."""
+        lineage = self._lineage()
+        judged: dict[Partition, list[Judged]] = {}
+        done, until = 0, self._clock() + JUDGING
+        try:
+            for record in self._unjudged:
+                judged.setdefault(partition_of(record), []).append(lineage.judge(record))
+                done += 1
+                if self._clock() >= until:
+                    break
+            self._again.worked()
+        finally:
+            self._unjudged = self._unjudged[done:]
+            for partition, some in judged.items():
+                self._handle(Arrived(partition, tuple(some)))
+
+    def _hear(self) -> None:
+        while True:
+            try:
+                self._handle(self._inbox.get_nowait())
+            except queue.Empty:
+                return
+
+    def _handle(self, happening: Happening) -> None:
+        self._do(self.machine.handle(happening, self._clock()))
+
+    # -- what the machine says
+
+    def _do(self, instructions: Iterable[Instruction]) -> None:
+        commits: dict[Partition, int] = {}
+        for one in instructions:
+            match one:
+                case Start():
+                    self._hands.start(one)
+                case Bury():
+                    self._hands.bury(one)
+                case Watch(run):
+                    self._hands.watch(run)
+                case Commit(partition, offset):
+                    commits[partition] = offset
+                case Seek(partition):
+                    self._drop((partition,))
+                    self._todo.append(one)
+                case Reading():
+                    self._todo.append(one)
+                case Note(text):
+                    _log.warning("%s", text)
+        if commits:
+            self._commit(commits)
+
+    def _catch_up(self) -> None:
+        """What the source is to do, before it is polled again."""
+        while self._todo:
+            match self._todo[0]:
+                case Seek(partition, offset):
+                    self._source.seek(partition, offset)
+                case Reading(partition, wanted):
+                    self._source.reading(partition, wanted)
+            del self._todo[0]
+
+    def _commit(self, commits: dict[Partition, int]) -> None:
+        try:
+            self._source.commit(commits)
+            for partition, offset in commits.items():
+                self._marks.save(partition, offset)
+        except TreadleError as error:
+            _log.info("%s", error)
+            for partition in commits:
+                self.tell(CommitFailed(partition))
+
+    # -- what the source says, from within poll
+
+    def placed(self, partition: Partition, committed: int | None) -> int:
+        """Read on at the group's offset, else at our own mark, else where the trigger began."""
+        offset = committed if committed is not None else self._marks.load(partition)
+        if offset is None:
+            offset = self._lineage().begin(partition)
+        self._placed.append(Assigned(partition, offset))
+        return offset
+
+    def _settle_places(self) -> None:
+        placed, self._placed = self._placed, []
+        for one in placed:
+            self._handle(one)
+
+    def revoked(self, partitions: Sequence[Partition]) -> None:
+        """Wait for starts under way, as long as the machine wants to, and commit."""
+        self._settle_places()
+        self._handle(Revoked(tuple(partitions)))
+        while set(partitions) & set(self.machine.partitions):
+            try:
+                self._handle(self._inbox.get(timeout=BUSY))
+            except queue.Empty:
+                self._do(self.machine.tick(self._clock()))
+        self._forget(partitions)
+        try:
+            self._marks.leave(partitions)
+        except TreadleError as error:
+            _log.info("%s", error)
+
+    def lost(self, partitions: Sequence[Partition]) -> None:
+        self._settle_places()
+        self._handle(Lost(tuple(partitions)))
+        self._forget(partitions)
+
+    def _forget(self, partitions: Sequence[Partition]) -> None:
+        """They are not ours; should they come back, nothing of now is meant for them."""
+        self._drop(partitions)
+        self._todo = [one for one in self._todo if one.partition not in partitions]
+
+    def _drop(self, partitions: Sequence[Partition]) -> None:
+        """What was read of them, and not judged yet, does not count."""
+        self._unjudged = [one for one in self._unjudged if partition_of(one) not in partitions]
+        self._strays = [one for one in self._strays if one.partition not in partitions]
+
+    # -- the end
+
+    def _measure(self) -> None:
+        if self._clock() >= self._measured + 1.0:
+            self._measured = self._clock()
+            there, trouble = self._source.lag(), self._source.trouble
+            self.known_lag = None if there is None else there + len(self._unjudged) + self.machine.held
+            self.trouble = str(trouble or "")
+
+    def close(self) -> None:
+        """Hand over all partitions and leave the group."""
+        self._source.close()
+
+
+def partition_of(record: Record) -> Partition:
+    return Partition(record.topic, record.topic_id, record.partition)

@@ -1,0 +1,375 @@
+"""Every decision of one Kafka trigger in one process. Pure: happenings in, instructions out; the clock is passed in.
+
+A record that arrives was judged already. What follows:
+
+    passed over     nothing; its offset is done
+    dead letter     it is written, again and again until it is; then its offset is done
+    match           a batch of one; with `batch`, it is gathered with what follows it in the partition until there are
+                    maxEvents or maxBytes, the oldest has waited maxWait, or another version decides. A start is ordered
+
+    start           what follows
+    done            its offsets are done; with maxActive 1 only when its run is over, so that the next owner of the
+                    partition finds it and waits for it too
+    failed          the batch comes first again; nothing is started for a while, which doubles up to half a minute
+    refused         a batch of several is started in halves; a record alone is a dead letter. So none is one because of
+                    its neighbours, which another owner would have cut otherwise
+
+Batches of several records form a **chain**: one is started at a time, keyed by its first match, and the next one begins
+where the start that counts ended, by its memo. Cuts depend on time, so another owner may have cut otherwise; the first
+writer wins, everybody adopts its end, and reads on from there. A batch waits for the dead letters below its end, since
+who adopts that end never looks at them.
+
+    offset          committed up to the first record that is not done, and never beyond
+    revoked         what is not started is dropped, starts under way are awaited for up to HANDOVER seconds; then the
+                    last commit, and the partition is released
+    lost            forgotten without a commit
+    reached         the offsets up to there hold no records (they are marks of transactions), and are done
+    out of range    reading goes on with the next record there is; a person is told
+    too much held   reading stops until half of it is gone; the shell keeps polling
+
+Starts are given out in turn to the partitions, at most WINDOW at a time, and while fewer than maxActive runs are open:
+the runs started here that were not seen to end, or the count of Temporal's listing where that says more. Until there
+is a count, nothing is started where maxActive limits it: the owner before may have left runs that are open.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from treadle.dsl.triggers import EventBatch
+
+from .batch import Batch
+from .machine_events import (
+    Answer,
+    Arrived,
+    Assigned,
+    Bury,
+    Commit,
+    CommitFailed,
+    Counted,
+    Done,
+    Failed,
+    Happening,
+    Instruction,
+    Judged,
+    Limit,
+    Lost,
+    Note,
+    OutOfRange,
+    Partition,
+    Reached,
+    Reading,
+    Refused,
+    Rest,
+    Revoked,
+    RunEnded,
+    Seek,
+    Start,
+    Watch,
+)
+from .partition_progress import PartitionLog
+
+WINDOW = 50
+"""Starts under way at a time."""
+HANDOVER = 5.0
+"""Seconds that a revoked partition waits for starts under way."""
+COMMIT_EVERY = 1.0
+"""Seconds."""
+HELD_RECORDS = 2_000
+"""Records in memory, or twice the largest batch."""
+HELD_BYTES = 32 * 2**20
+
+
+class Backoff:
+    """When something may be tried again: in half a second, at most in half a minute."""
+
+    def __init__(self) -> None:
+        self._pause, self.until = 0.0, 0.0
+
+    def failed(self, now: float) -> None:
+        """Failures of one wave count once."""
+        if now >= self.until:
+            self._pause = min(30.0, 2 * self._pause or 0.5)
+            self.until = now + self._pause
+
+    def worked(self) -> None:
+        self._pause = self.until = 0.0
+
+
+class Machine:
+    """One trigger; `batching` gives the `batch` of a version's trigger."""
+
+    def __init__(
+        self, batching: Callable[[int], EventBatch | None], max_active: int | None = None, *, window: int = WINDOW
+    ) -> None:
+        self._batching, self._max_active, self._window = batching, max_active, window
+        self._logs: dict[Partition, PartitionLog] = {}
+        self._leaving: dict[Partition, float] = {}
+        self._numbers = itertools.count(1)
+        self._starts: dict[int, tuple[PartitionLog, Batch]] = {}
+        self._letters: dict[int, tuple[PartitionLog, int, Judged]] = {}
+        self._unwritten: list[int] = []
+        self._runs: dict[str, list[tuple[PartitionLog, Batch]]] = {}
+        """Runs that are open as far as is known -> what waits for their end."""
+        self._counted: int | None = None
+        self._resting, self._reading = False, True
+        self._start_again, self._bury_again = Backoff(), Backoff()
+        self._next_commit = 0.0
+        self._now = 0.0
+        self._out: list[Instruction] = []
+        self.started = self.repeated = 0
+        """Runs that this process started, and starts that found their run there."""
+        self.received = self.filtered = self.dead = 0
+        """Records that were judged, those that no run is wanted for, and dead letters written."""
+        self._start_trouble = self._letter_trouble = ""
+
+    # -- what is seen from outside
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(self._logs)
+
+    @property
+    def active(self) -> int:
+        """Open runs: those known here, or the count of the listing where that says more."""
+        return max(len(self._runs), self._counted or 0)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is started or written now; empty: all is well."""
+        return self._letter_trouble or self._start_trouble
+
+    @property
+    def under_way(self) -> int:
+        """Starts and dead letters handed out."""
+        return len(self._starts) + len(self._letters) - len(self._unwritten)
+
+    @property
+    def held(self) -> int:
+        """Matching records and dead letters in memory, not started and not written."""
+        return sum(log.held for log in self._logs.values())
+
+    # -- driving
+
+    def handle(self, happening: Happening, now: float) -> list[Instruction]:
+        """What is to be done about it."""
+        self._now = now
+        match happening:
+            case Assigned(partition, position):
+                self._assigned(partition, position)
+            case Revoked(partitions):
+                self._revoked(partitions)
+            case Lost(partitions):
+                for partition in partitions:
+                    self._logs.pop(partition, None)
+                    self._leaving.pop(partition, None)
+            case Arrived(partition, records):
+                self._arrived(partition, records)
+            case OutOfRange(partition, low, high):
+                self._out_of_range(partition, low, high)
+            case Reached(partition, offset):
+                if (log := self._logs.get(partition)) and partition not in self._leaving:
+                    log.position = max(log.position, offset)
+            case CommitFailed(partition):
+                if log := self._logs.get(partition):
+                    log.committed = -1
+            case Counted(active):
+                self._counted = active
+            case Rest(paused):
+                self._resting = paused
+            case Limit(max_active):
+                self._max_active = max_active
+            case RunEnded(run):
+                self._ended(run)
+            case Done() | Failed() | Refused():
+                self._answered(happening)
+        return self._settle()
+
+    def tick(self, now: float) -> list[Instruction]:
+        """What time brings: batches that waited long enough, another try, commits. Call it several times a second."""
+        self._now = now
+        for log in self._logs.values():
+            if log.due is not None and now >= log.due:
+                log.cut()
+        if now >= self._bury_again.until:
+            waiting, self._unwritten = self._unwritten, []
+            for ticket in waiting:
+                self._bury(ticket)
+        if now >= self._next_commit:
+            self._next_commit = now + COMMIT_EVERY
+            for log in self._logs.values():
+                self._commit(log)
+        return self._settle()
+
+    def _settle(self) -> list[Instruction]:
+        self._release()
+        self._start()
+        self._watch_memory()
+        out, self._out = self._out, []
+        return out
+
+    # -- partitions
+
+    def _assigned(self, partition: Partition, position: int) -> None:
+        self._leaving.pop(partition, None)
+        self._logs[partition] = PartitionLog(partition, position)
+
+    def _revoked(self, partitions: tuple[Partition, ...]) -> None:
+        for partition in partitions:
+            if partition in self._logs:
+                self._logs[partition].drop_ready()
+                self._leaving[partition] = self._now + HANDOVER
+
+    def _release(self) -> None:
+        for partition, deadline in list(self._leaving.items()):
+            log = self._logs[partition]
+            if log.starting and self._now < deadline:
+                continue
+            self._commit(log)
+            del self._logs[partition], self._leaving[partition]
+
+    def _out_of_range(self, partition: Partition, low: int, high: int) -> None:
+        log = self._logs.get(partition)
+        if log is None:
+            return
+        at, log.position = log.position, min(max(log.position, low), high)
+        if at < low:
+            text = f"{partition}: records {at} to {low - 1} were deleted before they were read"
+        elif at > high:
+            text = f"{partition}: its end went back from {at} to {high}; records were lost by the brokers"
+        else:
+            text = f"{partition}: its end was below {at} for a while; records may have been lost by the brokers"
+        self._out += [Note(text), Seek(partition, log.position)]
+
+    def _commit(self, log: PartitionLog) -> None:
+        if log.mark > log.committed:
+            log.committed = log.mark
+            self._out.append(Commit(log.partition, log.mark))
+
+    # -- records
+
+    def _arrived(self, partition: Partition, records: tuple[Judged, ...]) -> None:
+        log = self._logs.get(partition)
+        if log is None or partition in self._leaving:
+            return
+        for judged in records:
+            self._tally(judged, log.position)
+            if log.take(judged, self._batching(judged.version), self._now):
+                self._dig(log, judged, judged.record.offset)
+
+    def _tally(self, judged: Judged, position: int) -> None:
+        fresh = judged.record.offset >= position
+        self.received += fresh
+        self.filtered += fresh and not judged.matches and not judged.reason
+
+    def _dig(self, log: PartitionLog, judged: Judged, entry: int) -> None:
+        ticket = next(self._numbers)
+        self._letters[ticket] = (log, entry, judged)
+        self._bury(ticket)
+
+    def _bury(self, ticket: int) -> None:
+        _, _, judged = self._letters[ticket]
+        self._out.append(Bury(ticket, judged.record, judged.version, judged.reason))
+
+    def _letter(self, answer: Answer) -> None:
+        if not isinstance(answer, Done):
+            self._bury_again.failed(self._now)
+            self._unwritten.append(answer.ticket)
+            self._letter_trouble = answer.reason
+            return
+        log, entry, judged = self._letters.pop(answer.ticket)
+        self._bury_again.worked()
+        self.dead += 1
+        self._letter_trouble = ""
+        log.done(entry, letter=judged.record.offset)
+
+    # -- starts
+
+    def _answered(self, answer: Answer) -> None:
+        if answer.ticket in self._letters:
+            self._letter(answer)
+        elif answer.ticket in self._starts:
+            self._start_answered(answer)
+
+    def _start(self) -> None:
+        """One for each partition in turn, as long as there is room."""
+        if self._resting or self._now < self._start_again.until:
+            return
+        turn = [log for log in self._logs.values() if log.partition not in self._leaving]
+        while turn := sorted((log for log in turn if log.startable()), key=lambda log: log.last_start):
+            for log in turn:
+                if not self._room():
+                    return
+                ticket = next(self._numbers)
+                batch = log.start(ticket)
+                self._starts[ticket] = (log, batch)
+                self._out.append(Start(ticket, batch))
+
+    def _room(self) -> bool:
+        if len(self._starts) >= self._window:
+            return False
+        if self._max_active is None:
+            return True
+        return self._counted is not None and len(self._starts) + self.active < self._max_active
+
+    def _start_answered(self, answer: Answer) -> None:
+        log, batch = self._starts.pop(answer.ticket)
+        match answer:
+            case Done(_, memo, new):
+                self._start_again.worked()
+                self._start_trouble = ""
+                self.started += new
+                self.repeated += not new
+                self._started(log, batch, int(memo.get("end", batch.end)))
+            case Failed(_, reason):
+                self._start_again.failed(self._now)
+                self._start_trouble = reason
+                log.put_back(batch)
+            case Refused() if len(batch.matched) > 1:
+                log.halve(batch)
+            case Refused(_, reason):
+                log.bury(batch)
+                self._dig(log, Judged(batch.first, batch.version, reason=reason), batch.first.offset)
+
+    def _started(self, log: PartitionLog, batch: Batch, end: int) -> None:
+        log.started()
+        if batch.first.offset in log.chained and end != batch.end and self._logs.get(log.partition) is log:
+            log.adopt(batch, end)
+            if log.partition not in self._leaving:
+                self._out.append(Seek(log.partition, end))
+        if self._max_active is not None:
+            if batch.run not in self._runs:
+                self._out.append(Watch(batch.run))
+            waiting = self._runs.setdefault(batch.run, [])
+            if self._max_active == 1:
+                waiting.append((log, batch))
+                return
+        log.done(batch.first.offset)
+
+    def _ended(self, run: str) -> None:
+        for log, batch in self._runs.pop(run, []):
+            log.done(batch.first.offset)
+        if self._counted:
+            self._counted -= 1
+
+    # -- memory
+
+    def _watch_memory(self) -> None:
+        """Reading stops when much is held, and goes on when half of it is gone."""
+        records = sum(log.held for log in self._logs.values())
+        size = sum(log.held_bytes for log in self._logs.values())
+        limits = [self._limits(log) for log in self._logs.values()]
+        share = max(
+            records / max([HELD_RECORDS, *(one[0] for one in limits)]),
+            size / max([HELD_BYTES, *(one[1] for one in limits)]),
+        )
+        self._reading = not self._resting and share < (1.0 if self._reading else 0.5)
+        for log in self._logs.values():
+            if log.reading != self._reading:
+                log.reading = self._reading
+                self._out.append(Reading(log.partition, self._reading))
+
+    def _limits(self, log: PartitionLog) -> tuple[int, int]:
+        batching = self._batching(log.open_version) if log.open_version is not None else None
+        return (2 * batching.max_events, 2 * batching.max_bytes) if batching else (0, 0)

@@ -1,0 +1,182 @@
+"""Which version of a trigger decides on a record, what it says, and what run it wants.
+
+All are functions of the record and the registry alone, so that a record that is delivered again meets the same
+filter. A new version begins at offsets that are measured when everybody can see it; who holds a record and looks at
+the registry **after that** therefore knows every version that could decide on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from treadle.dsl.templates import template_paths
+from treadle.dsl.triggers import EventBatch, KafkaTrigger, ObjectTrigger
+from treadle.primitives.errors import UsageError
+from treadle.primitives.events import Event, Record
+from treadle.primitives.events.decode import Undecodable, decode, event_time
+from treadle.primitives.events.records import as_item
+
+from ..event_mapping import Rules, Unfit
+from ..objects.notifications import decode_notification
+from ..registry.deployment import Deployment
+from ..run_ids import event_run, hashed_run, record_run
+from ..start_requests import StartOrder
+from .batch import Batch, EventsOf, Match
+from .machine_events import Judged, Partition
+from .reader_settings import Reading, reading_of
+
+EVENTS = ("trigger", "events")
+
+
+class Version(Rules):
+    """Of a trigger that reads topics."""
+
+    trigger: KafkaTrigger | ObjectTrigger
+
+    def __init__(self, deployment: Deployment, name: str, reading: Reading) -> None:
+        super().__init__(deployment, name)
+        self.reading = reading
+        """What it wants of its topics."""
+        begins = (deployment.begins or {}).get(name, ())
+        self.begins = {(one.topic_id, one.partition): one.offset for one in begins}
+        """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
+
+    def events(self, record: Record) -> Sequence[Event]:
+        """The events in a record: several only where it tells of several objects. Raises Undecodable."""
+        _check_time(record)
+        if isinstance(self.trigger, ObjectTrigger):
+            return decode_notification(record.value)
+        return (decode(record, self.trigger.format, self.trigger.connection),)
+
+    def match(self, event: Event, record: Record) -> Match | None:
+        """None: it passes the event over. Raises Unfit."""
+        when = event_time(event, record)
+        return Match(record, event, self._run(event, record, when)) if self.matches(event, when) else None
+
+    def order_for(self, batch: Batch, events: EventsOf) -> StartOrder:
+        """Inputs as `with` says; `events` is asked only when `with` mentions `trigger.events`.
+
+        The batch's time is that of its first event, and its end travels in the memo, for owners who cut otherwise.
+        Raises Unfit, and what `events` raises.
+        """
+        first = batch.matched[0]
+        when, mentioned = event_time(first.event, first.record), template_paths(dict(self.trigger.with_))
+        value = self._events(batch, events) if EVENTS in mentioned else None
+        if self.reading.batch is None:
+            return self.order(batch.run, first.event, when, value)
+        return self.order(batch.run, None, when, value, end=batch.end, count=len(batch.matched))
+
+    def _events(self, batch: Batch, events: EventsOf) -> Any:
+        if isinstance(self.trigger, KafkaTrigger):
+            return events(batch, self.trigger)
+        return [as_item(one.event, False) for one in batch.matched]  # objects are small: what they are, not their bytes
+
+    def _run(self, event: Event, record: Record, when: datetime) -> str:
+        if isinstance(self.trigger, ObjectTrigger):
+            return event_run(self.workflow, self.name, event)
+        match self.trigger.dedupe:
+            case "offset":
+                return record_run(self.workflow, self.name, record)
+            case "event":
+                return event_run(self.workflow, self.name, event)
+            case expression:
+                return hashed_run(self.workflow, self.name, self.dedupe(expression, event, when))
+
+
+class Lineage(Struct, frozen=True):
+    """The versions of a trigger since it was last added, newest first."""
+
+    workflow: str
+    name: str
+    versions: tuple[Version, ...]
+
+    @property
+    def newest(self) -> Version:
+        return self.versions[0]
+
+    @property
+    def born(self) -> int:
+        """The version that added it: a trigger that is removed and added again is another one."""
+        return self.versions[-1].version
+
+    def version(self, number: int) -> Version:
+        """The version of that number."""
+        return next(one for one in self.versions if one.version == number)
+
+    def batching(self, number: int) -> EventBatch | None:
+        """`batch` of a version."""
+        return self.version(number).reading.batch
+
+    def begin(self, partition: Partition) -> int:
+        """Where somebody begins who knows no position: where the first version does that reads the topic."""
+        return self._first(partition.topic).begins.get((partition.topic_id, partition.number), 0)
+
+    def deciding(self, record: Record) -> Version:
+        """The newest version that begins at or before the record; what lies before all of them is the first one's."""
+        place = (record.topic_id, record.partition)
+        for version in self.versions:
+            if record.topic in version.reading.topics and version.begins.get(place, 0) <= record.offset:
+                return version
+        return self._first(record.topic)
+
+    def _first(self, topic: str) -> Version:
+        return next((one for one in reversed(self.versions) if topic in one.reading.topics), self.versions[0])
+
+    def judge(self, record: Record) -> Judged:
+        """What becomes of a record."""
+        rules = self.deciding(record)
+        matches: list[Match] = []
+        reasons: list[str] = []
+        try:
+            events = rules.events(record)
+        except Undecodable as error:
+            return Judged(record, rules.version, reason=error.message)
+        for event in events:
+            try:
+                if match := rules.match(event, record):
+                    matches.append(match)
+            except Unfit as error:
+                reasons.append(error.message)
+        return Judged(record, rules.version, tuple(matches), "; ".join(reasons))
+
+
+def _check_time(record: Record) -> None:
+    """A producer that stamps in microseconds is tens of thousands of years ahead. Raises Undecodable."""
+    try:
+        datetime.fromtimestamp(record.time, UTC)
+    except (ValueError, OverflowError, OSError):
+        text = f"the record's timestamp, {record.time * 1000:.0f} ms after 1970, is beyond the calendar"
+        raise Undecodable(text) from None
+
+
+class Unsettled(UsageError):
+    """A version was deployed, and nobody has measured yet from where on it decides. Judging waits."""
+
+
+def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
+    """What a workflow's versions, oldest first, say of a trigger; None: the newest has none that reads topics.
+
+    Raises Unsettled.
+    """
+    versions: list[Version] = []
+    for deployment in reversed(history):
+        trigger = None if deployment.removed else deployment.spec.triggers.get(name)
+        reading = reading_of(trigger)
+        if not isinstance(trigger, KafkaTrigger | ObjectTrigger) or reading is None:
+            break
+        if versions and _place(versions[-1].trigger, versions[-1].reading) != _place(trigger, reading):
+            break
+        if deployment.begins is None:
+            text = f"{deployment.name}: it is not known yet from where on it decides"
+            raise Unsettled(text, f"Deploy it again, or start the service: treadle triggers ({name})")
+        versions.append(Version(deployment, name, reading))
+    return Lineage(history[-1].workflow, name, tuple(versions)) if versions else None
+
+
+def _place(trigger: KafkaTrigger | ObjectTrigger, reading: Reading) -> tuple[str, str]:
+    """What a version must have in common with the one before it to be its successor."""
+    return trigger.type, reading.connection

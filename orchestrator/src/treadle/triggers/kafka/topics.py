@@ -1,0 +1,128 @@
+"""Facts about topics and groups, asked of the cluster: UUIDs, ends, policies, rights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export what its pages name
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+
+from treadle.executors.runtime.event_source import topic_uuid
+
+from .connectivity import Connectivity
+from .machine_events import Partition
+
+T = TypeVar("T")
+ANSWER = 10.0
+"""Seconds that the cluster has for an answer."""
+HOPELESS = 2.0
+"""Seconds after which no answer is awaited while no broker can be reached for a known cause."""
+
+
+class Topics:
+    """Every method raises KafkaException, and BrokerUnreachable with the cause when no broker can be reached.
+
+    `connectivity` is shared by the clients of a connection.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], connectivity: Connectivity | None = None) -> None:
+        self.connectivity = connectivity or Connectivity(str(settings.get("bootstrap.servers", "")))
+        about = {**settings, "error_cb": self.connectivity.error}
+        self._admin = AdminClient(about, logger=self.connectivity)
+
+    def answer(self, asked: Future[T], seconds: float = ANSWER) -> T:
+        """Wait for it."""
+        begun = time.monotonic()
+        while not asked.done() and not wait([asked], min(seconds, 0.1)).done:
+            self._admin.poll(0)
+            waited = time.monotonic() - begun
+            if waited > seconds or (waited > HOPELESS and self.connectivity.down):
+                raise self.connectivity.reason()
+        return self._result(asked)
+
+    def _result(self, asked: Future[T]) -> T:
+        try:
+            found = asked.result()
+        except KafkaException as error:
+            self._admin.poll(0)
+            if unreachable := self.connectivity.unreachable(error.args[0]):
+                raise unreachable from error
+            self.connectivity.answered()
+            raise
+        self.connectivity.answered()
+        return found
+
+    def poll(self) -> None:
+        """Let events of connections come."""
+        self._admin.poll(0)
+
+    def ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Topic -> its UUID; a topic that does not exist is left out."""
+        return {topic: found[0].topic_id for topic, found in self.partitions(topics).items() if found}
+
+    def partitions(self, topics: Collection[str]) -> dict[str, list[Partition]]:
+        """Topic -> its partitions; a topic that does not exist is left out."""
+        if not topics:
+            return {}
+        found: dict[str, list[Partition]] = {}
+        for topic, asked in self.ask(topics).items():
+            try:
+                described = self.answer(asked)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    continue
+                raise
+            uuid = topic_uuid(described.topic_id)
+            found[topic] = [Partition(topic, uuid, one.id) for one in described.partitions]
+        return found
+
+    def ask(self, topics: Collection[str]) -> dict[str, Future[TopicDescription]]:
+        """Ask for what topics are like, and what the user may do with them; does not wait."""
+        names = TopicCollection(list(topics))
+        return self._admin.describe_topics(names, include_authorized_operations=True, request_timeout=ANSWER)
+
+    def offsets(self, partitions: Sequence[Partition], end: bool) -> dict[Partition, int]:
+        """The offset of the next record (`end`), or of the first one there is."""
+        return self._offsets(partitions, OffsetSpec.latest() if end else OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def offsets_at(self, partitions: Sequence[Partition], milliseconds: int) -> dict[Partition, int]:
+        """The offset of the first record of that time or later; -1: there is none."""
+        return self._offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
+
+    def _offsets(self, partitions: Sequence[Partition], spec: Any) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        wanted = {TopicPartition(one.topic, one.number): spec for one in partitions}
+        asked = self._admin.list_offsets(wanted, request_timeout=ANSWER)
+        answers = {(at.topic, at.partition): self.answer(answer).offset for at, answer in asked.items()}
+        return {one: answers[one.topic, one.number] for one in partitions}
+
+    def policy(self, topic: str) -> dict[str, str]:
+        """The topic's settings: `cleanup.policy`, `retention.ms`, ..."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        found = self.answer(self._admin.describe_configs([resource], request_timeout=ANSWER)[resource])
+        return {name: entry.value for name, entry in found.items()}
+
+    def create(self, topic: str, *, only_check: bool = False) -> None:
+        """Make a topic of one partition with the cluster's defaults, unless there is one; or ask whether that works."""
+        wanted = [NewTopic(topic, 1)]
+        try:
+            self.answer(self._admin.create_topics(wanted, validate_only=only_check, request_timeout=ANSWER)[topic])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def size(self) -> tuple[int, int]:
+        """How many brokers and topics the cluster has."""
+        brokers = len(self.answer(self._admin.describe_cluster(request_timeout=ANSWER)).nodes)
+        return brokers, len(self._admin.list_topics(timeout=ANSWER).topics)

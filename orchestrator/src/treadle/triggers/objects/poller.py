@@ -1,0 +1,167 @@
+"""Looks at a prefix again and again, and starts a run for each object that is new.
+
+Each look lists the prefix to its end, compares with what was seen, and starts what is new, oldest first; what was seen
+is saved after the starts. Nobody who does not answer makes it lose anything: it looks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+from treadle.dsl.triggers import ObjectTrigger, Poll
+from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.events import Event
+from treadle.primitives.events.decode import event_time
+from treadle.primitives.stores.store import ObjectInfo, Store
+
+from ..event_mapping import Rules
+from ..polling import Rounds
+from ..run_ids import event_run
+from ..run_limit import Full, Gate
+from ..start_requests import StartOrder
+from ..trigger_runner import State, TriggerSite, TriggerStatus
+from .listing_diff import Seen, check_utf8, event_of, first_look
+from .seen_objects import ObjectRecords, Refused, born
+
+_log = logging.getLogger("treadle.triggers")
+SAVE_EVERY = 500
+"""Starts between two savings of what was seen."""
+AT_ONCE = 20
+"""Starts under way at a time; one with `maxActive`, which is about order too."""
+WAIT = 5.0
+"""Seconds that a start waits for room when `maxActive` runs are open, until it asks again."""
+
+
+class Poller(Rounds):
+    """Of an object trigger with `poll`."""
+
+    def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
+        super().__init__(site, workflow, trigger)
+        self._records = ObjectRecords(site.store, site.key, workflow, trigger)
+        self._gate = Gate(site.starter, workflow, trigger)
+        self._looking = ThreadPoolExecutor(1)
+        """Lists and judges. A store may take minutes to answer; threads of the pool are for the starts of all
+        triggers."""
+        self._seen: Seen | None = None
+        self._born = 0
+        self._started = self._dead = 0
+        self._lag: int | None = None
+
+    async def stop(self) -> None:
+        await super().stop()
+        self._looking.shutdown(wait=False)
+        await self._gate.close()
+        await self._save()
+
+    def status(self) -> TriggerStatus:
+        return self._status(self._started, self._dead, self._gate.active, self._lag)
+
+    @property
+    def every(self) -> float:
+        return self._poll.every
+
+    @property
+    def _poll(self) -> Poll:
+        trigger = self._deployment.spec.triggers[self._name]
+        assert isinstance(trigger, ObjectTrigger)
+        assert trigger.poll is not None
+        return trigger.poll
+
+    # -- looking
+
+    async def look(self) -> State:
+        """See Rounds; what was started until an error is not forgotten."""
+        if self._paused:
+            return "paused"
+        rules, uri = Rules(self._deployment, self._name), self._poll.uri
+        listing = await asyncio.get_running_loop().run_in_executor(self._looking, _listing, uri)
+        seen = await self._known(rules, listing)
+        fresh = seen.fresh(listing)
+        self._lag = len(fresh)
+        try:
+            await self._start_all(rules, uri, fresh, seen)
+        except Full:
+            pass  # another version or a pause came, while it waited for room
+        finally:
+            await self._save()
+        return "running"
+
+    async def _known(self, rules: Rules, listing: list[ObjectInfo]) -> Seen:
+        """What was seen, by this process or before; at the very first look, what counts as seen."""
+        assert isinstance(rules.trigger, ObjectTrigger)
+        self._gate.limit = rules.trigger.max_active
+        history = await asyncio.to_thread(self._site.registry.history, self._workflow)
+        until_now = [one for one in history if one.version <= rules.version]  # a newer one may look elsewhere
+        since = born(until_now, self._name)
+        if self._seen is None or self._born != since.version:
+            known = await asyncio.to_thread(self._records.load, since.version)
+            cut = since.time if rules.trigger.start_from == "latest" else None
+            self._seen = first_look(listing, cut) if known is None else known  # which may be that nothing was there
+            self._born = since.version
+        return self._seen
+
+    async def _start_all(self, rules: Rules, uri: str, fresh: list[ObjectInfo], seen: Seen) -> None:
+        at_once = AT_ONCE if self._gate.limit is None else 1
+        for begin in range(0, len(fresh), at_once):
+            if self._changed.is_set():
+                return  # another version or a pause decides about the rest, which is new at the next look, too
+            some = fresh[begin : begin + at_once]
+            work = (self._handle(rules, uri, found) for found in some)
+            done = await asyncio.gather(*work, return_exceptions=True)
+            for found, outcome in zip(some, done, strict=True):
+                if outcome is None:
+                    seen.handled(found)
+                    self._lag = (self._lag or 1) - 1
+            if failed := next((one for one in done if one is not None), None):
+                raise failed
+            if begin // SAVE_EVERY != (begin + at_once) // SAVE_EVERY:
+                await self._save()
+
+    async def _handle(self, rules: Rules, uri: str, found: ObjectInfo) -> None:
+        """Raises Unreachable and Full; returns once the object has a run, is passed over, or is refused on record."""
+        event = event_of(uri, found)
+        run = event_run(self._workflow, self._name, event)
+        try:
+            check_utf8(found)
+            when = event_time(event)
+            order = await asyncio.get_running_loop().run_in_executor(self._looking, _order, rules, run, event, when)
+            if order is not None:
+                await self._start(order)
+        except UsageError as error:
+            _log.warning("%s.%s: object %s: %s", self._workflow, self._name, event.subject, error.message)
+            refused = Refused(event, error.message, run, rules.version, time.time())
+            await asyncio.to_thread(self._records.refuse, refused)
+            self._dead += 1
+
+    async def _start(self, order: StartOrder) -> None:
+        while True:
+            try:
+                async with self._gate.entering() as enter:
+                    started = await self._site.starter.start(order)
+                    enter(started)
+                self._started += started.new
+                return
+            except Full:
+                if self._changed.is_set():
+                    raise
+                await self._gate.room(WAIT)
+
+    async def _save(self) -> None:
+        if self._seen is not None and self._seen.changed:
+            try:
+                await asyncio.to_thread(self._records.save, self._born, self._seen)
+            except TreadleError as error:
+                _log.warning("%s.%s: what was seen is not saved: %s", self._workflow, self._name, error)
+
+
+def _order(rules: Rules, run: str, event: Event, when: datetime) -> StartOrder | None:
+    """None: the event is passed over. Raises Unfit, EvaluatorLost."""
+    return rules.order(run, event, when) if rules.matches(event, when) else None
+
+
+def _listing(uri: str) -> list[ObjectInfo]:
+    return list(Store.open(uri).list())

@@ -1,0 +1,86 @@
+"""A trigger that looks at something again and again, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.errors import TreadleError
+
+from .registry.deployment import Deployment
+from .trigger_runner import State, TriggerSite, TriggerStatus
+
+_log = logging.getLogger("treadle.triggers")
+AGAIN = 5.0
+"""Seconds until the next look after one that somebody did not answer, or less."""
+
+
+class Rounds(ABC):
+    """TriggerRunner that looks every so often, and at once when a version or a pause comes; it fails by itself."""
+
+    _deployment: Deployment
+    """The newest version."""
+
+    def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
+        self._site, self._workflow, self._name = site, workflow, trigger
+        self._paused = False
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._state: State = "starting"
+        self._error = ""
+
+    @property
+    @abstractmethod
+    def every(self) -> float:
+        """Seconds between two looks."""
+
+    @abstractmethod
+    async def look(self) -> State:
+        """One round, for the newest version; the state that it leaves. Raises TreadleError to look again soon."""
+
+    @abstractmethod
+    def status(self) -> TriggerStatus: ...
+
+    async def start(self) -> None:
+        self._task = spawn(self._run())
+
+    async def update(self, deployment: Deployment, paused: bool) -> None:
+        if self._task is None or (deployment, paused) != (self._deployment, self._paused):
+            self._deployment, self._paused = deployment, paused
+            self._changed.set()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._state = "stopped"
+
+    def _status(
+        self, started: int = 0, dead: int = 0, active: int | None = None, lag: int | None = None
+    ) -> TriggerStatus:
+        about = (self._workflow, self._name, self._deployment.spec.triggers[self._name].type, self._deployment.version)
+        return TriggerStatus(*about, self._state, started, dead, active, lag, self._error, time.time())
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            pause = await self._look()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), pause)
+
+    async def _look(self) -> float:
+        """Seconds until the next look."""
+        try:
+            self._state, self._error = await self.look(), ""
+        except TreadleError as error:
+            self._state, self._error = "failing", str(error)
+            return min(self.every, AGAIN)
+        except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
+            self._state, self._error = "failed", f"{type(defect).__name__}: {defect}"
+            _log.exception("trigger %s.%s", self._workflow, self._name)
+        return self.every

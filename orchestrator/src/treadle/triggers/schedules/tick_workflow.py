@@ -1,0 +1,114 @@
+"""One tick: a small fixed workflow, which a Temporal Schedule starts because the run's inputs depend on the time.
+
+A Schedule's action has fixed arguments, and a run needs its spec in the store first; so the tick asks an activity for
+both and then starts the run as its **child**, under the id of the nominal time. As a child, not by waiting in an
+activity: the overlap policies of a Schedule look at the workflow that it started, so that must last as long as the run
+does, and what they do to it must reach the run. `cancelOther` cancels the tick, which passes it on and waits;
+`terminateOther` terminates it, and the server then terminates the child, even while no driver lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import (
+    RetryPolicy,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ChildWorkflowError,
+    WorkflowAlreadyStartedError,
+    is_cancelled_exception,
+)
+
+with workflow.unsafe.imports_passed_through():
+    from treadle.orchestrator.protocol import messages
+    from treadle.orchestrator.protocol.messages import TRIGGER, RunStart
+
+TICK = "treadle.tick"
+BEGIN_TICK = "treadle.tick.begin"
+NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
+"""Set by the server on what a Schedule starts: the time without jitter, also of a backfill."""
+_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+"""For ever: a store that does not answer delays a tick and never loses it."""
+
+
+@dataclass
+class Tick:
+    """Input of the workflow, and the argument of every Schedule of ours."""
+
+    workflow: str
+    trigger: str
+    owner: str = ""
+    """Whose Schedule it is: a digest of the deployment key, since several may share a namespace."""
+    asked: str = ""
+    """Digest of what the Schedule was made from, so that a change is seen."""
+
+
+@dataclass
+class Begun:
+    """The run that a tick wants, ready to start; without `start`, there is nothing to do any more."""
+
+    start: RunStart | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+    reason: str = ""
+
+
+@workflow.defn(name=TICK)
+class TickWorkflow:
+    """Starts the run of one nominal time, and lasts as long as it does."""
+
+    @workflow.run
+    async def run(self, tick: Tick) -> dict[str, Any]:
+        begun = await self._begin(tick)
+        if begun.start is None:
+            return {"run": None, "reason": begun.reason}
+        run = begun.start.run
+        try:
+            child = await workflow.start_child_workflow(
+                messages.WORKFLOW,
+                begun.start,
+                id=run,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                memo=begun.memo,
+                search_attributes=TypedSearchAttributes([SearchAttributePair(TRIGGER, begun.memo["trigger"])]),
+                static_summary=tick.workflow,
+            )
+        except WorkflowAlreadyStartedError:
+            return {"run": run, "new": False}
+        try:
+            await child
+        except ChildWorkflowError as error:
+            if is_cancelled_exception(error):
+                raise
+            return {"run": run, "new": True, "succeeded": False}
+        return {"run": run, "new": True, "succeeded": True}
+
+    async def _begin(self, tick: Tick) -> Begun:
+        try:
+            begun: Begun = await workflow.execute_activity(
+                BEGIN_TICK,
+                args=[tick, nominal_time().isoformat()],
+                result_type=Begun,
+                start_to_close_timeout=timedelta(minutes=2),
+                retry_policy=_RETRY,
+            )
+        except ActivityError as error:
+            if isinstance(error.cause, ApplicationError):
+                raise ApplicationError(error.cause.message, type=error.cause.type, non_retryable=True) from error
+            raise
+        return begun
+
+
+def nominal_time() -> datetime:
+    """The time that this tick stands for."""
+    found = workflow.info().typed_search_attributes.get(NOMINAL)
+    return found or workflow.info().start_time.replace(microsecond=0)

@@ -1,0 +1,116 @@
+"""One HTTP server for all hooks of a process, in its event loop; it listens while there is a hook."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.errors import UsageError
+from treadle.primitives.wire.acceptor import Acceptor, Caller
+from treadle.primitives.wire.unauthenticated import Strangers, allowance
+
+from .app import Served, make_app
+from .protocol import HookProtocol
+
+BACKLOG = 4096
+"""Connections that wait to be accepted; the kernel may allow fewer."""
+REQUEST_SECONDS = 30.0
+"""For one complete request, from when its sender connects, or from the answer before."""
+HEADER_BYTES = 16 << 10
+"""Of the longest head of a request."""
+REQUESTS = 500
+"""Requests under way at a time, if there are descriptors for so many; more are answered 503."""
+
+
+class HookServer:
+    """Hooks by workflow and trigger. Of each address there is one in a process."""
+
+    _servers: dict[str, HookServer] = {}  # noqa: RUF012
+
+    def __init__(self, address: str) -> None:
+        """`address`: `host:port`; port 0: any free one."""
+        self._address = address
+        self._hooks: dict[tuple[str, str], Served] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._server: _Quiet | None = None
+        self._acceptor: Acceptor | None = None
+        self.port = 0
+
+    @classmethod
+    def at(cls, address: str) -> HookServer:
+        return cls._servers.setdefault(address, cls(address))
+
+    async def add(self, workflow: str, trigger: str, served: Served) -> None:
+        """Serve the hook from now on. Raises UsageError when the address cannot be had."""
+        if self._task is None:
+            await self._listen()
+        self._hooks[(workflow, trigger)] = served
+
+    async def remove(self, workflow: str, trigger: str) -> None:
+        """Requests under way are answered; the server ends with its last hook."""
+        self._hooks.pop((workflow, trigger), None)
+        if not self._hooks and self._server is not None and self._task is not None:
+            task, self._task = self._task, None
+            if self._acceptor is not None:
+                self._acceptor.close()
+            self._servers.pop(self._address, None)  # whoever comes while it ends makes another
+            self._server.should_exit = True
+            await task
+
+    async def _listen(self) -> None:
+        bound = _bind(self._address)
+        bound.listen(BACKLOG)
+        self.port = bound.getsockname()[1]
+        app = make_app(lambda workflow, trigger: self._hooks.get((workflow, trigger)))
+        strangers: Strangers[Caller] = Strangers(allowance(), REQUEST_SECONDS)
+        config = uvicorn.Config(
+            app,
+            http=HookProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,  # paths and addresses of senders are nobody's business
+            server_header=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            limit_concurrency=strangers.most + allowance(REQUESTS, parts=4),
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=10,
+        )
+        self._server = server = _Quiet(config)
+        self._task = spawn(server.serve([]))
+        while not server.started and not self._task.done():  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(0.01)
+        self._acceptor = Acceptor(bound, f"webhooks at {self._address}", strangers, server.protocol)
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to the service, and accepting to an Acceptor."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def protocol(self, caller: Caller) -> HookProtocol:
+        """Of a new connection, as `uvicorn.Server.startup` makes it."""
+        return HookProtocol(self.config, self.server_state, self.lifespan.state, caller=caller)
+
+
+def _bind(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only then
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, int(port)))
+    except OSError as error:
+        bound.close()
+        hint = "Another service may have it; set webhook = { address = ... } in the profile."
+        raise UsageError(f"webhooks cannot listen on {address}: {error.strerror}", hint) from None
+    return bound

@@ -1,0 +1,153 @@
+"""Values of user functions as payloads: small ones in the message, others as blocks that members of a host map."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+from ...blocks import Blocks
+from ...encoding.codec import decode, encode
+from ...encoding.references import BlockRef, Kind, Slice
+from ...stores.atomic_files import Buffer
+from ...stores.store_errors import border
+from ..messages import Payload
+from .shared_memory import Segment, Segments
+
+INLINE = 8 << 10
+"""Bytes of an encoded value up to which it travels in the message."""
+_PLAIN = {str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
+"""Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
+_NUMBERS = "biufc"
+"""Kinds of arrays that are their bytes, dtype and shape: a tenth of the codec's work where most work is cold code."""
+_INLINE_ALL = 32 << 10
+"""The same for the pieces of one round of a shuffle together."""
+_INLINE_NUMBERS = 1 << 20
+"""And where each is a small array: to open a block takes longer than its bytes in a message, and is to be answered."""
+
+
+class Room(NamedTuple):
+    """An array whose memory is to be sent."""
+
+    array: Any
+    segment: Segment
+
+
+class Values:
+    """Encodes and decodes; thread-safe as Blocks are."""
+
+    def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool], *, one_host: bool = False) -> None:
+        """`is_far`: whether some receiver cannot be reached directly, so that blocks go to the store."""
+        self._one_host = one_host
+        self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
+        self._segments = Segments(blocks.host) if blocks.host is not None else None
+
+    def _put(self, kind: Kind, parts: Sequence[Any], limit: int, room: Room | None = None) -> BlockRef:
+        write: Callable[[str, Sequence[Buffer]], None] | None = None
+        if self._segments is not None:
+            write = partial(self._segments.write, into=room.segment) if room is not None else self._segments.write
+        place: Literal["host", "store"] = "host" if room is not None or not self._is_far() else "store"
+        return self._blocks.put(
+            self._prefix, kind, parts, place, inline_limit=limit, write=write, checksums=not self._one_host
+        )
+
+    def room(self, like: Any) -> Room | None:
+        """For an array of this dtype and shape, in shared memory that is kept; None for small ones, or without any."""
+        if self._segments is None or kind_of(like) != "array" or like.nbytes <= INLINE or not like.flags.c_contiguous:
+            return None
+        import numpy as np
+
+        head, body, *rest = encode("array", like)
+        segment = self._segments.reserve(sum(map(len, (head, body, *rest))), len(head))
+        if segment is None:
+            return None
+        data = segment.memory[len(head) : len(head) + len(body)]
+        return Room(np.frombuffer(data, like.dtype).reshape(like.shape), segment)
+
+    def leave(self, room: Room) -> None:
+        """It is not needed."""
+        assert self._segments is not None
+        self._segments.release(room.segment)
+
+    def encode(self, value: Any, room: Room | None = None) -> Payload:
+        """One value; `room`: where it is already. Raises DataError and StoreError."""
+        if type(value) is bytes and len(value) <= INLINE:
+            return Payload("bytes", value)
+        if (plain := _PLAIN.get(type(value))) is not None and (not plain or len(value) <= plain):
+            return Payload("plain", pickle.dumps(value, 5))
+        kind = kind_of(value)
+        if kind == "array" and _is_small(value):
+            return _numbers(value)
+        part = [value] if kind == "objects" else value
+        ref = self._put(kind, [part], INLINE, room)
+        return Payload(kind, ref.inline) if ref.inline else Payload(kind, b"", ref.slice(0))
+
+    def encode_pieces(self, kind: Kind, pieces: Sequence[Any]) -> list[Payload]:
+        """The pieces of a round, as one block when they are not small."""
+        if kind == "array" and all(map(_is_small, pieces)) and sum(one.nbytes for one in pieces) <= _INLINE_NUMBERS:
+            return [_numbers(one) for one in pieces]
+        limit = min(INLINE * len(pieces), _INLINE_ALL)
+        ref = self._put(kind, pieces, limit)
+        slices = [ref.slice(index) for index in range(len(pieces))]
+        if ref.inline:
+            return [Payload(kind, slice.inline) for slice in slices]
+        return [Payload(kind, b"", slice) for slice in slices]
+
+    def decode(self, payload: Payload) -> Any:
+        """The value `encode` was given; arrays and tables are read-only views. Raises as `Blocks.get` does."""
+        if payload.kind == "bytes":
+            return payload.data
+        if payload.kind == "plain":
+            return pickle.loads(payload.data)
+        value = self.decode_piece(payload)
+        return value[0] if payload.kind == "objects" else value
+
+    def decode_piece(self, payload: Payload) -> Any:
+        """A piece `encode_pieces` was given."""
+        if payload.kind == "numbers":
+            import numpy as np
+
+            return np.frombuffer(payload.data, payload.dtype).reshape(payload.shape)
+        if payload.slice is None:
+            return decode(payload.data)
+        found = self._read(payload.slice)
+        return self._blocks.get(payload.slice, shared=True) if found is None else decode(found)
+
+    def _read(self, slice: Slice) -> Buffer | None:
+        """What another member of this host put there, or None."""
+        host = self._blocks.host
+        if self._segments is None or host is None or f"host:{host.host_id}" not in slice.locations:
+            return None
+        name = self._blocks.on_host(slice.name)
+        with border(host.url, name):
+            return self._segments.read(name, slice.part.offset, slice.part.length)
+
+    def take_back(self, payload: Payload) -> None:
+        """Everybody has it: its shared memory may be used again."""
+        if self._segments is not None and payload.slice is not None:
+            self._segments.take_back(self._blocks.on_host(payload.slice.name))
+
+    def close(self) -> None:
+        """Give back the shared memory that is kept. Values that others have still to get stay."""
+        if self._segments is not None:
+            self._segments.close()
+
+
+def _is_small(array: Any) -> bool:
+    return array.nbytes <= INLINE and array.dtype.kind in _NUMBERS
+
+
+def _numbers(array: Any) -> Payload:
+    return Payload("numbers", array.tobytes(), None, array.dtype.str, array.shape)
+
+
+def kind_of(value: Any) -> Kind:
+    """How a value is encoded."""
+    numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
+    if numpy is not None and type(value) is numpy.ndarray and value.ndim and not value.dtype.hasobject:
+        return "array"
+    if arrow is not None and isinstance(value, arrow.Table) and value.num_columns:
+        return "table"
+    return "objects"

@@ -1,0 +1,57 @@
+"""Which members serve which blocks: soft state, said again after every reconnect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from .component import Limits, check
+
+
+class Directory:
+    """Blocks and the members that announced them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._members: dict[str, dict[str, None]] = {}
+        self._blocks: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        """Blocks that somebody serves."""
+        return len(self._members)
+
+    def announce(self, member: str, blocks: Iterable[str]) -> None:
+        """The member serves these blocks. Raises Refusal, and nothing is entered."""
+        fresh = set(blocks) - self._blocks.get(member, set())
+        longest = max(fresh, key=len, default="")
+        check(len(longest) <= self._limits.name, longest, "the name is too long")
+        count = len(self._blocks.get(member, ())) + len(fresh)
+        check(count <= self._limits.blocks, member, f"a member may announce {self._limits.blocks} blocks")
+        if fresh:
+            self._blocks.setdefault(member, set()).update(fresh)
+        for block in fresh:
+            self._members.setdefault(block, {})[member] = None
+
+    def withdraw(self, member: str, blocks: Iterable[str]) -> None:
+        """It no longer does; blocks it never announced are passed over."""
+        known = self._blocks.get(member, set())
+        for block in known.intersection(blocks):
+            known.discard(block)
+            self._forget(member, block)
+        if not known:
+            self._blocks.pop(member, None)
+
+    def drop(self, member: str) -> None:
+        """It serves nothing any more, or will say again what it does."""
+        for block in self._blocks.pop(member, ()):
+            self._forget(member, block)
+
+    def _forget(self, member: str, block: str) -> None:
+        members = self._members[block]
+        del members[member]
+        if not members:
+            del self._members[block]
+
+    def locate(self, block: str) -> list[str]:
+        """Members that serve it, the latest first; at most `located` of them."""
+        return list(islice(reversed(self._members.get(block, {})), self._limits.located))

@@ -1,0 +1,185 @@
+"""A small queue of tasks that members pull. Each task is with one member at most, and for any of them or for one.
+
+    offered --Take--> taken --Finished--> finished
+    offered, taken --its owner withdraws it--> forgotten; the holder is told
+    taken --GiveUp, or its member leaves--> offered, behind the others
+    taken --its member is lost--> offered, before the others
+    for one member, offered or taken --that gives it up, leaves or is lost--> returned to its owner
+
+A task for one member waits for it when it is not there yet. Each time a task is handed out its epoch rises; what is
+said of it under another epoch is refused.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ..errors import UsageError
+from .component import Epochs, Limits, Post, Refusal, check
+from .instructions import Returned
+from .messages import Accepted, Finished, GiveUp, Task, Withdrawn
+
+
+class _Task(Struct):
+    body: bytes
+    wanted: str
+    """The member it is for; empty: any."""
+    epoch: int = 0
+    holder: str = ""
+
+
+class Tasks:
+    """The tasks of a run that are not finished."""
+
+    def __init__(self, post: Post, give_back: Callable[[Returned], None], epochs: Epochs, limits: Limits) -> None:
+        self._post, self._give_back, self._epochs, self._limits = post, give_back, epochs, limits
+        self._tasks: dict[str, _Task] = {}
+        self._offered: deque[str] = deque()
+        self._own: dict[str, deque[str]] = {}
+        """Offered for one member, by its name."""
+        self._held: dict[str, dict[str, None]] = {}
+        self._free: dict[str, int] = {}
+        self._finished: OrderedDict[str, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def offer(self, task: str, body: bytes, member: str = "") -> None:
+        """A new task, for one member or any. Raises UsageError for one that is here already."""
+        if task in self._tasks:
+            raise UsageError(f"the task {task} is offered already", "Give every task a name of its own.")
+        self._finished.pop(task, None)
+        self._tasks[task] = _Task(body, member)
+        if member:
+            self._own.setdefault(member, deque()).append(task)
+            self._hand_own(member)
+        else:
+            self._offered.append(task)
+            self._hand_out()
+
+    def withdraw(self, name: str) -> None:
+        """It is wanted no more; one that is not here is well too."""
+        task = self._tasks.get(name)
+        if task is None:
+            return
+        if task.holder:
+            self._post(task.holder, Withdrawn(name, task.epoch))
+            self._release(name)
+        elif task.wanted:
+            self._forget_own(task.wanted, name)
+        else:
+            self._offered.remove(name)
+        del self._tasks[name]
+
+    def take(self, member: str, free: int) -> None:
+        """The member can take so many more. Raises Refusal."""
+        check(0 <= free <= self._limits.results, member, "it cannot take so many tasks")
+        self._free.pop(member, None)
+        if free:
+            self._free[member] = free
+            self._hand_own(member)
+            self._hand_out()
+
+    def _hand_own(self, member: str) -> None:
+        """What is for this member alone comes before what is for any."""
+        while self._own.get(member) and member in self._free:
+            name = self._own[member][0]
+            self._forget_own(member, name)
+            self._use(member)
+            self._give(name, member)
+
+    def _hand_out(self) -> None:
+        """Whoever asked first gets its tasks first."""
+        while self._offered and self._free:
+            member = next(iter(self._free))
+            self._use(member)
+            self._give(self._offered.popleft(), member)
+
+    def _use(self, member: str) -> None:
+        if self._free[member] == 1:
+            del self._free[member]
+        else:
+            self._free[member] -= 1
+
+    def _give(self, name: str, member: str) -> None:
+        task = self._tasks[name]
+        task.epoch, task.holder = self._epochs.next(), member
+        self._held.setdefault(member, {})[name] = None
+        self._post(member, Task(name, task.epoch, task.body))
+
+    def give_up(self, member: str, message: GiveUp) -> None:
+        """The holder will not finish it; from anybody else it means nothing."""
+        task = self._tasks.get(message.task)
+        if task is None or (task.holder, task.epoch) != (member, message.epoch):
+            return
+        self._release(message.task)
+        if task.wanted:
+            self._return(message.task, member, lost=False)
+        else:
+            self._offered.append(message.task)
+            self._hand_out()
+
+    def finish(self, member: str, message: Finished) -> bool:
+        """Whether this result is the first of its task. Raises Refusal when the task is not the member's any more."""
+        name, epoch = message.task, message.epoch
+        if self._finished.get(name) == epoch:
+            self._post(member, Accepted(name, epoch))
+            return False
+        task = self._tasks.get(name)
+        if task is None:
+            raise Refusal(name[:100], "there is no such task")
+        check((task.holder, task.epoch) == (member, epoch), name, "it was handed out again since")
+        self._release(name)
+        del self._tasks[name]
+        self._finished[name] = epoch
+        if len(self._finished) > self._limits.results:
+            self._finished.popitem(last=False)
+        self._post(member, Accepted(name, epoch))
+        return True
+
+    def _release(self, name: str) -> None:
+        task = self._tasks[name]
+        held = self._held[task.holder]
+        del held[name]
+        if not held:
+            del self._held[task.holder]
+        task.holder = ""
+
+    def _forget_own(self, member: str, name: str) -> None:
+        own = self._own[member]
+        own.remove(name)
+        if not own:
+            del self._own[member]
+
+    def _return(self, name: str, member: str, *, lost: bool) -> None:
+        del self._tasks[name]
+        self._give_back(Returned(name, member, lost))
+
+    def cut(self, member: str) -> None:
+        """Its connection ended: it gets no more until it asks again."""
+        self._free.pop(member, None)
+
+    def remind(self, member: str) -> None:
+        """Say again what it holds: the first time may not have arrived."""
+        for name in self._held.get(member, ()):
+            self._post(member, Task(name, self._tasks[name].epoch, self._tasks[name].body))
+
+    def drop(self, member: str, *, lost: bool) -> None:
+        """The member is gone: somebody else shall have its tasks, but for those that were for this one."""
+        self.cut(member)
+        names = list(self._held.get(member, ()))
+        for name in names:
+            self._release(name)
+        for name in [name for name in names if self._tasks[name].wanted]:
+            self._return(name, member, lost=lost)
+        for name in self._own.pop(member, ()):
+            self._return(name, member, lost=False)
+        anybodys = [name for name in names if name in self._tasks]
+        if lost:
+            self._offered.extendleft(reversed(anybodys))
+        else:
+            self._offered.extend(anybodys)
+        self._hand_out()

@@ -1,0 +1,146 @@
+"""Blocks in the shared memory of this host: files every process of one user maps, and none can see half written."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import xxhash
+
+from ..errors import StoreError, UsageError
+from ..run_paths import CHILD, child_run, run_folder
+from .atomic_files import Buffer, check_name, make_folders, map_file, remove_folder, write_file
+from .page_pool import LEAST, Spares
+from .store_errors import border
+
+SHARED_MEMORY = Path("/dev/shm")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
+"""What the kernel says when shared memory takes no more."""
+_SPARES = ".spares"
+
+
+class HostFolder:
+    """A private folder (0700) of block files (0600), such as `/dev/shm/treadle-1000/<environment>`."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Make the folder if need be. Raises UsageError when it, or its parent in shared memory, is another's."""
+        self.root = Path(root)
+        self.url = f"file://{self.root}"
+        for folder, forbidden in ((self.root.parent, 0o022), (self.root, 0o077)):
+            with border(self.url):
+                make_folders(folder)
+            _refuse_others(folder, forbidden)  # before anything is made in it: it may be a link
+        self.host_id = host_id(self.root)
+        self.spares = Spares(self.root / _SPARES)
+
+    def put(self, name: str, buffers: Iterable[Buffer]) -> None:
+        """Write a block file; it appears whole. A retryable StoreError says that it must go elsewhere."""
+        try:
+            with border(self.url, name):
+                self._write(self.path(name), buffers)
+        except StoreError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
+                self.spares.drop()
+                raise _full(self.root) from error.__cause__
+            raise
+
+    def _write(self, path: Path, buffers: Iterable[Buffer]) -> None:
+        size = sum(map(len, buffers)) if isinstance(buffers, Sequence) else 0
+
+        def reuse(temporary: Path) -> int | None:
+            make_folders(temporary.parent)
+            return self.spares.open(temporary, size)
+
+        write_file(path, buffers, durable=False, reuse=reuse if size >= LEAST else None)
+
+    def map(self, name: str) -> memoryview:
+        """The bytes of a block file, read-only and not copied. Raises MissingError."""
+        with border(self.url, name, reading=True):
+            return map_file(self.path(name))
+
+    def path(self, name: str) -> Path:
+        """Where the block file is."""
+        return self.root / check_name(name)
+
+    def delete_run(self, run: str) -> None:
+        """Remove every block of a run and of its children; mappings of them stay readable."""
+        self.delete_folder(run_folder(run))
+
+    def runs(self) -> list[str]:
+        """Ids of the runs that have blocks here, children after their parents."""
+        return [run for top in self.folders() for run in self._with_children(top)]
+
+    def _with_children(self, run: str) -> list[str]:
+        stages = [name.removeprefix(CHILD) for name in self.folders(run_folder(run)) if name.startswith(CHILD)]
+        return [run, *(below for stage in stages for below in self._with_children(child_run(run, stage)))]
+
+    def delete_folder(self, name: str) -> None:
+        """Remove every block below a name: a run, or a segment of one. Not there is well too."""
+        with border(self.url, name):
+            self.spares.keep(folder := self.path(name))
+            remove_folder(folder)
+
+    def folders(self, name: str = "") -> list[str]:
+        """Names directly below a name that hold blocks; `""` lists the runs."""
+        folder = self.path(name) if name else self.root
+        with border(self.url, name):
+            found = (entry.name for entry in os.scandir(folder) if entry.is_dir()) if folder.exists() else ()
+            return sorted(name for name in found if name != _SPARES)
+
+
+def _full(root: Path) -> StoreError:
+    return StoreError(
+        f"shared memory is full ({root})",
+        "The block goes to the store instead; free some of it, or make /dev/shm larger, to be fast again.",
+        retryable=True,
+    )
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a `HostFolder` can be made in the folder: it is not there yet, or no other user's and no link."""
+    try:
+        _refuse_others(folder, 0o022)
+    except FileNotFoundError:
+        return True
+    except UsageError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _refuse_others(folder: Path, forbidden: int) -> None:
+    """A folder somebody else made first, or may write to, could feed us blocks; nobody else need see their names."""
+    status = os.lstat(folder)
+    sticky = forbidden == 0o022 and status.st_mode & stat.S_ISVTX
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"{folder} is not a folder of yours", "Remove it, or name another folder for host blocks.")
+    if status.st_mode & forbidden and not sticky:
+        mode = stat.S_IMODE(status.st_mode)
+        raise UsageError(f"{folder} is open to others (mode {mode:04o})", f"Use a new folder, or: chmod 700 {folder}")
+
+
+def host_id(folder: str | os.PathLike[str] = SHARED_MEMORY) -> str:
+    """Equal for processes that see the same files in `folder` until reboot: of one boot, machine, memory and folder.
+
+    The device number tells containers of one host apart, each of which has its own shared memory; two folders of one
+    memory are as good as two hosts.
+    """
+    try:
+        device = os.stat(folder).st_dev
+    except FileNotFoundError:
+        device = 0
+    return xxhash.xxh3_64_hexdigest(f"{_machine()} {device} {os.path.realpath(folder)}".encode())
+
+
+@functools.cache
+def _machine() -> str:
+    parts = [os.uname().nodename]
+    for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
+        try:
+            parts.append(Path(path).read_text().strip())
+        except OSError:
+            continue
+    return " ".join(parts)
