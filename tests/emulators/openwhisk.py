@@ -37,9 +37,11 @@ def action_package() -> Package:
 
 
 @contextmanager
-def openwhisk(folder: Path, limits: SystemLimits = GENEROUS) -> Iterator[OpenWhiskEmulator]:
-    """An installation without actions; `folder` is its own."""
-    with OpenWhiskEmulator(folder, limits) as emulator:
+def openwhisk(
+    folder: Path, limits: SystemLimits = GENEROUS, certificate: Path | None = None
+) -> Iterator[OpenWhiskEmulator]:
+    """An installation without actions; `folder` is its own; `certificate`: see `OpenWhiskEmulator`."""
+    with OpenWhiskEmulator(folder, limits, certificate) as emulator:
         yield emulator
 
 

@@ -41,8 +41,9 @@ Handle = Callable[[Request], Awaitable[Response]]
 class OpenWhiskEmulator:
     """Serves while it is entered. Attributes may be read, and faults and limits set, from any thread."""
 
-    def __init__(self, folder: Path, limits: SystemLimits | None = None) -> None:
-        self.key = KEY
+    def __init__(self, folder: Path, limits: SystemLimits | None = None, certificate: Path | None = None) -> None:
+        """`certificate`: PEM file of a key and its certificate, for HTTPS."""
+        self.key, self._certificate = KEY, certificate
         self.endpoint = ""
         self.limits = limits or SystemLimits()
         self.faults = Faults()
@@ -66,8 +67,16 @@ class OpenWhiskEmulator:
         self._container_guard = Guard()
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
-        self.endpoint = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        config = uvicorn.Config(self._app(), log_level="critical", access_log=False, lifespan="off", ws="none")
+        scheme = "https" if self._certificate else "http"
+        self.endpoint = f"{scheme}://127.0.0.1:{listening.getsockname()[1]}"
+        config = uvicorn.Config(
+            self._app(),
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            ssl_certfile=self._certificate,
+        )
         self._server = uvicorn.Server(config)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, args=(listening,), name="openwhisk")

@@ -171,13 +171,12 @@ def _openwhisk(
 ) -> list[Change]:
     import asyncio
 
-    from treadle.executors.openwhisk.client import Client
     from treadle.orchestrator.deployment.openwhisk import OpenWhiskDeployment
+    from treadle.orchestrator.executor_registry.builtin_executors import openwhisk_client
 
-    key = env.home.secret(settings.key_secret)
+    client = openwhisk_client(settings, env.home.secret)
 
     async def done() -> list[Change]:
-        client = Client(settings.endpoint, key, namespace=settings.namespace, allow_http=settings.allow_http)
         async with client:
             return await do(OpenWhiskDeployment(client, request, env.key, adopt=adopt))
 

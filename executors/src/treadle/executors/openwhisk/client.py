@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -19,6 +21,8 @@ BLOCKING_SECONDS = 60.0
 """A blocking call is answered within that (actions.md, "Blocking invocations and timeouts")."""
 _CONNECT_SECONDS = 10.0
 _GRACE = 15.0
+_OTHER_HOST = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, x509_vfy.h)."""
 _NOT_LOOPBACK = "the key of the namespace would travel in clear"
 
 
@@ -33,12 +37,21 @@ class Client:
     """Requests of one namespace. An async context manager; may be entered again."""
 
     def __init__(
-        self, endpoint: str, key: str, *, namespace: str = "_", connections: int = 100, allow_http: bool = False
+        self,
+        endpoint: str,
+        key: str,
+        *,
+        namespace: str = "_",
+        connections: int = 100,
+        allow_http: bool = False,
+        ca: Path | None = None,
     ) -> None:
         """`endpoint`: such as `https://openwhisk.example.com`; `key`: `UUID:KEY`, as in `~/.wskprops`; `allow_http`:
-        the network between here and there is trusted.
+        the network between here and there is trusted; `ca`: PEM file of the only authorities that may have signed the
+        endpoint's certificate, None: those that httpx brings.
 
-        Raises UsageError for a key of another shape, an endpoint that is no URL, or plain HTTP to another host.
+        Raises UsageError for a key of another shape, an endpoint that is no URL, plain HTTP to another host, or a `ca`
+        that holds no certificate.
         """
         user, colon, password = key.strip().partition(":")
         if not (user and colon and password):
@@ -46,6 +59,7 @@ class Client:
         self.url = f"{_checked(endpoint, allow_http)}/api/v1/namespaces/{namespace}"
         self._auth = (user, password)
         self._connections = connections
+        self._ca, self._verify = ca, _trusting(ca) if ca is not None else True
         self._http: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> Self:
@@ -70,6 +84,7 @@ class Client:
                 auth=self._auth,
                 timeout=httpx.Timeout(BLOCKING_SECONDS + _GRACE, connect=_CONNECT_SECONDS, pool=None),
                 limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+                verify=self._verify,
                 trust_env=False,
             )
         return self._http
@@ -80,13 +95,19 @@ class Client:
             await http.aclose()
 
     async def request(self, method: str, path: str, **options: Any) -> Reply:
-        """`path` below the namespace. Raises NotRun when nothing was sent, StoreError when the reply was lost."""
+        """`path` below the namespace.
+
+        Raises NotRun when nothing was sent, StoreError when the reply was lost, UsageError for a certificate that does
+        not vouch for the endpoint.
+        """
         http = self.open()
         import httpx
 
         try:
             response = await http.request(method, f"{self.url}/{path}", **options)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            if (refused := _refused_certificate(error)) is not None:
+                raise _not_trusted(refused, self._ca) from error
             raise NotRun(f"OpenWhisk cannot be reached: {error}", "Check the endpoint.", retryable=True) from error
         except httpx.RequestError as error:  # also what cannot be decompressed
             said = str(error) or type(error).__name__
@@ -101,3 +122,30 @@ def _checked(endpoint: str, allow_http: bool) -> str:
     if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         raise UsageError(f"{endpoint} is plain HTTP to another host: {_NOT_LOOPBACK}", "Use https, or allow_http.")
     return endpoint.rstrip("/")
+
+
+def _trusting(ca: Path) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca.expanduser()))
+    except OSError as error:  # SSLError too: the file holds no certificate
+        raise UsageError(
+            f"`ca` of the OpenWhisk executor names {ca}, which cannot be read as certificates: {error}",
+            "Name a PEM file with the certificate of the authority that signed the endpoint's.",
+        ) from error
+
+
+def _refused_certificate(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """httpx wraps what httpcore wraps."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, ssl.SSLCertVerificationError):
+        found = found.__cause__ or found.__context__
+    return found
+
+
+def _not_trusted(error: ssl.SSLCertVerificationError, ca: Path | None) -> UsageError:
+    said = f"the certificate of OpenWhisk's endpoint is refused: {error.verify_message}"
+    if error.verify_code in _OTHER_HOST:
+        return UsageError(said, "Give `endpoint` the host name that the certificate has.")
+    if ca is None:
+        return UsageError(said, "Add `ca`, a PEM file of the authority that signed it, to the executor's table.")
+    return UsageError(f"{said} (`ca` is {ca})", "Let `ca` name the authority that signed it, and check `endpoint`.")

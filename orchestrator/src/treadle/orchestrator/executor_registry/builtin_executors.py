@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, structs
@@ -26,6 +27,7 @@ from ..environment.profile import Slots, Table, reasons
 if TYPE_CHECKING:
     from treadle.executors.functions.executor import FunctionExecutor
     from treadle.executors.functions.invoker import Invoker
+    from treadle.executors.openwhisk.client import Client
 
 S = TypeVar("S", bound=Table)
 MOST_CALLS = 100_000
@@ -112,6 +114,8 @@ class OpenWhiskSettings(Table):
     """Such as `https://openwhisk.example.com`."""
     key_secret: str = "openwhisk"
     """Name of the secret that holds the key of the namespace, `UUID:KEY`."""
+    ca: Path | None = None
+    """PEM file of the authority that signed the endpoint's certificate; None: public authorities."""
     allow_http: bool = False
     """The key may travel in clear, as between containers of one host."""
     namespace: str = "_"
@@ -180,20 +184,26 @@ def open_lambda(settings: LambdaSettings, place: Place) -> Executor:
 
 
 def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
-    from treadle.executors.openwhisk.client import Client
     from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 
-    key = place.secret(settings.key_secret)
-    client = Client(
-        settings.endpoint,
-        key,
-        namespace=settings.namespace,
-        connections=(4 if settings.members else 2) * settings.concurrency,
-        allow_http=settings.allow_http,
-    )
+    client = openwhisk_client(settings, place.secret)
     invoker = OpenWhiskInvoker(client, settings.action, settings.sizes, seconds=settings.timeout)
     executor = _functions("openwhisk", invoker, settings.concurrency, place, files=settings.files)
     return _staying(executor, settings, place, inbound=True)
+
+
+def openwhisk_client(settings: OpenWhiskSettings, secret: Callable[[str], str]) -> Client:
+    """Raises UsageError for settings that cannot be, or a secret that is not there."""
+    from treadle.executors.openwhisk.client import Client
+
+    return Client(
+        settings.endpoint,
+        secret(settings.key_secret),
+        namespace=settings.namespace,
+        connections=(4 if settings.members else 2) * settings.concurrency,
+        allow_http=settings.allow_http,
+        ca=settings.ca,
+    )
 
 
 def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
