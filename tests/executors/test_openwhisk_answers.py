@@ -200,6 +200,12 @@ def test_limits_leave_room_for_the_actions_own_parameters() -> None:
     assert not limits.repeats
 
 
+def test_invoker_refuses_an_action_without_room_for_tasks() -> None:
+    with pytest.raises(UsageError, match="128 MB has no room for tasks: 192 MB are kept") as caught:
+        OpenWhiskInvoker(Client("https://host", "a:b"), sizes=(128, 512))
+    assert "256" in caught.value.hint
+
+
 def test_an_invoker_without_sizes_is_refused() -> None:
     with pytest.raises(UsageError, match="at least one size"):
         OpenWhiskInvoker(Client("https://host", "a:b"), sizes=())

@@ -190,6 +190,25 @@ async def test_an_attempt_that_ran_out_of_memory_gets_the_next_size(
     assert [each.action.name for each in emulator.activations.values()] == ["treadle-256", "treadle-1024"]
 
 
+async def test_attempt_ends_by_its_own_limit_before_the_container_is_killed(
+    bench: Workbench, emulator: OpenWhiskEmulator
+) -> None:
+    failure = failure_of(await attempt(bench, bench.scripted_task(bench.scripted({0: [[("allocate", 110 << 20)]]}), 1)))
+    assert failure.failure is FailureClass.OUT_OF_MEMORY
+    assert "MemoryError" in failure.traceback
+    (activation,) = emulator.activations.values()
+    assert (activation.action.name, activation.code) == ("treadle-256", 0)
+
+
+async def test_task_gets_an_action_that_holds_its_memory_and_the_proxys(
+    bench: Workbench, emulator: OpenWhiskEmulator
+) -> None:
+    assert bench.executor.capabilities.memory_limit == (1024 - 192) << 20
+    for memory in (64, 65):
+        await attempt(bench, bench.task("same", [[1]], memory=memory << 20))
+    assert [each.action.name for each in emulator.activations.values()] == ["treadle-256", "treadle-1024"]
+
+
 async def test_an_attempt_without_a_timeout_ends_before_the_platform_ends_it(
     bench: Workbench, emulator: OpenWhiskEmulator
 ) -> None:

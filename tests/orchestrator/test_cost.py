@@ -19,7 +19,6 @@ from orchestrator.record_histories import M, mapped, spec
 from treadle.cli.view.attempt_logs import LogFollower
 from treadle.cli.view.costs import Running, money, read_assumed, supposing
 from treadle.dsl.model import Spec
-from treadle.executors.functions.memory_sizes import OVERHEAD
 from treadle.executors.interface import Capabilities
 from treadle.orchestrator.cost.bill import Bill, Line, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
@@ -35,7 +34,13 @@ from treadle.primitives.errors import UsageError
 MIB, GIB = 1 << 20, 1 << 30
 LOCAL = Capabilities("local", 4, shares_host=True)
 FUNCTIONS = Capabilities(
-    "lambda", 1000, shares_host=False, time_limit=900, files=False, sizes=(GIB, 2 * GIB), memory_limit=2 * GIB
+    "lambda",
+    1000,
+    shares_host=False,
+    time_limit=900,
+    files=False,
+    sizes=(GIB, 2 * GIB),
+    memory_limit=2 * GIB - 128 * MIB,
 )
 SITE = Site({"local": LOCAL, "fns": FUNCTIONS}, GIB, "s3://bucket")
 
@@ -97,7 +102,7 @@ def test_prices_of_the_home_take_the_place_of_our_own(tmp_path: Path) -> None:
 
 def test_memory_is_the_size_of_the_function_that_holds_it() -> None:
     assert memory_given(FUNCTIONS, 0) == GIB
-    assert memory_given(FUNCTIONS, GIB - OVERHEAD) == GIB
+    assert memory_given(FUNCTIONS, GIB - 128 * MIB) == GIB
     assert memory_given(FUNCTIONS, GIB) == 2 * GIB
     assert memory_given(FUNCTIONS, 0, peak=GIB + 1) == 2 * GIB, "it grew after running out"
     assert (memory_given(LOCAL, 5, 3), memory_given(LOCAL, 0, 3)) == (5, 3)

@@ -34,7 +34,7 @@ from treadle.primitives.stores.store import Store
 
 from .functions.call_records import ALIVE_AFTER, ALIVE_EVERY, usable
 from .functions.failure_classification import failure_of
-from .functions.memory_sizes import OVERHEAD
+from .functions.invoker import RESERVED_MEMORY
 from .functions.missing_libraries import explained
 from .functions.payload import (
     VERSION,
@@ -73,16 +73,21 @@ class Handler:
     """Kept for the life of a sandbox; one call at a time."""
 
     def __init__(
-        self, environment: MutableMapping[str, str] = os.environ, fetch_key: Callable[[str], str] | None = None
+        self,
+        environment: MutableMapping[str, str] = os.environ,
+        fetch_key: Callable[[str], str] | None = None,
+        reserve: int = RESERVED_MEMORY,
     ) -> None:
         """Takes every `TREADLE_` variable out of the environment: user code and what it starts will not find them.
 
         `fetch_key` brings the deployment key from a place outside; whatever it raises is written to the log.
+        `reserve`: see `Limits.reserve`.
         """
         self._settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
         self._key = _decoded_key(self._settings.get(KEY_VARIABLE, ""))
         self._key_from, self._fetch_key = self._settings.get(KEY_FROM_VARIABLE, ""), fetch_key
         self._find_key()
+        self._reserve = reserve
         self._folder = Path(tempfile.mkdtemp(prefix="treadle-function-"))
         self._environment = {
             **environment,
@@ -215,7 +220,7 @@ class Handler:
             self._workers = LocalExecutor(
                 run_key=self.run_key,
                 slots=1,
-                memory=max(memory - OVERHEAD, 0),
+                memory=max(memory - self._reserve, 0),
                 host_root=str(self._host_root) if self._host_root else None,
                 cache_bytes=_CACHE_BYTES,
                 secrets=self._secret,

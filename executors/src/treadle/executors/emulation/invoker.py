@@ -28,6 +28,7 @@ from .sandbox import HEAD, LENGTH
 LATE = "it took longer than the function may"
 FULL = "its temporary folder holds more than there is"
 CLOSED = "the executor was stopped"
+_SANDBOX = "treadle.executors.emulation.sandbox"
 _LOOK_SECONDS = 0.2
 """Between two looks at the temporary folder."""
 
@@ -89,7 +90,7 @@ class ParityInvoker:
         if self._idle[size]:
             return self._idle[size].pop(), False
         with starting():
-            sandbox = _Sandbox(size, self._environment, self._guard)
+            sandbox = _Sandbox(size, self.limits.reserve, self._environment, self._guard)
         self._live.add(sandbox)
         return sandbox, True
 
@@ -101,7 +102,7 @@ class ParityInvoker:
 class _Sandbox:
     """One process, and the connection to it."""
 
-    def __init__(self, memory: int, environment: Mapping[str, str], guard: Guard) -> None:
+    def __init__(self, memory: int, reserve: int, environment: Mapping[str, str], guard: Guard) -> None:
         self.calls = 0
         self._folder = tempfile.mkdtemp(prefix="parity-sandbox-")
         self._socket, theirs = socket.socketpair()
@@ -109,7 +110,7 @@ class _Sandbox:
             on_error.enter_context(self._socket)
             on_error.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._child = ChildProcess(
-                [sys.executable, "-P", "-m", "treadle.executors.emulation.sandbox", str(theirs.fileno()), str(memory)],
+                [sys.executable, "-P", "-m", _SANDBOX, str(theirs.fileno()), str(memory), str(reserve)],
                 {**worker_environment(environment), **_settings(environment), "TMPDIR": self._folder},
                 guard,
                 pass_fds=[theirs.fileno()],

@@ -9,6 +9,7 @@ from msgspec import Struct
 from ..aws import invoker as aws
 from ..functions.invoker import MEGABYTE, Limits
 from ..openwhisk import invoker as openwhisk
+from ..openwhisk.entry import RESERVED_MEMORY
 
 
 class Emulation(Struct, frozen=True):
@@ -40,6 +41,7 @@ EMULATIONS: Mapping[str, Emulation] = {
             response=MEGABYTE - openwhisk.CURRIED,
             seconds=openwhisk.SECONDS,
             memory=tuple(size * MEGABYTE for size in openwhisk.SIZES),
+            reserve=RESERVED_MEMORY,
             temporary=512 * MEGABYTE,  # containers have no bound of their own; a small disk is one
             repeats=True,
         ),

@@ -1,4 +1,4 @@
-"""The process of one sandbox: `python -m treadle.executors.emulation.sandbox FD MEMORY`, started by its invoker.
+"""The process of one sandbox: `python -m treadle.executors.emulation.sandbox FD MEMORY RESERVED`, by its invoker.
 
 A call is eight bytes of length (big-endian), eight of seconds (a double), and the request; its answer eight bytes of
 length and the response.
@@ -21,8 +21,8 @@ LENGTH = struct.Struct(">Q")
 
 def main() -> None:
     """Serve one call after the other, until the invoker hangs up."""
-    memory = int(sys.argv[2])
-    handler = Handler()
+    memory, reserve = int(sys.argv[2]), int(sys.argv[3])
+    handler = Handler(reserve=reserve)
     handler.start(memory)
     with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rwb") as stream:
         while head := stream.read(HEAD.size):

@@ -39,7 +39,7 @@ class FunctionExecutor:
     ) -> None:
         if slots < 1:
             raise UsageError(f"the executor {name} needs at least one slot, not {slots}", "Give slots=1 or more.")
-        sizes = Sizes(invoker.limits.memory)
+        sizes = Sizes(invoker.limits.memory, invoker.limits.reserve)
         self.means = Means(name, invoker, Gate(rate or Rate()), sizes)
         """How functions are called; also those that stay."""
         self.members: Executor | None = None

@@ -9,6 +9,8 @@ from msgspec import Struct
 from treadle.primitives.errors import StoreError
 
 MEGABYTE = 1 << 20
+RESERVED_MEMORY = 128 * MEGABYTE
+"""Bytes of a function for two interpreters and treadle."""
 Ended = Literal["answered", "accepted", "crashed", "out of memory", "timed out"]
 """`accepted`: the call was taken and goes on by itself; its reports will be in the store, and no answer follows."""
 
@@ -21,6 +23,8 @@ class Limits(Struct, frozen=True):
     seconds: float
     memory: tuple[int, ...]
     """Sizes of function there are, ascending: an attempt that ran out of memory moves to the next."""
+    reserve: int = RESERVED_MEMORY
+    """Bytes of each size that a task cannot have: of treadle's processes, and of the provider's beside them."""
     temporary: int = 0
     """Bytes of the temporary folder; 0: not said."""
     queued_seconds: float = 0.0

@@ -8,28 +8,26 @@ from treadle.primitives.errors import UsageError
 
 from ..program import Task
 
-OVERHEAD = 128 << 20
-"""Bytes a function needs besides what its task may allocate: two interpreters and treadle."""
-
 
 class Sizes:
     """A task that says its memory gets the smallest size that holds it. One that does not gets the smallest there is,
     and the next when it ran out."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self._sizes = sorted(sizes)
+    def __init__(self, sizes: Sequence[int], reserve: int) -> None:
+        """Both in bytes; `reserve`: see `Limits.reserve`."""
+        self._sizes, self._reserve = sorted(sizes), reserve
         self._grown: dict[tuple[str, str, int], int] = {}
 
     @property
     def memory_limit(self) -> int:
         """Bytes the largest attempt may allocate."""
-        return max(0, self._sizes[-1] - OVERHEAD)
+        return max(0, self._sizes[-1] - self._reserve)
 
     def of(self, task: Task) -> int:
         """Bytes of the function for this attempt. Raises UsageError when no size is large enough."""
         if not task.memory:
             return max(self._grown.get(key, self._sizes[0]) for key in _keys(task))
-        needed = task.memory + OVERHEAD
+        needed = task.memory + self._reserve
         fitting = [size for size in self._sizes if size >= needed]
         if not fitting:
             raise UsageError(

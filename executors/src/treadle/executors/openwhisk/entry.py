@@ -18,6 +18,9 @@ from ..functions.payload import Request
 
 MEMORY_VARIABLE = "TREADLE_FUNCTION_MEMORY"
 """Megabytes of this action: OpenWhisk does not tell, so deployment does."""
+RESERVED_MEMORY = 192 << 20
+"""Bytes of an action that no task can have. The limit is the whole container's (DockerContainer.scala, `--memory`), so
+the proxy of openwhisk-runtime-python counts too; with treadle's processes it took 150 to 180 MB."""
 _DEADLINE_VARIABLE = "__OW_DEADLINE"
 """Milliseconds since the epoch."""
 
@@ -26,7 +29,7 @@ def ready() -> Callable[[dict[str, Any]], Any]:
     """The action's function, with a worker process ready: initialisation is not part of a call's time."""
     hide_memory()
     memory = int(os.environ.get(MEMORY_VARIABLE, "0")) << 20
-    handler = Handler()
+    handler = Handler(reserve=RESERVED_MEMORY)
     handler.start(memory)
 
     def main(params: dict[str, Any]) -> Any:

@@ -10,12 +10,15 @@ from treadle.primitives.errors import StoreError, UsageError
 
 from ..functions.invoker import MEGABYTE, Answer, Limits
 from .client import Client
+from .entry import RESERVED_MEMORY
 from .responses import Activation, Pending, answer_of, pause, read_record, read_reply
 
 CURRIED = 32 << 10
 """Bytes of a payload left for the parameters bound to the action, which count with the call's own."""
 SIZES = (256, 512)
 """Megabytes of memory: the default, and the most of an unchanged installation (reference.md)."""
+SMALLEST = 256
+"""Megabytes of an action: what `RESERVED_MEMORY` leaves of fewer is too little for a task."""
 SECONDS = 300.0
 """The longest an action of an unchanged installation may take (reference.md)."""
 _STARTING = 30.0
@@ -33,6 +36,11 @@ class OpenWhiskInvoker:
         """`sizes`: megabytes of the deployed actions; `seconds`: the time limit they were deployed with."""
         if not sizes:
             raise UsageError("an OpenWhisk executor needs at least one size", f"Give sizes, such as {list(SIZES)}.")
+        if min(sizes) < SMALLEST:
+            kept = f"{RESERVED_MEMORY // MEGABYTE} MB are kept for OpenWhisk's proxy and for treadle"
+            raise UsageError(
+                f"an action of {min(sizes)} MB has no room for tasks: {kept}", f"Give sizes of at least {SMALLEST}."
+            )
         self._client = client
         self._actions = {size * MEGABYTE: action_name(action, size) for size in sorted(sizes)}
         self.limits = Limits(
@@ -40,6 +48,7 @@ class OpenWhiskInvoker:
             response=MEGABYTE - CURRIED,
             seconds=seconds,
             memory=tuple(self._actions),
+            reserve=RESERVED_MEMORY,
             queued_seconds=_QUEUED,
         )
 

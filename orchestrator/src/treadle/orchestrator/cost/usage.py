@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from treadle.executors.functions.memory_sizes import OVERHEAD
 from treadle.executors.interface import Capabilities
 
 GIGABYTE = 1 << 30
@@ -75,5 +74,6 @@ def memory_given(can: Capabilities, asked: int, peak: int = 0) -> int:
     its peak tells that it grew; elsewhere what was asked for, or the peak."""
     if not can.sizes:
         return asked or peak
-    needed = max(asked + OVERHEAD if asked else 0, peak)
+    reserve = can.sizes[-1] - can.memory_limit
+    needed = max(asked + reserve if asked else 0, peak)
     return next((size for size in can.sizes if size >= needed), can.sizes[-1])

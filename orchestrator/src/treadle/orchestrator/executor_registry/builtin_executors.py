@@ -54,6 +54,8 @@ class LocalSettings(Table):
     def _one_sort(self) -> LocalSettings:
         if self.emulate and self.memory is not None:
             raise ValueError("memory: with emulate, the sizes of the functions say it; give sizes")
+        if self.emulate == "openwhisk" and self.sizes and min(self.sizes) < 256:
+            raise ValueError("sizes: actions of OpenWhisk have at least 256")
         if not self.emulate and (self.sizes or self.secrets):
             raise ValueError("sizes and secrets are for emulate")
         return self
@@ -121,8 +123,8 @@ class OpenWhiskSettings(Table):
     namespace: str = "_"
     action: Annotated[str, Field(min_length=1)] = "treadle"
     """What their names begin with."""
-    sizes: tuple[int, ...] = (256, 512)
-    """Megabytes; there is an action of each."""
+    sizes: tuple[Annotated[int, Field(ge=256)], ...] = (256, 512)
+    """Megabytes; there is an action of each. 192 of each are for OpenWhisk's proxy and for treadle."""
     concurrency: Annotated[int, Field(ge=1, le=MOST_CALLS)] = 30
     """Calls under way at a time; the standalone server takes 30 of a namespace, an unchanged installation 100."""
     timeout: Duration = 300.0
