@@ -133,6 +133,7 @@ _NORMAL = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r'File "[^"]*/(?=[^/"]+")'), 'File "'),
     (re.compile(r", line \d+"), ", line N"),
+    (re.compile(r"\w+: Can't (pickle|get) local object .*"), "PICKLE'S WORDS"),  # each version of Python has others
     (re.compile(r"part-\d{5}"), "part-NUMBER"),  # which of several fails first depends on the machine
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         (terminal.home / "profiles.toml").write_text('[two.executors.apart]\nkind = "isolated"\n')
         assert terminal.run("run", "scaled.yaml", "-i", "count=4", "--id", "first").code == 0
         assert terminal.run("run", "scaled.yaml", "-i", "count=1", "--id", "apart", "--executor", "apart").code == 0
+        shutil.rmtree(work / "__pycache__", ignore_errors=True)
         for file in work.iterdir():
             file.unlink()
         yield terminal

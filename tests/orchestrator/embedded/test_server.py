@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 
 import pytest
 from temporalio import workflow
@@ -124,8 +124,10 @@ def test_server_listens_on_loopback_only_and_serves_no_http_api(served: Served) 
     assert len(ports) > 1
     assert set(ports.values()) == {"0100007F"}
     for port in ports:
-        with pytest.raises((URLError, OSError)):
+        with pytest.raises((URLError, OSError)) as refused:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/namespaces", timeout=2)
+        if isinstance(refused.value, HTTPError):
+            refused.value.close()
 
 
 def test_unknown_namespace_is_told_apart_from_an_unreachable_server(served: Served) -> None:

@@ -7,6 +7,7 @@ each other in a circle are refused with the files on the way.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -101,8 +102,10 @@ class _Reader:
             raise _Wrong(f"this document has no place that '{uses}' could be seen from", hint)
         try:
             file = (trail[-1].parent / uses).resolve()
-            exists = file.is_file()
-        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle
+            exists = stat.S_ISREG(file.stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            exists = False
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
             raise _Wrong(f"'{uses}' cannot be looked for: {error}") from error
         if not file.is_relative_to(self._root):
             hint = f"keep it in {self._root} or below"

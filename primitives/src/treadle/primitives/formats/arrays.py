@@ -154,8 +154,16 @@ def _without_gaps(array: NDArray[Any]) -> NDArray[Any]:
     import numpy as np
 
     settled = np.zeros(array.shape, array.dtype)
-    settled[...] = array
+    _copy_fields(array, settled)
     return settled
+
+
+def _copy_fields(source: NDArray[Any], target: NDArray[Any]) -> None:
+    """Field by field: NumPy 2.5 copies a whole row between equal dtypes, bytes between its fields included."""
+    if not source.dtype.names:
+        target[...] = source
+    for name in source.dtype.names or ():
+        _copy_fields(source[name], target[name])
 
 
 def _raw(array: NDArray[Any]) -> Content:

@@ -27,7 +27,7 @@ def decoder(kind: Any) -> Callable[[Buffer, str], Any]:
         try:
             return decode(head)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            wanted = getattr(kind, "__name__", "message")
+            wanted = kind.__name__ if isinstance(kind, type) else "message"
             hint = "It speaks another protocol, or bytes were damaged on the way."
             raise WireError(f"{name} sent what is not a {wanted}", hint) from error
 
