@@ -11,7 +11,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-KINDS = ("python:3.10", "python:3.11", "python:3.12")
+from treadle.executors.bundle.build import python_version
+
+KINDS = tuple(dict.fromkeys(["python:3.10", "python:3.11", "python:3.12", f"python:{python_version()}"]))
+"""Those of apache/openwhisk-runtime-python, and the Python that runs the actions here."""
 MEGABYTE = 1 << 20
 
 

@@ -189,14 +189,14 @@ def test_kmeans_follows_plain_lloyd_from_the_same_seeds(run: Run, tmp_path: Path
 
 def averaged_descent(parts: list[Floats], epochs: int) -> Floats:
     """Each partition on its own, one row block after the other; then the mean."""
-    weights = np.zeros(parts[0].shape[1])
+    weights: Floats = np.zeros(parts[0].shape[1])
     for epoch in range(1, epochs + 1):
         ends = []
         for index, part in enumerate(parts):
             text = f"treadle seed 1\n7\ntrain[{epoch}].descend\n{index}"
             seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
             order = np.random.Generator(np.random.PCG64(seed)).permutation(len(part))
-            own = weights.copy()
+            own: Floats = weights.copy()
             for chosen in np.split(part[order], range(100, len(part), 100)):
                 design = np.hstack([chosen[:, :-1], np.ones((len(chosen), 1))])
                 slope = design.T @ (1 / (1 + np.exp(-design @ own)) - chosen[:, -1])

@@ -175,4 +175,7 @@ def refuse(status: int, body: bytes, what: str) -> NoReturn:
     said = f"{what}: {status}: {error_of(body)}"
     if status in (408, 429) or status >= 500:
         raise StoreError(f"OpenWhisk does not do it now ({said})", "Try again later.", retryable=True)
-    raise UsageError(f"OpenWhisk refuses ({said})", "Check the endpoint, the namespace and its key.")
+    hint = "Check the endpoint, the namespace and its key."
+    if status == 400 and "runtime" in said and "not supported" in said:
+        hint = "Run treadle on a Python of these, or have the installation's manifest of runtimes list this one."
+    raise UsageError(f"OpenWhisk refuses ({said})", hint)

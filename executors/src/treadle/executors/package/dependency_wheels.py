@@ -17,7 +17,7 @@ from pathlib import Path
 
 from treadle.primitives.errors import UsageError
 
-from .target import Target
+from .target import LAMBDA_GLIBC, Target, use_python
 
 _SHOWN = 600
 """Characters of the tool's own complaint that an error quotes: its end says what the matter was."""
@@ -41,9 +41,17 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path) -> N
     if done.returncode:
         raise UsageError(
             f"there are no wheels for {target}: {done.stderr.strip()[-_SHOWN:]}",
-            "Install versions here that have wheels for it, run treadle on another version of Python, or deploy an "
-            "image.",
+            _remedy(target),
         )
+
+
+def _remedy(target: Target) -> str:
+    """An image is none: it is built on the same C library."""
+    newer = [python for python, glibc in LAMBDA_GLIBC.items() if glibc > target.glibc]
+    if not newer:
+        return "Install versions here that have wheels for it."
+    said = f"Lambda has a newer C library for Python {', '.join(newer)}"
+    return f"{said}: {use_python(newer[0])} Or install versions here that have wheels for {target}."
 
 
 def _installed() -> list[str]:

@@ -34,8 +34,9 @@ LAMBDA_GLIBC = {"3.11": (2, 26), "3.12": (2, 34), "3.13": (2, 34), "3.14": (2, 3
 """Lambda's managed runtimes: python3.11 runs on Amazon Linux 2, later ones on Amazon Linux 2023
 (docs.aws.amazon.com/lambda/latest/dg/lambda-runtimes.html)."""
 
-OPENWHISK_GLIBC = {"3.10": (2, 36), "3.11": (2, 36), "3.12": (2, 36)}
-"""Images of apache/openwhisk-runtime-python: `FROM python:3.N-bookworm` (core/python3NAction/Dockerfile)."""
+OPENWHISK_GLIBC = {"3.11": (2, 36), "3.12": (2, 36)}
+"""Images of apache/openwhisk-runtime-python: `FROM python:3.N-bookworm` (core/python3NAction/Dockerfile). An unchanged
+installation has 3.11, and 3.10, on which treadle does not run (ansible/files/runtimes.json of apache/openwhisk)."""
 
 
 def lambda_target(python: str = "", machine: str = "x86_64") -> Target:
@@ -46,6 +47,12 @@ def lambda_target(python: str = "", machine: str = "x86_64") -> Target:
 def openwhisk_target(python: str = "") -> Target:
     """A Python runtime of Apache OpenWhisk, whose images are for x86_64. Raises UsageError as `lambda_target` does."""
     return _provided("Apache OpenWhisk", OPENWHISK_GLIBC, python, "x86_64")
+
+
+def use_python(version: str) -> str:
+    """The command that makes treadle's environment anew, on another Python."""
+    command = f"make clean .venv/ready PYTHON=python{version}"
+    return f"In treadle's folder, `{command}` makes an environment of Python {version}."
 
 
 def this_machine() -> Target:
@@ -63,9 +70,13 @@ def _provided(provider: str, offered: dict[str, tuple[int, int]], python: str, m
     if python not in offered:
         raise UsageError(
             f"{provider} has no runtime for Python {python}; it has {', '.join(offered)}",
-            "Run treadle on one of these, or deploy a container image.",
+            f"{use_python(max(offered, key=_minor))} Or name an image of your own: `image` of the table `deploy`.",
         )
     return Target(python, _machine(machine), offered[python])
+
+
+def _minor(python: str) -> int:
+    return int(python.partition(".")[2])
 
 
 def _machine(name: str) -> Machine:

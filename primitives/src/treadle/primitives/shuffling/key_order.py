@@ -120,7 +120,7 @@ def _argsort_structs(column: Structs) -> NDArray[np.intp]:
     """Stable sorts from the last field to the first."""
     import numpy as np
 
-    positions = np.arange(column.length, dtype=np.intp)
+    positions: NDArray[np.intp] = np.arange(column.length, dtype=np.intp)
     for field in reversed(column.fields):
         positions = positions[np.argsort(_ranks(field)[positions], kind="stable")]
     return positions
