@@ -55,7 +55,7 @@ _HOMES = {
     **dict.fromkeys(_FORMATS, ".builder.formats"),
     **dict.fromkeys(_TESTS, ".builder.handles"),
     **dict.fromkeys(_TRIGGERS, ".builder.triggers"),
-    "expr": ".builder.parts",
+    "expr": ".builder.conversion",
     "run": ".builder.handles",
     "Spec": ".model",
     "task": ".builder.decorator",
