@@ -73,6 +73,20 @@ def deploy(
             http.put(url, json=document).raise_for_status()
 
 
+class OpenWhiskPlace:
+    """See `executors.members_rig.Provider`."""
+
+    def __init__(self, emulator: OpenWhiskEmulator) -> None:
+        self._emulator = emulator
+
+    def deploy(self, key_file: str, *, timeout: float) -> None:
+        deploy(self._emulator, key_file, seconds=timeout)
+
+    def invoker(self, *, seconds: float) -> OpenWhiskInvoker:
+        client = Client(self._emulator.endpoint, self._emulator.key, connections=16)
+        return OpenWhiskInvoker(client, sizes=SIZES, seconds=seconds)
+
+
 class EmulatedExecutor(FunctionExecutor):
     """When it stops, the platform takes its containers back."""
 

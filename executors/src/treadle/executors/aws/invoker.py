@@ -34,6 +34,8 @@ _THROTTLED = (
     *("SubnetIPAddressLimitReachedException", "ResourceNotReadyException", "ResourceConflictException"),
     *("SnapStartNotReadyException", "CodeArtifactUserPendingException", "ThrottlingException", "RequestLimitExceeded"),
 )
+_TOO_MANY_AT_ONCE = ("ConcurrentInvocationLimitExceeded", "ReservedFunctionConcurrentInvocationLimitExceeded")
+"""`Reason` of TooManyRequestsException (Lambda API reference)."""
 _UNFIT = (
     # Invoke, errors of status 502 that stay until somebody changes the function, its role or its network
     *("InvalidRuntimeException", "InvalidZipFileException", "EC2AccessDeniedException"),
@@ -182,7 +184,8 @@ def error_of_service(error: Any, function: str) -> Exception:
     status = about.get("HTTPStatusCode", 0)
     text = f"{code}: {error.response.get('Error', {}).get('Message', '')}"
     if code in _THROTTLED or status == 429:
-        return Throttled(text, _seconds(about.get("HTTPHeaders", {}).get("retry-after", "")))
+        seconds = _seconds(about.get("HTTPHeaders", {}).get("retry-after", ""))
+        return Throttled(text, seconds, at_once=error.response.get("Reason", "") in _TOO_MANY_AT_ONCE)
     if code in ("ResourceNotFoundException", "404"):
         return UsageError(f"there is no Lambda function {function}", "Deploy it: treadle deploy lambda")
     if code in _FORBIDDEN or status in (401, 403):

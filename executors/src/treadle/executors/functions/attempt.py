@@ -23,6 +23,7 @@ from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 from ..program import Charge, Failure, Outcome, Report, Task
 from .call_log import CallBook
 from .call_records import START_SECONDS, Call, work_of
+from .crowding import Crowding
 from .failure_classification import failure_at_end, failure_of, refuse, unreachable
 from .invoker import Answer, Invoker, NotRun, Throttled
 from .memory_sizes import Sizes
@@ -56,6 +57,7 @@ class Means:
     invoker: Invoker
     gate: Gate
     sizes: Sizes
+    crowding: Crowding = field(default_factory=Crowding)
     mailbox: Mailbox = field(default_factory=Mailbox)
     usage: CallCounts = field(default_factory=CallCounts)
 
@@ -130,7 +132,10 @@ class FunctionAttempt:
         )
         request = await asyncio.to_thread(encode_request, order, self._book.key, self._limits.request)
         begun, size = time.monotonic(), self._means.sizes.of(order.task)
-        call, answer = await self._invoke(order, request)
+        try:
+            call, answer = await self._invoke(order, request)
+        finally:
+            self._means.crowding.over(order.reports)
         elapsed = time.monotonic() - begun
         reports = _charged(await self._reports(order, call, answer), answer, elapsed, size)
         for report in reports:
@@ -153,11 +158,14 @@ class FunctionAttempt:
             if (now := time.time()) > call.made + START_SECONDS / 2:
                 call = self._on_record(order, now)
                 await self._book.record(call)
+            self._means.crowding.over(order.reports)
             try:
                 answer = await self._means.invoker.invoke(request, size, order.seconds)
             except Throttled as refused:
                 usage.throttled += 1
                 self._means.gate.throttled(made, str(refused), refused.retry_after)
+                if refused.at_once:
+                    self._means.crowding.refused(order.reports)
                 continue
             except NotRun:
                 raise

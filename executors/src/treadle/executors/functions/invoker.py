@@ -56,8 +56,10 @@ class Answer(Struct, frozen=True):
 class Throttled(Exception):
     """The provider takes no more calls now (429). The call was not run; it may be made again."""
 
-    def __init__(self, how: str, retry_after: float = 0.0) -> None:
+    def __init__(self, how: str, retry_after: float = 0.0, *, at_once: bool = False) -> None:
+        """`at_once`: too many calls are under way; else too many were made."""
         super().__init__(how)
+        self.at_once = at_once
         self.retry_after = retry_after
         """Seconds, where the provider says."""
 

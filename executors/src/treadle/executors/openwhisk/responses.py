@@ -83,7 +83,9 @@ def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str
     said = f"{status}: {error_of(body)}"
     match status:
         case 429:
-            raise Throttled(said, _seconds_to_next_minute(headers) if "last minute" in said else 0.0)
+            if "last minute" in said:
+                raise Throttled(said, _seconds_to_next_minute(headers))
+            raise Throttled(said, at_once=True)  # ErrorResponse.scala, `tooManyConcurrentRequests`
         case 401 | 403:
             raise UsageError(f"OpenWhisk refuses the key ({said})", "Mend the secret with the namespace's key.")
         case 404:

@@ -75,7 +75,7 @@ class Shelf:
             self.announce(blocks.run, store)
             directory = Directory(store, blocks.run, key, self.host_id)
             for address in directory.resolve(blocks.hosts[-1]) or ():
-                with contextlib.suppress(WireError, NotAuthentic):
+                with contextlib.suppress(WireError, NotAuthentic, OSError):  # OSError: no room on the disk
                     self._pull(client, address, blocks)
                     break
             for host in blocks.hosts:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.primitives import sealing
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
 
 from ..functions.attempt import CallCounts, Means
 from ..interface import Capabilities
 from .coordinator_host import Hub, Meeting
-from .lifetime import Span
+from .lifetime import Span, leavers
 from .slot import MemberSlot
 
 
@@ -45,6 +47,22 @@ class MemberExecutor:
         )
         self._slots = [MemberSlot(f"{means.name}-member-{i}", means, self._hub, span, key) for i in range(slots)]
 
+        means.crowding.make_room = self._make_room
+        self._giving_way: list[asyncio.Task[None]] = []
+
+    def _make_room(self, wanted: int) -> None:
+        """See `Crowding.make_room`. What is not idle for long enough yet is looked at with the next refusal."""
+        self._giving_way = [one for one in self._giving_way if not one.done()]
+        if self._giving_way:
+            return
+        slots = {slot.name: slot for slot in self._slots}
+        resting = [one for slot in self._slots if (one := slot.resting) is not None]
+        working = sum(slot.has_member for slot in self._slots) - len(resting)
+        wanted -= sum(slot.leaving for slot in self._slots)
+        for leaver, heir in leavers(resting, working, max(wanted, 0), time.monotonic()):
+            work = slots[leaver].give_way(slots[heir] if heir else None)
+            self._giving_way.append(spawn(work, name=f"{leaver} gives way"))
+
     @property
     def slots(self) -> Sequence[MemberSlot]:
         return self._slots
@@ -60,6 +78,9 @@ class MemberExecutor:
 
     async def stop(self) -> None:
         """Give up every attempt under way and dismiss every member; those that do not leave end by themselves."""
+        for one in self._giving_way:
+            one.cancel()
+        await asyncio.gather(*self._giving_way, return_exceptions=True)
         await asyncio.gather(*(slot.stop() for slot in self._slots))
         await self._hub.stop()
         self._means.mailbox.close()

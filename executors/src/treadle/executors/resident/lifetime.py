@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -21,6 +21,11 @@ _SHARE = 0.1
 """Of its working time: what a task without a `timeout` is supposed to need."""
 _FRESH = 0.1
 """Of its working time: a task that began earlier had all the time there is."""
+SETTLED = 1.0
+"""Seconds without a task after which a member may leave for a call that the provider refuses: between two tasks of one
+stage it has none for milliseconds."""
+LONE = 10.0
+"""The same for a member whose blocks nothing can take over."""
 OVER = "its member's time was over"
 
 
@@ -78,6 +83,35 @@ def rest(
     return "keep", min(leaves, works_until)
 
 
+class Resting(NamedTuple):
+    """A member without a task."""
+
+    slot: str
+    used: float
+    """When its last task ended."""
+    holds: bool
+    """It has blocks that others may want."""
+
+
+def leavers(resting: Sequence[Resting], working: int, wanted: int, now: float) -> list[tuple[str, str]]:
+    """Slots whose members leave, so that `wanted` calls which the provider refuses can be made; beside each the slot
+    whose member takes the blocks, empty where there are none or nothing can take them. `working`: members with a task.
+
+    Members without blocks leave first, then those that have been idle for longest. The last member with blocks stays
+    while others work or have just worked, and for `LONE` seconds: what it holds would have to be made again.
+    """
+    settled = sorted((one for one in resting if now - one.used >= SETTLED), key=lambda one: (one.holds, one.used))
+    found: list[tuple[str, str]] = []
+    for one in settled[:wanted]:
+        if not one.holds:
+            found.append((one.slot, ""))
+        elif one is not settled[-1]:
+            found.append((one.slot, settled[-1].slot))
+        elif len(resting) == 1 and not working and now - one.used >= LONE:
+            found.append((one.slot, ""))
+    return found
+
+
 def not_their_fault(reports: list[Report], began: float, ended: float, span: Span) -> list[Report]:
     """A partition that was cut off by the end of a member which had worked for others before has lost its worker.
 
@@ -112,6 +146,12 @@ class Holdings:
                 if ref and hosts:
                     self._blocks.setdefault(place, {})[ref.name] = ref.size
                     self._hosts.setdefault(place, {})[hosts[0]] = None
+
+    def add(self, other: Holdings) -> None:
+        """What another member held is here now."""
+        for place, blocks in other._blocks.items():
+            self._blocks.setdefault(place, {}).update(blocks)
+            self._hosts[place] = {**other._hosts[place], **self._hosts.get(place, {})}
 
     def sets(self) -> tuple[Blockset, ...]:
         """The host that is asked for them is the last."""

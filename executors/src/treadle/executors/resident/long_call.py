@@ -105,17 +105,26 @@ class MemberCall:
         return None if answer.ended == "accepted" else answer
 
     async def _made(self) -> Answer:
+        try:
+            return await self._taken()
+        finally:
+            self._means.crowding.over(self.name)
+
+    async def _taken(self) -> Answer:
         """However often it is refused before. A call whose answer is lost goes on for all we know."""
         means, limits = self._means, self._means.invoker.limits
         while True:
             made = await means.gate.wait()
             self._standing = self._standing._replace(born=time.monotonic())
             request = await asyncio.to_thread(self._request)
+            means.crowding.over(self.name)
             try:
                 answer = await means.invoker.invoke(request, self._standing.size, limits.seconds)
             except Throttled as refused:
                 means.usage.throttled += 1
                 means.gate.throttled(made, str(refused), refused.retry_after)
+                if refused.at_once:
+                    means.crowding.refused(self.name)
                 continue
             except NotRun:
                 raise

@@ -19,7 +19,7 @@ from ..functions.in_flight import Underway
 from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, take_reports
 from ..program import Failure, Report, Task
 from .coordinator_host import Gone, Hub
-from .lifetime import OVER, Span, choose, needs, rest
+from .lifetime import HANDOVER, OVER, Holdings, Resting, Span, choose, needs, rest
 from .long_call import MemberCall
 
 _MESSAGE = 512 << 10
@@ -68,6 +68,47 @@ class MemberSlot:
         for one in leaving:
             one.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
+
+    # -- room for others
+
+    @property
+    def resting(self) -> Resting | None:
+        """Its member, when that has no task and none comes."""
+        member = self._member
+        if member is None or self._turn.locked() or self._underway.busy or member.standing is None:
+            return None
+        return Resting(self.name, member.used, bool(member.holds))
+
+    @property
+    def has_member(self) -> bool:
+        return self._member is not None
+
+    @property
+    def leaving(self) -> int:
+        """Members that were dismissed, and have not left."""
+        return len(self._leaving)
+
+    async def give_way(self, heir: MemberSlot | None) -> None:
+        """Dismiss the member, once that of `heir` has taken its blocks; if it cannot, the member stays."""
+        async with self._turn:
+            member = self._member
+            if member is not None and (heir is None or await heir.take_over(member.holds)):
+                self._dismiss(member)
+
+    async def take_over(self, holds: Holdings) -> bool:
+        """Have the member pull and serve these blocks too."""
+        async with self._turn:
+            member = self._member
+            if member is None or member.standing is None:
+                return False
+            used = member.used
+            with contextlib.suppress(TimeoutError, TreadleError, Gone):
+                async with asyncio.timeout(HANDOVER):
+                    await member.ask(encode_content(self._hub.session, Adopt(holds.sets()), self._hub.key))
+                member.holds.add(holds)
+                member.used = used  # nothing has used it
+                return True
+            return False
 
     # -- an attempt
 
