@@ -36,7 +36,7 @@ def order(folder: Path) -> list[Path]:
 def test_the_modules_of_the_language_stand_in_an_order() -> None:
     found = order(FOLDER)
     assert found.index(FOLDER / "model.py") < found.index(FOLDER / "document" / "document.py")
-    assert found.index(FOLDER / "document" / "document.py") < found.index(FOLDER / "document" / "children.py")
+    assert found.index(FOLDER / "document" / "document.py") < found.index(FOLDER / "document" / "child_workflows.py")
 
 
 def test_two_modules_that_import_each_other_are_found(tmp_path: Path) -> None:
