@@ -147,6 +147,8 @@ class Activation:
     logs: list[str] = field(default_factory=list)
     init_milliseconds: int = 0
     """0: the container was warm."""
+    waited_milliseconds: int = 0
+    """Until there was a container for it (annotations.md, `waitTime`)."""
 
     def end(self, code: int, result: Any) -> None:
         self.code, self.result, self.ended = code, result, time.time()
@@ -158,6 +160,8 @@ class Activation:
             {"key": "kind", "value": self.action.document["exec"]["kind"]},
             {"key": "limits", "value": self.action.document["limits"]},
         ]
+        if self.waited_milliseconds:
+            notes.append({"key": "waitTime", "value": self.waited_milliseconds})
         if self.init_milliseconds:
             notes.append({"key": "initTime", "value": self.init_milliseconds})
         return {

@@ -250,6 +250,7 @@ class OpenWhiskEmulator:
     async def _run(self, activation: Activation, given: Given, faults: dict[Kind, Fault]) -> None:
         action = activation.action
         container, is_warm = await self._container(action)
+        activation.waited_milliseconds = int((time.time() - activation.begun) * 1000)
         try:
             async with asyncio.timeout(action.seconds):
                 if await self._initialised(container, activation, given, is_warm, faults):

@@ -158,6 +158,30 @@ async def test_a_call_that_never_began_is_made_again(rig: Rig) -> None:
     assert (report.attempt, len(provider.orders)) == (2, 2)
 
 
+@pytest.mark.parametrize("waits", [0.0, 20.0, 500.0])
+async def test_lost_call_is_made_again_once_it_had_time_to_begin(rig: Rig, waits: float) -> None:
+    """Not as late as the provider may begin it, unless calls were seen to wait so long."""
+    queued = Limits(6 << 20, 6 << 20, 900.0, SIZES, queued_seconds=60.0)
+    executor = rig.executor(rig.provider(lose, limits=queued))
+    now = executor.means.clock()
+    executor.means.clock, executor.means.waits = (lambda: now), waits
+    task = rig.task(0)
+    await run(executor, task)
+    book = executor._book(rig.store, task.job.run, task.program.segment)
+    (call,) = book.under_way.at(call_records.work_of(task).values())
+    assert call.begins - now == min(call_records.START_SECONDS + waits, call_records.START_SECONDS + 60.0)
+
+
+async def test_executor_remembers_how_long_calls_waited(rig: Rig) -> None:
+    async def wait(provider: Provider, order: Order) -> Answer:
+        return msgspec.structs.replace(await provider.succeed(order), waited=7.0)
+
+    executor = rig.executor(rig.provider(wait))
+    for index in range(2):
+        await run(executor, rig.task(index))
+    assert executor.means.waits == 7.0
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_a_function_that_says_it_is_alive_is_waited_for(rig: Rig) -> None:
     provider = rig.provider(lose)

@@ -248,6 +248,22 @@ async def test_a_member_whose_answer_will_not_come_works_on(call: Step, bench: W
     assert len(sandboxes.sizes) == 1
 
 
+async def lose(_: Sandboxes, __: bytes) -> Answer:
+    raise StoreError("the connection broke", retryable=True)
+
+
+async def test_member_of_a_lost_call_is_given_up_before_the_provider_would_begin_it(
+    bench: Workbench, sandboxes: Sandboxes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("treadle.executors.resident.long_call.START_SECONDS", 0.3)
+    sandboxes.limits = msgspec.structs.replace(sandboxes.limits, queued_seconds=600.0)
+    sandboxes.steps = [lose]
+    async with asyncio.timeout(40):
+        (report,) = await bench.run(bench.task("same", [[1]]))
+    failed(report, FailureClass.WORKER_LOST)
+    await bench.assert_usable()
+
+
 @pytest.mark.parametrize(
     ("ended", "failure"),
     [

@@ -43,6 +43,12 @@ def test_a_success_brings_the_result_as_it_came() -> None:
     assert not found.cold
 
 
+@pytest.mark.parametrize(("said", "waited"), [(66, 0.066), (None, 0.0), ("long", 0.0)])
+def test_answer_has_the_time_that_its_call_waited(said: object, waited: float) -> None:
+    """annotations.md of apache/openwhisk, `waitTime`: milliseconds."""
+    assert answer(record(0, {}, annotations=[{"key": "waitTime", "value": said}])).waited == waited
+
+
 @pytest.mark.parametrize("status", [200, 202, 500])
 def test_a_body_that_is_no_text_is_a_lost_reply(status: int) -> None:
     with pytest.raises(StoreError, match="lost"):

@@ -152,6 +152,16 @@ async def test_an_installation_that_takes_no_calls_is_unreachable(
     assert emulator.activations == {}
 
 
+async def test_executor_learns_how_long_calls_wait_for_a_container(
+    bench: Workbench, emulator: OpenWhiskEmulator
+) -> None:
+    await asyncio.to_thread(emulator.reclaim)
+    await attempt(bench, bench.task("same", [[1]]))
+    assert isinstance(bench.executor, FunctionExecutor)
+    (activation,) = emulator.activations.values()
+    assert bench.executor.means.waits == activation.waited_milliseconds / 1000 > 0
+
+
 async def test_a_call_longer_than_the_blocking_wait_is_polled_for(
     bench: Workbench, emulator: OpenWhiskEmulator
 ) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -57,6 +58,10 @@ class Means:
     invoker: Invoker
     gate: Gate
     sizes: Sizes
+    waits: float = 0.0
+    """The longest that the provider kept a call before it began, in seconds, as far as it said."""
+    clock: Callable[[], float] = time.time
+    """Seconds since the epoch."""
     crowding: Crowding = field(default_factory=Crowding)
     mailbox: Mailbox = field(default_factory=Mailbox)
     usage: CallCounts = field(default_factory=CallCounts)
@@ -114,7 +119,7 @@ class FunctionAttempt:
             alive = await self._means.mailbox.look(self._book.store, alive_object(call.reports))
             said = open_time(call.reports, alive, self._book.key) if alive is not None else None
             until = call.may_last(said)
-            if until <= time.time():
+            if until <= self._means.clock():
                 return None
         return sealed
 
@@ -155,7 +160,7 @@ class FunctionAttempt:
         call = self._on_record(order, 0.0)
         while True:
             made = await self._means.gate.wait()
-            if (now := time.time()) > call.made + START_SECONDS / 2:
+            if (now := self._means.clock()) > call.made + START_SECONDS / 2:
                 call = self._on_record(order, now)
                 await self._book.record(call)
             self._means.crowding.over(order.reports)
@@ -171,11 +176,12 @@ class FunctionAttempt:
                 raise
             except StoreError as lost:
                 usage.calls, usage.lost = usage.calls + 1, usage.lost + 1
-                return call, lost
+                return call.lost(self._means.clock(), self._means.waits), lost
             except asyncio.CancelledError:
                 self._book.under_way.add([call])  # it goes on: who comes back for the partition finds it
                 raise
             usage.calls, usage.cold = usage.calls + 1, usage.cold + answer.cold
+            self._means.waits = max(self._means.waits, answer.waited)
             return call, answer
 
     def _on_record(self, order: Order, now: float) -> Call:

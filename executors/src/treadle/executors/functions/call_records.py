@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import msgspec
 import xxhash
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.primitives import sealing
 from treadle.primitives.encoding.decoding import decoded
@@ -57,6 +58,11 @@ class Call(Struct, frozen=True, array_like=True):
     """Seconds since the epoch; by then it has begun and said so, or is over, or it never will be."""
     until: float
     """Seconds since the epoch; after that it cannot be under way any more."""
+
+    def lost(self, now: float, waits: float) -> Call:
+        """The answer was lost at `now`, where calls begin within `waits` seconds: it has `START_SECONDS` more than
+        that to say that it is at work, and not as long as the provider may keep a call."""
+        return replace(self, begins=min(self.begins, now + START_SECONDS + waits))
 
     def may_last(self, alive: float | None) -> float:
         """The moment to which it may be under way, having last said that it is at `alive`; None: not yet."""

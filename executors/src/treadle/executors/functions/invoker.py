@@ -49,6 +49,8 @@ class Answer(Struct, frozen=True):
     peak_memory: int = 0
     """Bytes; 0: the provider does not say."""
     cold: bool = False
+    waited: float = 0.0
+    """Seconds that the provider kept the call before it began; 0: it does not say."""
     billed: float = 0.0
     """Seconds that the provider charges; 0: it does not say."""
 

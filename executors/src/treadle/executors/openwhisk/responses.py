@@ -112,13 +112,19 @@ def _taken(body: bytes) -> Pending:
 def answer_of(record: Activation) -> Answer:
     """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (actions.md)."""
     code = record.response.code()
-    cold = any(annotation.key == "initTime" for annotation in record.annotations)
+    notes = {annotation.key: annotation.value for annotation in record.annotations}
+    waited, billed = _seconds_of(notes.get("waitTime")), record.duration / 1000
+    cold = "initTime" in notes
     if code == _SUCCESS:
-        return Answer("answered", bytes(record.response.result), cold=cold, billed=record.duration / 1000)
+        return Answer("answered", bytes(record.response.result), cold=cold, waited=waited, billed=billed)
     said = error_of(bytes(record.response.result))
     if code == _PLATFORM:
         raise lost(f"activation {record.activationId}: {said}")
-    return Answer(_ended(said), how=said, log=text_of(record.logs), cold=cold, billed=record.duration / 1000)
+    return Answer(_ended(said), how=said, log=text_of(record.logs), cold=cold, waited=waited, billed=billed)
+
+
+def _seconds_of(milliseconds: Any) -> float:
+    return milliseconds / 1000 if isinstance(milliseconds, int | float) else 0.0
 
 
 def lost(said: str) -> StoreError:

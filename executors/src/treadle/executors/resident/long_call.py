@@ -38,13 +38,15 @@ class MemberCall:
         self.used = time.monotonic()
         """When its last task ended."""
         self._standing = Standing(self.used, size, fresh=True)
+        self._lost = float("inf")
+        """When the answer of its call was lost."""
         self._call = spawn(self._made(), name=self.name)
 
     @property
     def standing(self) -> Standing | None:
         """None: it is no more."""
         gone = self._call.done() and (self._call.cancelled() or self._call.exception() or self._answer() is not None)
-        late = time.monotonic() > self._standing.born + self._begins
+        late = time.monotonic() > self._comes_until
         lost = late and self._call.done() and not self._hub.present(self.name)
         return None if gone or lost else self._standing
 
@@ -86,7 +88,7 @@ class MemberCall:
 
     async def _come(self) -> None:
         """Until it is there, or its call has ended, or it will not come any more."""
-        until = self._standing.born + self._begins
+        until = self._comes_until
         while not (self._call.done() or self._hub.present(self.name)):
             if time.monotonic() > until:
                 return
@@ -95,9 +97,10 @@ class MemberCall:
     # -- its call
 
     @property
-    def _begins(self) -> float:
-        """Seconds in which it must have come."""
-        return self._means.invoker.limits.queued_seconds + START_SECONDS
+    def _comes_until(self) -> float:
+        """When it must have come: sooner once its answer was lost, see `Call.lost`."""
+        until = self._standing.born + self._means.invoker.limits.queued_seconds + START_SECONDS
+        return min(until, self._lost + self._means.waits + START_SECONDS)
 
     def _answer(self) -> Answer | None:
         """How the call ended, if that is known."""
@@ -130,6 +133,7 @@ class MemberCall:
                 raise
             except StoreError as lost:
                 means.usage.calls, means.usage.lost = means.usage.calls + 1, means.usage.lost + 1
+                self._lost = time.monotonic()
                 return Answer("accepted", how=lost.message)
             means.usage.calls, means.usage.cold = means.usage.calls + 1, means.usage.cold + answer.cold
             return Answer("accepted", how="another run of the call goes on") if _is_copy(answer) else answer
@@ -145,7 +149,7 @@ class MemberCall:
         """Returns once the member is gone and the coordinator may not know. Raises what kept it from being called."""
         answer = await asyncio.shield(self._call)
         if answer.ended == "accepted":
-            await asyncio.sleep(max(0.0, self._standing.born + self._begins - time.monotonic()))
+            await asyncio.sleep(max(0.0, self._comes_until - time.monotonic()))
             if self._hub.present(self.name):
                 await asyncio.Event().wait()  # the coordinator will tell
         elif answer.ended == "answered":
