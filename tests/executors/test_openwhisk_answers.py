@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -171,6 +172,23 @@ async def test_a_reply_that_cannot_be_decompressed_is_lost() -> None:
         async with Client(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
             with pytest.raises(StoreError, match="was lost"):
                 await client.request("GET", "actions")
+    finally:
+        await server.close()
+
+
+async def test_client_probes_a_silent_connection_for_15_seconds() -> None:
+    async def answer(_: Request) -> Reply:
+        return Reply(200, b"{}", {})
+
+    server = Server(answer)
+    try:
+        async with Client(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
+            reply = await client.open().get(client.url)
+            connection = reply.extensions["network_stream"].get_extra_info("socket")
+            asked = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+            idle, pause, probes, unheard = (connection.getsockopt(socket.IPPROTO_TCP, one) for one in asked)
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert idle + pause * probes == unheard / 1000 == 15
     finally:
         await server.close()
 

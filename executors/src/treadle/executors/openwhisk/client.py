@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,14 @@ BLOCKING_SECONDS = 60.0
 """A blocking call is answered within that (actions.md, "Blocking invocations and timeouts")."""
 _CONNECT_SECONDS = 10.0
 _GRACE = 15.0
+_PROBED = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000),
+)
+"""A host that is gone is found out in 15 s (tcp(7)), although a blocking call is silent for 60."""
 _OTHER_HOST = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, x509_vfy.h)."""
 _NOT_LOOPBACK = "the key of the namespace would travel in clear"
@@ -80,11 +89,13 @@ class Client:
                 raise UsageError(
                     "OpenWhisk needs httpx, which is not installed", "pip install 'treadle-executors[openwhisk]'"
                 ) from error
+            limits = httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections)
             self._http = httpx.AsyncClient(
                 auth=self._auth,
                 timeout=httpx.Timeout(BLOCKING_SECONDS + _GRACE, connect=_CONNECT_SECONDS, pool=None),
-                limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
-                verify=self._verify,
+                transport=httpx.AsyncHTTPTransport(
+                    verify=self._verify, limits=limits, trust_env=False, socket_options=_PROBED
+                ),
                 trust_env=False,
             )
         return self._http
