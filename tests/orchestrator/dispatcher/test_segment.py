@@ -193,13 +193,13 @@ def test_deadline_ends_the_stage(breaking: Breaking, tmp_path: Path) -> None:
     assert not done
 
 
-def test_quorum_lets_stragglers_go(breaking: Breaking) -> None:
-    slow = mapped({"range": 4, "partitions": 4}, "slow_last", **{"with": {"seconds": 45}})
+def test_quorum_lets_stragglers_go(breaking: Breaking, tmp_path: Path) -> None:
+    """The last partition waits for a file that never comes: only a run that lets it go ends."""
+    given = {"flag": str(tmp_path / "never"), "first": 3}
+    slow = mapped({"range": 4, "partitions": 4}, "needs_file_from", **{"with": given})
     document = spec(slow=slow, most={"type": "barrier", "input": "slow", "quorum": "75%"}, end=mapped("most"))
     run = breaking(document)
-    begun = time.monotonic()
     found, _ = run.go()
-    assert time.monotonic() - begun < 45
     assert values(found, "end") == [[0], [1], [2]]
     again, after = run.go()
     assert values(again, "end") == [[0], [1], [2]], "the set is frozen"
