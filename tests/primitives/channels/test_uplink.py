@@ -52,3 +52,13 @@ def test_a_relayed_letter_that_is_none_is_passed_over(nonsense: bytes) -> None:
     finally:
         loop.close()
     assert received == [("g/1.00", done)]
+
+
+def test_gang_member_keeps_fewer_strangers_when_few_descriptors_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.primitives.wire.unauthenticated.resource.getrlimit", lambda _: (128, 128))
+    loop = Loop()
+    try:
+        roads = Roads(loop, "g/0.00", RUN, KEY, lambda *_: None, lambda *_: None, reach=lambda _: None)
+    finally:
+        loop.close()
+    assert roads._strangers.most == 128 // 8

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...errors import TreadleError
 from ...wire import WireError, connect, incoming, welcome
 from ...wire.message_codec import decoder, encode_head
-from ...wire.unauthenticated import Strangers
+from ...wire.unauthenticated import Strangers, allowance
 from ..messages import Caller, Letter, Message
 from ..protocols.reliable_stream import Path
 from .buffered_connection import Link
@@ -71,7 +71,7 @@ class Roads:
         self._relay, self._receive, self._reach = relay, receive, reach
         self._roads: dict[str, Road] = {}
         self._links: set[Link] = set()
-        self._strangers: Strangers[Connection] = Strangers(_HANDSHAKES, _DIALLING)
+        self._strangers: Strangers[Connection] = Strangers(allowance(_HANDSHAKES), _DIALLING)
         self._ticks = 0
         self._closed = False
 
