@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -186,6 +187,21 @@ async def test_a_worker_that_does_not_start_says_why(place: Place) -> None:
             await executor.start()
     finally:
         await executor.stop()
+
+
+async def test_worker_that_never_becomes_ready_is_lost(
+    bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    sleep = f"case $* in *worker.main*) echo $$ > {tmp_path}/pid; exec sleep 600;; esac"
+    silent.write_text(f'#!/bin/sh\n{sleep}\nexec {sys.executable} "$@"\n')
+    silent.chmod(0o700)
+    monkeypatch.setattr("treadle.executors.local.process.sys.executable", str(silent))
+    monkeypatch.setattr("treadle.executors.local.process.READY_SECONDS", 1.0)
+    (report,) = await bench.run(bench.task("same", [[1]]))
+    assert failure_of(report).failure is FailureClass.WORKER_LOST
+    assert "was not ready within 1 s" in failure_of(report).how
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
 async def test_an_unknown_secret_is_refused_before_anything_runs(bench: Workbench) -> None:

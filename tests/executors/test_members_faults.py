@@ -10,7 +10,6 @@ import base64
 import concurrent.futures
 import os
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple

@@ -17,6 +17,8 @@ from .child_process import ChildProcess, Death
 from .orphan_guard import Guard
 
 _READ = 1 << 18
+READY_SECONDS = 120.0
+"""A worker that does not take tasks after this time is killed; it usually needs a fifth of a second."""
 _BATCH_SECONDS = 0.001
 """After reports of a task that has many to come, the next are read together."""
 _MANY = 20
@@ -70,10 +72,12 @@ class WorkerProcess:
         self.send(message)
 
     async def wait_ready(self) -> Death | None:
-        """None once it takes tasks; its death if that comes first."""
+        """None once it takes tasks; its death if that comes first, which is by its driver after READY_SECONDS."""
         if not self._ready.done():
             either: set[asyncio.Future[Any]] = {self._ready, self.child.death}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(either, timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                await self.child.end(f"its worker process was not ready within {READY_SECONDS:g} s")
         return self.child.death.result() if self.child.death.done() else None
 
     def send(self, message: Any) -> None:
