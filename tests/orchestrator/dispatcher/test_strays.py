@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from treadle.client.testing.service import service
-from treadle.orchestrator.dispatcher.blocks.orphans import MARK, claim, remove_strays
+from treadle.orchestrator.dispatcher.blocks.orphans import MARK, claim, remove_strays, remove_strays_of_user
 from treadle.orchestrator.environment.home import Home
 from treadle.primitives.stores.shared_memory import HostFolder
 
@@ -59,6 +60,28 @@ def test_memory_that_says_nothing_of_its_home_stays(tmp_path: Path) -> None:
     (tmp_path / "memory" / "file").touch()
     assert remove_strays(tmp_path / "memory") == []
     assert host.runs() == []
+
+
+def test_folder_of_one_home_is_removed_with_the_memory_when_the_home_is_gone(tmp_path: Path) -> None:
+    """Such a folder has a name with a random part, which only its home knows."""
+    names = {home: f"treadle-{os.geteuid()}-{number:016x}" for number, home in enumerate(("gone", "there", "used"))}
+    hosts = {}
+    for home, name in names.items():
+        (tmp_path / home).mkdir()
+        hosts[home] = HostFolder(tmp_path / "memory" / name / "0123")
+        claim(hosts[home], tmp_path / home)
+    foreign = tmp_path / "memory" / f"treadle-{os.geteuid()}-of-another-program"
+    foreign.mkdir()
+    del hosts["gone"], hosts["there"]
+    gc.collect()
+    for home in ("gone", "used"):
+        (tmp_path / home).rmdir()
+    common = tmp_path / "memory" / f"treadle-{os.geteuid()}"
+    common.mkdir()
+    assert remove_strays_of_user(common) == ["0123"]
+    left = {path.name for path in (tmp_path / "memory").iterdir()}
+    assert left == {names["there"], names["used"], foreign.name, common.name}
+    assert hosts["used"].root.is_dir()
 
 
 def test_the_mark_is_no_run_and_private(owned: Owned) -> None:

@@ -17,7 +17,7 @@ from treadle.primitives.errors import StoreError
 from treadle.primitives.run_paths import run_folder
 from treadle.primitives.stores.shared_memory import HostFolder
 
-from ..dispatcher.blocks.orphans import remove_strays
+from ..dispatcher.blocks.orphans import remove_strays_of_user
 
 SWEEP_SECONDS = 20.0
 _PATIENCE = 3.0
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 async def sweep(host: HostFolder, client: Client) -> None:
     """Until cancelled: remove the blocks of runs that are over and need them no more; first, those of dead homes."""
     with suppress(OSError):
-        await asyncio.to_thread(remove_strays, host.root.parent)
+        await asyncio.to_thread(remove_strays_of_user, host.root.parent)
     while True:
         await _sweep_once(host, client, KEEP_SPARES)
         await asyncio.sleep(SWEEP_SECONDS)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import weakref
 from pathlib import Path
 
-from treadle.primitives.stores.shared_memory import HostFolder
+from treadle.primitives.stores.shared_memory import HostFolder, is_private
 
 MARK = ".home"
 
@@ -24,6 +25,23 @@ def claim(host: HostFolder, home: Path) -> None:
     weakref.finalize(host, os.close, descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     os.pwrite(descriptor, os.fsencode(home), 0)
+
+
+def remove_strays_of_user(parent: Path) -> list[str]:
+    """The strays of `parent`, and of the folders of single homes beside it (`Home.host_root`), with those folders.
+
+    Raises OSError.
+    """
+    removed = remove_strays(parent)
+    single = re.compile(rf"treadle-{os.geteuid()}-[0-9a-f]{{16}}")
+    for entry in os.scandir(parent.parent):
+        if entry.path == str(parent) or not single.fullmatch(entry.name) or not is_private(Path(entry.path)):
+            continue
+        if found := remove_strays(Path(entry.path)):
+            removed += found
+            with contextlib.suppress(OSError):  # something else is in it
+                os.rmdir(entry.path)
+    return removed
 
 
 def remove_strays(folder: Path) -> list[str]:
