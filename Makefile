@@ -8,7 +8,7 @@ TESTS ?= not chaos
 
 SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven
 
-.PHONY: demo test explore system-packages check compiled format chaos fuzz bench workloads isolated clean
+.PHONY: demo test explore system-packages check compiled format chaos fuzz bench workloads isolated pythons corners clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -67,6 +67,14 @@ workloads: .venv/ready
 ## isolated: each member tested in an environment that holds it and what it depends on, no more
 isolated: .venv/ready
 	tests/isolated.sh
+
+## pythons: a core of the tests on each supported Python, with the oldest and with the newest dependencies
+pythons: .venv/ready
+	tests/pythons.sh matrix
+
+## corners: of `pythons` the oldest with the oldest and the newest with the newest
+corners: .venv/ready
+	tests/pythons.sh corners
 
 .venv/ready: pyproject.toml uv.lock $(wildcard */pyproject.toml)
 	test -x $(BIN)/uv || ($(PYTHON) -m venv .venv && $(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION))

@@ -23,7 +23,7 @@ from .target import Target
 
 _SHOWN = 5
 _FOLDERS = {"__pycache__", "tests", "include"}
-_NEEDED = {"numpy/_core/tests/_natype.py"}
+_NEEDED = {("numpy", "_core", "tests", "_natype.py")}
 """In a folder of tests, and imported by `numpy.testing` of NumPy 2.2."""
 _SUFFIXES = {".a", ".c", ".cc", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyc", ".pyi", ".pyx"}
 _INSTALLERS = {
@@ -117,7 +117,7 @@ def _is_needed(name: PurePosixPath) -> bool:
         return False
     if name.parts[0].endswith(".dist-info"):
         return name.name not in _INSTALLERS
-    return str(name) in _NEEDED or not _FOLDERS.intersection(name.parts[:-1])
+    return name.parts in _NEEDED or not _FOLDERS.intersection(name.parts[:-1])
 
 
 def _mib(size: int) -> str:
