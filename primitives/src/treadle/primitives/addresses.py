@@ -13,7 +13,7 @@ class Address(NamedTuple):
     scheme: str
     """`tcp`, `tls` or `unix`."""
     host: str
-    """Of `unix`: the abstract name (unix(7)), which no file has and which goes with its listener."""
+    """For `unix`: the abstract name (unix(7)). It belongs to no file and disappears with its listener."""
     port: int
 
     def __str__(self) -> str:
@@ -23,10 +23,10 @@ class Address(NamedTuple):
 
 
 def parse(address: str, *, plain: bool = False) -> Address:
-    """The parts of an address.
+    """Split an address into its parts.
 
-    Raises UsageError for what is none, and for `tcp://` off loopback: what crosses a network is encrypted. `plain`
-    allows it where the network itself is private to the caller.
+    Raises UsageError for text that is not an address, and for `tcp://` off loopback: traffic that crosses a network is
+    encrypted. `plain` allows `tcp://` where the network itself is private to the caller.
     """
     try:
         parts = urlsplit(address)
@@ -43,7 +43,7 @@ def parse(address: str, *, plain: bool = False) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by its spelling, can only be this machine."""
+    """Return whether a host, by its spelling, can only be this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -31,7 +31,7 @@ class _Spawned(asyncio.Task[T]):
         self._entered = True
         result = await work
         if self._cancelled_early:
-            await asyncio.sleep(0)  # work that never waited: the cancellation that is on its way arrives here
+            await asyncio.sleep(0)  # a pending cancellation reaches work that never waited here
         return result
 
     def cancel(self, msg: Any | None = None) -> bool:

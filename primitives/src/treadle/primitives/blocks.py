@@ -29,25 +29,27 @@ _MAPPED_FROM = 64 << 10
 """Bytes from which a part is mapped; shorter ones are read, which is faster than setting a mapping up."""
 _REMEMBERED = 100_000
 _ASKED = 64
-"""Hosts at the same time."""
+"""Number of hosts to ask at the same time."""
 Durability = Literal["", "task", "segment"]
-"""What survives the loss of a host: nothing, every committed task, every closed segment (which somebody copies)."""
+"""The durabilities: nothing survives the loss of a host, every committed task does, every closed segment does. The
+caller copies closed segments with `copy_to_store`."""
 
 
 class Peers(Protocol):
-    """Gives parts of blocks that lie in the shared memory of other hosts."""
+    """Fetches parts of blocks from the shared memory of other hosts."""
 
     def expect(self, host: str, slices: Iterable[Slice]) -> None:
-        """What will be fetched from a host next, so that small parts come together."""
+        """Announce the parts that will be fetched from a host next, so that small parts travel together."""
 
     def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool, elsewhere: bool) -> Buffer:
-        """Bytes of a block; `shared`: other processes of this host will want them too; `elsewhere`: the store has it.
+        """Return bytes of a block.
 
-        Raises MissingError when that host has them no more or cannot be reached.
+        `shared`: other processes of this host will want these bytes too. `elsewhere`: the store holds the block as
+        well. Raises MissingError when that host no longer has the bytes or cannot be reached.
         """
 
     def gone(self, host: str, names: Sequence[str]) -> set[str]:
-        """Which of these blocks that host does not have; all of them when it cannot be reached."""
+        """Return the blocks that the host does not have; all of them when it cannot be reached."""
 
     def close(self) -> None:
         """Close connections that are not in use."""
@@ -62,15 +64,15 @@ class Blocks:
     def __init__(
         self, store: Store, run: str, host: HostFolder | None = None, peers: Callable[[], Peers] | None = None
     ) -> None:
-        """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach. What
-        they bring they count in `read`.
+        """`peers` is called when a block of another host is first wanted; None: such blocks are out of reach. Peers
+        count the bytes that they fetch in `read`.
         """
         self._store = store
         self.run, self._folder = run, run_folder(run)
         self.host = host
         self._open_peers = peers
         self.read: Counter[str] = Counter()
-        """Bytes got so far from each kind of place: inline, host, store; what peers count comes to it."""
+        """Bytes read so far from each kind of place (inline, host, store); peers add their own counts."""
         self._folders = {"store": (str(store.path(f"runs/{self._folder}/blocks") or ""), store.url)}
         if host is not None:
             self._folders["host"] = (str(host.path(self._folder)), host.url)
@@ -90,10 +92,10 @@ class Blocks:
     ) -> BlockRef:
         """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
 
-        A block within `inline_limit` bytes stays in its reference. One that should go to the host goes to the store
-        when there is no host folder or shared memory is full; with durability `task` it goes to both, with `segment`
-        it has what `copy_to_store` needs. `write`: puts it on the host, as `HostFolder.put` does. Raises DataError (see
-        `encode`) and StoreError.
+        A block within `inline_limit` bytes stays in its reference. A block meant for the host goes to the store if the
+        host folder is missing or shared memory is full. With durability `task` the block goes to both; with `segment`
+        it gets what `copy_to_store` needs. `write` puts the block on the host, as `HostFolder.put` does. Raises
+        DataError (see `encode`) and StoreError.
         """
         name = self._unique(name)
         encoded = [encode(kind, part) for part in parts]
@@ -120,7 +122,7 @@ class Blocks:
         place: Literal["host", "store"],
         durability: Durability = "",
     ) -> BlockRef:
-        """Put parts that are encoded already, a piece at a time; like `put` otherwise, but never inline."""
+        """Put parts that are already encoded, a piece at a time; otherwise like `put`, but never inline."""
         name = self._unique(name)
         index = Index(digests=durability != "")
         on_host = self._put_host(name, lambda host, at: host.put(at, index.of(parts))) if place == "host" else ""
@@ -134,7 +136,8 @@ class Blocks:
         return f"{name}.{self._nonce}{next(self._numbers):x}"
 
     def expect(self, slices: Sequence[Slice]) -> None:
-        """Parts that will be got soon, in this order: those of other hosts are then pulled several at a time."""
+        """Announce the parts that will be read soon, in order, so that parts of other hosts are pulled several at a
+        time."""
         if self._open_peers is None:
             return
         far: dict[str, list[Slice]] = {}
@@ -146,9 +149,9 @@ class Blocks:
             self._peers.expect(host, theirs)
 
     def lost(self, slices: Iterable[Slice]) -> set[str]:
-        """Names of blocks that no location of theirs has any more; whether it is undamaged is not looked at.
+        """Return the names of blocks that have no location left. Their content is not checked for damage.
 
-        What the store should have is believed to be there.
+        Blocks that should be in the store are assumed to be there.
         """
         found: set[str] = set()
         far: dict[str, dict[str, None]] = {}
@@ -161,7 +164,7 @@ class Blocks:
         return found.union(*self._gone_from(far)) if far else found
 
     def _gone_from(self, far: Mapping[str, Iterable[str]]) -> list[set[str]]:
-        """Hosts that vanished together are silent, each for seconds: they are asked at the same time."""
+        """Ask the hosts at the same time: hosts that vanished together each stay silent for seconds."""
         from concurrent.futures import ThreadPoolExecutor
 
         peers = self._peers
@@ -184,18 +187,19 @@ class Blocks:
             self._store.put(self._object(ref.name), (self._from_the_first(part, _as_it_is) for part in parts))
 
     def get(self, slice: Slice, *, shared: bool = False) -> Any:
-        """The decoded value of a part, from the first location that has it undamaged.
+        """Return the decoded value of a part, from the first location that has it undamaged.
 
-        `shared`: other processes of this host will read it too, so that one brings it for all. Raises StoreError when
-        the store does not answer, otherwise CorruptError when a copy was damaged and MissingError when there is none;
-        both carry the name of the block.
+        `shared`: other processes of this host will read the part too, so one process fetches it for all. Raises
+        StoreError when the store does not answer, CorruptError when a copy was damaged, otherwise MissingError when
+        there is no copy; the last two carry the name of the block.
         """
         return self._from_the_first(slice, decode, shared=shared)
 
     def pieces(self, slice: Slice) -> Iterator[Any]:
-        """The value of a part as it was put: in pieces, each decoded when it is asked for. Raises what `get` does.
+        """Return the value of a part in the pieces in which it was put; each is decoded when it is asked for.
 
-        For a part that is too large for the memory there is: what is far away goes to a file, unless it is a few MiB.
+        For a part that is too large for the available memory: a remote part goes to a file, unless it is a few MiB.
+        Raises the errors of `get`.
         """
         for piece in self._from_the_first(slice, pieces, in_pieces=True):
             yield decode(piece)
@@ -210,7 +214,7 @@ class Blocks:
         raise _worst(slice, failures)
 
     def close(self) -> None:
-        """Hang up on other hosts; a later `get` connects again."""
+        """Disconnect from other hosts; a later `get` connects again."""
         if "_peers" in self.__dict__:
             self._peers.close()
 
@@ -227,7 +231,7 @@ class Blocks:
         return f"runs/{self._folder}/blocks/{name}"
 
     def _put_host(self, name: str, put: Callable[[HostFolder, str], None]) -> str:
-        """The location, or "" when the host cannot take the block."""
+        """Put the block and return its location, or "" when the host cannot take the block."""
         if self.host is None:
             return ""
         try:
@@ -249,9 +253,9 @@ class Blocks:
         yield from (one for one in slice.locations if one.partition(":")[0] == "store")
 
     def _read(self, slice: Slice, location: str, *, shared: bool = False, in_pieces: bool = False) -> Buffer:
-        """The part's authentic bytes. What a store gave needs a digest: checksums are no secret.
+        """Return the part's authentic bytes. Bytes from a store need a digest: a checksum proves no origin.
 
-        A peer has proved that it knows the run's key, and off loopback TLS guards what it sends.
+        A peer has proved that it knows the run's key, and off loopback TLS protects the bytes that it sends.
         """
         data = self._fetch(slice, location, shared, in_pieces)
         part = slice.part
@@ -271,13 +275,13 @@ class Blocks:
         return data
 
     def _folder_of(self, lender: str) -> tuple[str, str]:
-        """Where the blocks of another run are: a folder, if the store is one of this host, and the store."""
+        """Where the blocks of another run are: the folder (if the store is on this host) and the store's URL."""
         return str(self._store.path(f"runs/{lender}/blocks") or ""), self._store.url
 
     def _is_marked(self, slice: Slice, location: str, data: Buffer) -> bool:
-        """Whether a process of this host has checked it: large blocks are checked once for all of them.
+        """Return whether a process of this host has checked the file: large blocks are checked once for all processes.
 
-        Whoever writes to the file after that makes its two times equal; only the mark itself sets them apart.
+        A later write to the file makes its modification and change times equal; only the mark sets them apart.
         """
         with suppress(OSError):  # removed since it was mapped
             if location == "host" and _is_whole(slice, data):
@@ -286,7 +290,8 @@ class Blocks:
         return False
 
     def _mark(self, slice: Slice, location: str, data: Buffer) -> None:
-        """A file without any right to write was checked as a whole; one that takes its place was not."""
+        """Mark a file that was checked as a whole by removing every write permission; a replacement file has the
+        permission."""
         if location == "host" and _is_whole(slice, data):
             with suppress(OSError):
                 os.chmod(self._path(slice.name), 0o400)
@@ -354,7 +359,7 @@ def _xxh3(buffers: Sequence[Buffer]) -> int:
 
 
 def _sha256(buffers: Sequence[Buffer]) -> bytes:
-    import hashlib  # OpenSSL: what only passes host blocks on need not load it
+    import hashlib  # OpenSSL: processes that only pass host blocks on need not load it
 
     digest = hashlib.sha256()
     for buffer in buffers:

@@ -1,4 +1,4 @@
-"""What a reduce gets of a shuffle with several inputs: the values of each, by the name of the input."""
+"""The values that a reduce receives from a shuffle with several inputs, by the name of the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 class JointValues(dict[str, V]):
     """{input: values}, by the text of the input in the document (`orders`, `inputs.prices`, `state.ranks`).
 
-    `prices` and `ranks` do as well, while no other input ends so. Another name raises KeyError, which says the names.
+    Unambiguous endings (`prices`, `ranks`) work as well. Another name raises KeyError, which lists the names.
     """
 
     def __missing__(self, name: str) -> V:

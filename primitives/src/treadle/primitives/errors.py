@@ -1,4 +1,4 @@
-"""Errors by who must act. Every error of treadle's own says what happened and what to do next."""
+"""Errors by the party that must act. Every error of treadle's own states the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class FailureClass(StrEnum):
     """Why an attempt failed; the class decides what happens next (docs/architecture.md, failures)."""
 
     USER_ERROR = "user error"
-    """User code raised, or returned what the stage may not return. Spends an attempt."""
+    """User code raised, or returned a value that the stage does not allow. Spends an attempt."""
     OUT_OF_MEMORY = "out of memory"
     """The attempt hit its memory limit. Spends an attempt; the next one may get more."""
     TIMED_OUT = "timed out"
@@ -49,21 +49,21 @@ class UsageError(TreadleError):
 
 
 class DataError(TreadleError):
-    """User data is not what the stage needs (undecodable text, refused key type): the user must mend the data."""
+    """User data does not fit the stage (undecodable text, refused key type): the user must mend the data."""
 
 
 class CorruptError(TreadleError):
-    """Bytes differ from what was committed, or their MAC is wrong; they are never decoded."""
+    """Bytes differ from the committed bytes, or their MAC is wrong; they are never decoded."""
 
     block: str = ""
-    """Name of the block, when it was one."""
+    """Name of the block, if the bytes belong to a block."""
 
 
 class MissingError(TreadleError):
     """A named object is not where its reference says."""
 
     block: str = ""
-    """Name of the block, when it was one."""
+    """Name of the block, if the object is a block."""
 
 
 class StoreError(TreadleError):
@@ -74,7 +74,7 @@ class StoreError(TreadleError):
         self.retryable = retryable or throttled
         """The same call may succeed later (unreachable, throttled), or elsewhere (shared memory full)."""
         self.throttled = throttled
-        """It is up, and asked for fewer calls."""
+        """The store is up and asked for fewer calls."""
 
 
 class InternalError(TreadleError):

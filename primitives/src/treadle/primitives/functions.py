@@ -20,25 +20,25 @@ CAPTURED = "captured:"
 
 
 class FunctionInfo(Struct, frozen=True):
-    """What planning needs to know of a function."""
+    """The properties of a function that planning needs."""
 
     flat: bool | None
-    """What `@task` says, else whether the return annotation is an iterable of records; None: there is none to judge."""
+    """Set by `@task`; otherwise whether the return annotation is an iterable of records; None without an annotation."""
     takes_context: bool
     vectorized: bool
-    """As a key function it takes a whole table or array."""
+    """The function, used as a key function, takes a whole table or array."""
     is_generator: bool
     settings: dict[str, Any]
-    """What the `@task` decorator says."""
+    """The settings of the `@task` decorator."""
 
 
 # -- references ----------------------------------------------------------------------------------------------------
 
 
 def reference(function: Callable[..., Any], captured: MutableMapping[str, bytes] | None = None) -> str:
-    """`module:qualname` when importing that gives this very function, else `captured:<digest>` (see `capture`).
+    """`module:qualname` if importing that gives this very function, else `captured:<digest>` (see `capture`).
 
-    What was captured is put into `captured`, by its reference.
+    A captured function is added to `captured`, under its reference.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if module and name and module != "__main__" and _found(module, name) is function:
@@ -73,9 +73,9 @@ def capture(function: Callable[..., Any]) -> bytes:
 
 
 def load(ref: str, captured: Mapping[str, bytes] = {}) -> Callable[..., Any]:
-    """The function behind a reference; `captured` maps references `captured:<digest>` to their bytes.
+    """Return the function behind a reference; `captured` maps references `captured:<digest>` to their bytes.
 
-    Only bytes of a verified bundle may be given: they are unpickled. Raises UsageError saying what is missing.
+    Pass only bytes of a verified bundle: they are unpickled. Raises UsageError that names the missing part.
     """
     if ref.startswith(CAPTURED):
         return _load_captured(ref, captured)
@@ -138,9 +138,9 @@ def _name(function: object) -> str:
 
 
 def describe(function: Callable[..., Any]) -> FunctionInfo:
-    """What the signature, the annotations and the `@task` decorator say.
+    """Describe the function from its signature, annotations and `@task` decorator.
 
-    Annotations may be strings, also ones whose names cannot be resolved here.
+    Annotations may be strings, even with names that cannot be resolved here.
     """
     annotations = _annotations(function)
     settings = dict(getattr(function, TASK_ATTRIBUTE, {}))
@@ -162,7 +162,7 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _plain(function: Any) -> Any:
-    """The function under decorators, partials, methods and callable objects: what holds code and annotations."""
+    """The function under decorators, partials, methods and callable objects: the object with code and annotations."""
     import functools
 
     function = inspect.unwrap(function)
@@ -174,7 +174,7 @@ def _plain(function: Any) -> Any:
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """Resolved one by one; what cannot be resolved stays a string. A class returns itself."""
+    """Annotations, each resolved by itself; one that cannot be resolved stays a string. A class returns itself."""
     plain = _plain(function)
     if inspect.isclass(plain):
         return {"return": plain}
@@ -188,7 +188,7 @@ def _resolved(annotation: Any, scope: dict[str, Any]) -> Any:
         return annotation
     try:
         return eval(annotation, scope)
-    except Exception:  # noqa: BLE001 - whatever a foreign annotation raises, its text is judged instead
+    except Exception:  # noqa: BLE001 - a foreign annotation may raise any error; its text is judged instead
         return annotation
 
 
@@ -229,7 +229,7 @@ def _class_of(annotation: Any) -> Any:
 
 
 def matches_type(error: BaseException, names: Iterable[str]) -> bool:
-    """Whether the class of the error or one of its bases is listed, as `Name` or as `module.Name`."""
+    """Return whether `names` lists the class of the error or one of its bases, as `Name` or as `module.Name`."""
     listed = set(names)
     return any(
         kind.__name__ in listed or f"{kind.__module__}.{kind.__qualname__}" in listed for kind in type(error).__mro__

@@ -1,4 +1,4 @@
-"""What is imported when it is first asked for: names of packages, and the library that is an extra."""
+"""Imports on first use: the names of a package, and the optional library pyarrow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def pyarrow(what: str, module: str = "pyarrow") -> Any:
-    """The library, or a module of it, which `what` needs. Raises UsageError without it."""
+    """Return pyarrow, or a module of it, for the feature `what`. Raises UsageError when it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -19,7 +19,7 @@ class LineLimit(logging.Filter):
         super().__init__()
         self._most, self._seconds, self._clock = most, seconds, clock
         self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
-        """Kind -> when its time began, and its lines since then."""
+        """Maps a kind to the start of its interval and the number of its lines since then."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         first = record.args[0] if isinstance(record.args, tuple) and record.args else ""
@@ -37,7 +37,7 @@ class LineLimit(logging.Filter):
 
 
 def limited_logger(name: str) -> logging.Logger:
-    """The logger of that name, with a LineLimit. Once for each name."""
+    """Return the logger of that name, with one LineLimit."""
     logger = logging.getLogger(name)
     if not any(isinstance(one, LineLimit) for one in logger.filters):
         logger.addFilter(LineLimit())

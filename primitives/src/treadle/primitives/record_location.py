@@ -1,4 +1,4 @@
-"""Where a record stands: in its partition, under its key, in its input file."""
+"""The location of a record: its index in the partition, its key, its place in the input file."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _SHOWN = 80
 
 
 class RecordPlace(Struct, frozen=True):
-    """What is known of the record that a function was called with; what is not known is None."""
+    """The known location of the record that a function was called with; unknown fields are None."""
 
     position: int | None = None
     """Index in the partition of the stage's input, from 0."""
     key: Any = None
-    """Of the group, in a reduce per key."""
+    """Key of the group, in a reduce per key."""
     uri: str | None = None
     """The input file, in a stage that reads files itself."""
     line: int | None = None
-    """In a text format: where the record begins, from 1."""
+    """In a text format: the line where the record begins, from 1."""
     row: int | None = None
     """In Parquet, npy and fixed: index in the file, from 0."""
     from_byte: int = 0
-    """Where the counting of lines begins, when that is not the start of the file."""
+    """Where the count of lines begins, if not at the start of the file."""
 
     @property
     def text(self) -> str:
-        """The file and the line or row, for people; empty when no file is known."""
+        """The file and the line or row as readable text; empty when the file is unknown."""
         if self.uri is None:
             return ""
         if self.line is not None:
@@ -38,6 +38,6 @@ class RecordPlace(Struct, frozen=True):
 
 
 def key_text(key: Any) -> str:
-    """A key for people."""
+    """The key as readable text."""
     text = repr(key)
     return f"key {text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"

@@ -1,4 +1,4 @@
-"""What a user function returns when it also has metrics to report."""
+"""The return value of a user function that also reports metrics."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ VALUE_LIMIT = 16 * 1024
 
 
 def is_storable(value: Any) -> bool:
-    """Whether ledgers and specs can hold the scalar: a whole number may have 64 bits."""
+    """Return whether ledgers and specs can hold the scalar: an integer may have 64 bits."""
     return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
 class Result(Struct, frozen=True):
-    """`value` is what the function would return alone; `metrics` are finite JSON scalars declared on the stage."""
+    """`value` is the function's plain return value; `metrics` are finite JSON scalars declared on the stage."""
 
     value: Any
     metrics: Mapping[str, Any] = {}
 
 
 def stage_value(stage: str, record: Any) -> Any:
-    """The record of a reduce as `stages.X.value`: a JSON value of at most `VALUE_LIMIT` bytes.
+    """Return the record of a reduce as `stages.X.value`: a JSON value of at most `VALUE_LIMIT` bytes.
 
-    NumPy and Arrow scalars are converted, tuples become lists. Raises DataError for what else is no JSON value.
+    NumPy and Arrow scalars are converted, tuples become lists. Raises DataError for any other value that JSON lacks.
     """
     import msgspec
 

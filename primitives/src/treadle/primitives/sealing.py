@@ -1,4 +1,4 @@
-"""Who may write what treadle decodes: one deployment key, a key for each run, and sealed objects.
+"""Authority to write the bytes that treadle decodes: one deployment key, one key for each run, and sealed objects.
 
 Pickle is code, so nothing read from a store is decoded before its MAC was checked under the run's key.
 """
@@ -27,9 +27,9 @@ _SALT = b"treadle deployment key"
 
 
 def load_or_create_key(path: str | os.PathLike[str]) -> bytes:
-    """The 32 bytes of the deployment key at `path`; a missing one is made, atomically and with mode 0600.
+    """Return the 32 bytes of the deployment key at `path`; a missing key is created atomically, with mode 0600.
 
-    Raises UsageError for a file of another owner, one that others may read, or one that is not a key.
+    Raises UsageError for a file that another user owns, that others may read, or that is not a key.
     """
     path = Path(path)
     try:
@@ -70,7 +70,7 @@ def run_key(deployment_key: bytes, run_id: str) -> bytes:
 
 
 def purpose_key(deployment_key: bytes, purpose: bytes) -> bytes:
-    """A key for one purpose, derived likewise: nobody who has it can make those of another."""
+    """Derive a key for one purpose, as `run_key` does: a holder of it cannot derive the keys of other purposes."""
     return hkdf(deployment_key, salt=_SALT, info=purpose)
 
 
@@ -93,7 +93,7 @@ def seal(key: bytes, name: str, payload: Buffer) -> bytes:
 
 
 def unseal(key: bytes, name: str, data: Buffer) -> memoryview:
-    """The payload of what `seal` made with the same key and name; raises CorruptError otherwise."""
+    """Return the payload that `seal` sealed with the same key and name; raises CorruptError otherwise."""
     view = memoryview(data).cast("B").toreadonly()
     start = len(_MAGIC) + _MAC_BYTES
     if len(view) < start or view[: len(_MAGIC)] != _MAGIC:
@@ -111,9 +111,9 @@ def unseal(key: bytes, name: str, data: Buffer) -> memoryview:
 
 
 def pinned(name: str, data: Buffer, digest: str) -> memoryview:
-    """The payload of a sealed object, known by its SHA-256: for whoever has that from where it was checked.
+    """Return the payload of a sealed object whose SHA-256 the caller has from a verified source.
 
-    Needs no key, so that what is sealed once can be read by many runs. Raises CorruptError for another payload.
+    Needs no key, so many runs can read an object that was sealed once. Raises CorruptError for another payload.
     """
     payload = memoryview(data).cast("B").toreadonly()[len(_MAGIC) + _MAC_BYTES :]
     if not hmac.compare_digest(hashlib.sha256(payload).hexdigest(), digest):
@@ -123,13 +123,14 @@ def pinned(name: str, data: Buffer, digest: str) -> memoryview:
 
 
 class SealedStore:
-    """The objects of a store that are sealed under one key, each for its name."""
+    """The objects of a store that are sealed under one key, each for its own name."""
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store, self._key = store, key
 
     def get(self, name: str) -> memoryview:
-        """The payload. Raises MissingError, StoreError, and CorruptError for what no holder of the key wrote there."""
+        """Return the payload. Raises MissingError, StoreError, and CorruptError when no holder of the key wrote it
+        there."""
         return unseal(self._key, name, self._store.get(name))
 
     def put(self, name: str, payload: Buffer) -> None:

@@ -1,5 +1,6 @@
 """Values as bytes, and back.
 
-General layout: `references` (what a block is, and where), `codec` (values of every kind) over `frames` (their layout),
-`encoded` (what is bytes already), `frozen` (arrays that nobody may write to), `decoding` (structs that are checked).
+General layout: `references` (identity and location of a block), `codec` (values of every kind) over `frames` (their
+layout), `encoded_parts` (parts that are already bytes), `read_only` (values that a user function cannot change),
+`decoding` (structs that are checked), `tabular` (arrays, tables and frames).
 """

@@ -1,10 +1,10 @@
 """The bytes of one part: a small header, then payload buffers aligned to 64 bytes, which decode as views.
 
-In a frame of `frames`, the forms are `pickle` (meta is a pickle of protocol 5, PEP 574, the buffers are its
-out-of-band buffers), `array` (meta is the dtype and shape as a Python literal, as in the .npy format), `odd array` (a
-pickle of one whose dtype that format cannot say), `table` (the one buffer is an Arrow IPC stream) and `pieces` (the
-buffers are parts of one kind, to be joined in order: what did not fit into its producer's memory).
-A part holds only what its kind says and must be authentic (checksum and digest checked) before it is decoded.
+In a frame of `frames`, the forms are `pickle` (meta is a pickle of protocol 5, PEP 574, the buffers are its out-of-band
+buffers), `array` (meta is the dtype and shape as a Python literal, as in the .npy format), `odd array` (a pickle of an
+array whose dtype the .npy format cannot express), `table` (the one buffer is an Arrow IPC stream) and `pieces` (the
+buffers are parts of one kind, to be joined in order: a value that did not fit into its producer's memory). A part holds
+only values of its kind and must be authentic (checksum and digest checked) before it is decoded.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _KINDS: dict[int, Kind] = {_PICKLE: "objects", _ARRAY: "array", _TABLE: "table",
 
 
 def encode(kind: Kind, value: Any) -> list[Buffer]:
-    """The part as buffers whose lengths sum to a multiple of 64; large ones are views of `value`, not copies.
+    """Return the part as buffers whose lengths sum to a multiple of 64; large ones are views of `value`, not copies.
 
-    Raises DataError for records that cannot be pickled, arrays of Python objects and what is not of this kind.
+    Raises DataError for records that cannot be pickled, arrays of Python objects, and values not of this kind.
     """
     if kind == "array":
         return _encode_array(value)
@@ -62,13 +62,13 @@ def decode(data: Buffer) -> Any:
 
 
 def pieces(data: Buffer) -> Sequence[Buffer]:
-    """What to decode one after the other instead of all of a part at once: the pieces it was put in, or itself."""
+    """Return the buffers to decode one at a time: the pieces in which the part was put, or the part itself."""
     form, _, buffers = unframe(data)
     return buffers if form == _PIECES else [data]
 
 
 def pieces_head(lengths: Sequence[int]) -> bytes:
-    """The bytes before encoded pieces of these lengths that make them one part; one piece alone needs none."""
+    """Return the bytes that, before encoded pieces of these lengths, make them one part; empty for a single piece."""
     return frame_head(_PIECES, lengths) if len(lengths) > 1 else b""
 
 
@@ -77,14 +77,14 @@ def _kind_of(data: Buffer) -> Kind:
 
 
 def rows(kind: Kind, value: Any) -> int:
-    """How many records the partition has."""
+    """Return the number of records in the partition."""
     return int(value.num_rows) if kind == "table" else len(value)
 
 
 def concat(kind: Kind, values: Sequence[Any]) -> Any:
-    """The partitions as one, in order; a single one is returned itself. Arrays are read-only.
+    """Join the partitions in order; a single partition is returned as it is. Arrays are read-only.
 
-    Empty parts are left out, so that their dtype or schema need not agree. Raises DataError when the others' do not.
+    Empty parts are left out, so their dtype or schema may differ. Raises DataError when the other parts disagree.
     """
     if not values:
         raise InternalError("concat of nothing")
@@ -124,7 +124,7 @@ def _dumps(value: Any, outside: list[pickle.PickleBuffer]) -> bytes:
 
 
 def _keep_outside(outside: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
-    """Whether pickle should keep the buffer itself: only when it is not contiguous."""
+    """Return whether pickle should keep the buffer itself: only if it is not contiguous."""
     try:
         buffer.raw()
     except BufferError:
@@ -192,7 +192,7 @@ def _check_array(value: Any) -> None:
 
 
 def _dtype_descr(dtype: np.dtype[Any]) -> Any:
-    """The dtype as a Python literal, or None for one (of an extension, say) that does not survive this."""
+    """The dtype as a Python literal, or None for a dtype (an extension, say) that does not survive this."""
     fields: Any = dtype.fields or {}
     if dtype.metadata or any(fields[name][0].metadata for name in fields):
         return None  # equal dtypes may differ in metadata
@@ -242,7 +242,7 @@ def _concat_arrays(values: Sequence[Any]) -> Any:
                 f"partitions differ: rows of {_row_type(first)} and of {_row_type(value)}",
                 "Return arrays of one dtype and row shape from every partition.",
             )
-    return _read_only(np.concatenate(values, dtype=first.dtype))  # by itself it takes the byte order of this machine
+    return _read_only(np.concatenate(values, dtype=first.dtype))  # without dtype NumPy takes this machine's byte order
 
 
 def _row_type(array: Any) -> str:
@@ -253,7 +253,7 @@ def _row_type(array: Any) -> str:
 
 
 class Sink:
-    """A file that keeps what is written to it until it is taken, without copying Arrow's buffers."""
+    """A file that keeps the written buffers until they are taken, without copying Arrow's buffers."""
 
     closed = False
 

@@ -1,7 +1,8 @@
-"""Decoding treadle's own objects, by several threads at once.
+"""Thread-safe decoding of treadle's own objects.
 
-msgspec fills in what it knows of a Struct when the type is first used, by Python code in which threads take turns; a
-second thread that finds it half filled ends the process (SIGSEGV, msgspec 0.22). So types are made known one at a time.
+When a type is first used, msgspec completes its record of the Struct with Python code in which threads can switch. A
+second thread that finds the record incomplete ends the process (SIGSEGV, msgspec 0.22). So types are registered one at
+a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _lock = threading.Lock()
 
 
 def known(kind: type[T]) -> type[T]:
-    """The type, which any number of threads may decode from now on, with all types inside it."""
+    """Register the type and all types inside it; any number of threads may decode from it afterwards."""
     if kind not in _known:
         with _lock:
             msgspec.json.Decoder(kind)
@@ -29,7 +30,7 @@ def known(kind: type[T]) -> type[T]:
 
 
 def decoded(kind: type[T], name: str, data: Buffer) -> T:
-    """The authentic object `name`. Raises CorruptError for one that another version of treadle wrote."""
+    """Decode the authentic object `name`. Raises CorruptError for an object that another version of treadle wrote."""
     try:
         return msgspec.msgpack.decode(data, type=known(kind))
     except msgspec.MsgspecError as error:

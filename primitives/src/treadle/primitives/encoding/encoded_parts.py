@@ -1,4 +1,4 @@
-"""Blocks whose bytes pass once: parts that were encoded before they are put, and the index made on their way."""
+"""Blocks whose bytes pass once: parts that were encoded before they are put, and their index made in passing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .references import Part
 class EncodedPart(Protocol):
     """A part that was encoded in pieces, each a part by itself, because it does not fit into memory.
 
-    Its pieces can be gone through more than once.
+    Its pieces can be iterated more than once.
     """
 
     @property

@@ -35,21 +35,21 @@ def frame(form: int, meta: bytes, buffers: Sequence[Sequence[Buffer]]) -> list[B
 
 
 def frame_head(form: int, lengths: Sequence[int]) -> bytes:
-    """What stands before buffers whose lengths are multiples of 64, when there is no meta."""
+    """Return the bytes before buffers whose lengths are multiples of 64, for a part without meta."""
     head = _HEADER.size + 8 * len(lengths)
     header = _HEADER.pack(_MAGIC, form, len(lengths), 0, _aligned(head) + sum(lengths))
     return header + struct.pack(f"<{len(lengths)}Q", *lengths) + bytes(-head % ALIGNMENT)
 
 
 def small_frame(form: int, meta: bytes) -> bytes:
-    """What `frame` makes of a short meta alone: most parts of a run of many small partitions."""
+    """Return the `frame` of a short meta alone: most parts of a run of many small partitions."""
     head = _HEADER.size + len(meta)
     padding = -head % ALIGNMENT
     return _HEADER.pack(_MAGIC, form, 0, len(meta), head + padding) + meta + bytes(padding)
 
 
 def _coalesced(parts: Sequence[Buffer]) -> list[Buffer]:
-    """Neighbouring small buffers joined: a list of many small arrays is not a vector of many small writes."""
+    """Join neighbouring small buffers: a list of many small arrays must not become a vector of many small writes."""
     joined: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:
@@ -63,7 +63,7 @@ def _coalesced(parts: Sequence[Buffer]) -> list[Buffer]:
 
 
 def unframe(data: Buffer) -> tuple[int, memoryview, list[memoryview]]:
-    """(form, meta, buffers) of a part, as read-only views of it. Raises CorruptError when it is none."""
+    """Return (form, meta, buffers) of a part, as read-only views of it. Raises CorruptError when it is not a part."""
     view = memoryview(data).cast("B").toreadonly()
     if len(view) < _HEADER.size:
         raise _torn()

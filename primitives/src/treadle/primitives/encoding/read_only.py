@@ -1,4 +1,4 @@
-"""What a user function cannot change: partitions that may be shared, and arrays made read-only."""
+"""Values that a user function cannot change: partitions that may be shared, and arrays made read-only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .references import Kind
 _NUMBERS = {bool, int, float, complex, Decimal}
 _TIMES = {date, datetime, time, timedelta, timezone}
 ATOMS = frozenset({type(None), str, bytes, UUID, range} | _NUMBERS | _TIMES)
-"""Types whose values cannot be changed and hold nothing else."""
+"""Types whose values are immutable and hold no other values."""
 _NESTED = {tuple, frozenset}
 _SEQUENCES = {tuple, list}
 _CONTAINERS = _SEQUENCES | {dict}
@@ -56,7 +56,7 @@ def _arrays(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _may_be_frozen(cls: type) -> bool:
-    """Whether a type, not an atom, is Fraction, a NumPy scalar, or `ndarray` itself: then its flags tell."""
+    """Return whether a non-atomic type is Fraction, a NumPy scalar, or `ndarray`, whose own flags decide."""
     fractions, numpy = sys.modules.get("fractions"), sys.modules.get("numpy")
     if fractions is not None and cls is fractions.Fraction:
         return True
@@ -87,7 +87,7 @@ def sealed(records: list[Any]) -> list[Any]:
 
 
 def _may_write(values: Iterable[Any], array: type) -> bool:
-    """Whether there is an array that can be written to, level by level as in `_are_frozen`."""
+    """Return whether there is a writeable array, level by level as in `_are_frozen`."""
     for _ in range(_DEPTH):
         met = set(map(type, values))
         if met <= ATOMS:
@@ -119,7 +119,7 @@ def _sealed(value: Any, array: type, depth: int) -> Any:
 
 
 def read_only(array: Any) -> Any:
-    """A view of the array that cannot be written to, or the array itself when it cannot."""
+    """Return a view of the array that cannot be written to, or the array itself if it already is read-only."""
     if not array.flags.writeable:
         return array
     view = array.view()

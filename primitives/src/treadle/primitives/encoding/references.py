@@ -1,4 +1,4 @@
-"""References to immutable blocks: what travels in ledgers, payloads and history instead of data."""
+"""References to immutable blocks: they travel in ledgers, payloads and history instead of data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Kind = Literal["objects", "table", "array"]
 
 
 class Part(Struct, frozen=True, array_like=True):
-    """A run of bytes of a block that decodes by itself: the whole block, or what one consumer of it reads."""
+    """A run of bytes of a block that decodes by itself: the whole block, or the share of one consumer."""
 
     offset: int
     """First byte within the block; a multiple of 64."""
     length: int
     rows: int
     checksum: int
-    """xxh3-64 of the bytes; 0: none was made, since only processes of the host that has it read the block."""
+    """xxh3-64 of the bytes; 0: no checksum, since only processes of the host that has the block read it."""
     digest: bytes = b""
     """SHA-256 of the bytes; present when the block was put in a store, checked before anything is decoded."""
 
@@ -31,10 +31,10 @@ class BlockRef(Struct, frozen=True, array_like=True):
     kind: Kind
     size: int
     parts: tuple[Part, ...]
-    """At least one; a scattered block has one for each target partition, a cut block one for each chunk."""
+    """At least one part; a scattered block has one for each target partition, a cut block one for each chunk."""
     locations: tuple[str, ...] = ()
-    """`inline`, `host:<host id>` (mapped there, pulled over TCP elsewhere), `store`, or `store:<run>`: the store, where
-    it is a block of another run; best first."""
+    """`inline`, `host:<host id>` (mapped there, pulled over TCP elsewhere), `store`, or `store:<run>` (the store, where
+    the block belongs to another run); best first."""
     inline: bytes = b""
 
     @property
@@ -43,7 +43,7 @@ class BlockRef(Struct, frozen=True, array_like=True):
         return parts[0].rows if len(parts) == 1 else sum(part.rows for part in parts)
 
     def slice(self, index: int) -> Slice:
-        """The part `index` of this block, alone."""
+        """Return part `index` of this block, alone."""
         part = self.parts[index]
         inline = self.inline[part.offset : part.offset + part.length] if self.inline else b""
         return Slice(self.name, self.kind, part, self.locations, inline)

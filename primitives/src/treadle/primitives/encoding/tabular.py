@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _is_unnamed_index = re.compile(r"__index_level_\d+__").fullmatch
-"""pandas calls the columns so that it makes of an index without a name."""
+"""Matches the column name that pandas gives to an index without a name."""
 
 
 def as_partition(value: Any) -> tuple[Kind, Any] | None:
@@ -37,17 +37,17 @@ def as_partition(value: Any) -> tuple[Kind, Any] | None:
 
 
 def is_frame(value: Any) -> bool:
-    """Whether the value has columns, and gives them to Arrow; tables of Arrow have and do, too."""
+    """Return whether the value has columns and exports them to Arrow; Arrow's own tables do, too."""
     return is_frame_type(type(value))
 
 
 def is_frame_type(kind: type) -> bool:
-    """As `is_frame`, of a value's type."""
+    """Return whether values of this type are frames, as in `is_frame`."""
     return hasattr(kind, "__arrow_c_stream__") and hasattr(kind, "columns")
 
 
 def items_of(value: Any) -> Any:
-    """What a flat result is iterated over: the rows of a table or frame as dicts, anything else itself."""
+    """Return the iterable of a flat result: the rows of a table or frame as dicts, any other value itself."""
     if not is_frame(value):
         return value
     found = as_partition(value)
@@ -55,8 +55,8 @@ def items_of(value: Any) -> Any:
 
 
 def table_of_frame(frame: Any) -> pa.Table:
-    """The columns of a frame; of an index of pandas those levels that have a name. Metadata of the schema is left out:
-    it says which library made the frame."""
+    """The columns of a frame, and those levels of a pandas index that have a name. Metadata of the schema is left out:
+    it names the library that made the frame."""
     table = pyarrow("a frame").RecordBatchReader.from_stream(frame).read_all()
     unnamed = [name for name in table.column_names if _is_unnamed_index(name)]
     return table.drop_columns(unnamed).replace_schema_metadata(None)
@@ -69,7 +69,7 @@ def type_name(value: object) -> str:
 
 
 def conversion(value: object) -> str:
-    """The line that makes plain records or values of one that has no text form."""
+    """A line of code that makes plain records or values from a value that has no text form."""
     kind, package = type(value), type(value).__module__.partition(".")[0]
     if is_frame(value) or kind.__name__ == "LazyFrame":
         return _of_a_frame(package, kind.__name__)

@@ -1,6 +1,7 @@
-"""Where bytes are kept.
+"""Storage of bytes.
 
-General layout: `store` (objects, behind one interface) with `streamed` (those made in parts) and `store_errors` (where
-foreign errors become ours); `files` (what people read and write, by URI); `host` (shared memory) with `spares` (of what
-was removed there); `whole_files` (a file is all there or not at all) and `spooled` (bytes between memory and disk).
+General layout: `store` (objects, behind one interface) with `multipart` (objects made in parts) and `store_errors`
+(where foreign errors become treadle's); `input_files` (files that people read and write, by URI); `shared_memory`
+(blocks of this host) with `page_pool` (files of removed blocks); `atomic_files` (a file appears whole or not at all);
+`spool` (bytes between memory and disk); `request_counts` and `aws_config`.
 """

@@ -19,7 +19,7 @@ from ..errors import UsageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Reuse: TypeAlias = Callable[[Path], int | None]
-"""Moves a file as large as what will be written to a path, and opens it to be overwritten; None: there is none."""
+"""Moves a file as large as the coming content to a path and opens it to be overwritten; None: no such file."""
 _TEMPORARY = ".tmp-"
 _MAX_VECTORS = 512
 _MAX_BYTES = 1 << 30
@@ -27,7 +27,7 @@ _NO_MAPPING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENODEV)
 
 
 def check_name(name: str) -> str:
-    """`name` itself when it is a relative path without empty, `.` or `..` steps; raises UsageError otherwise."""
+    """Return `name` if it is a relative path without empty, `.` or `..` steps; raises UsageError otherwise."""
     steps = name.split("/")
     if not name or "\0" in name or any(step in ("", ".", "..") or step.startswith(_TEMPORARY) for step in steps):
         raise UsageError(f"{name!r} is not an object name", "Use steps separated by single slashes, such as a/b.")
@@ -35,12 +35,12 @@ def check_name(name: str) -> str:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name was being written when its writer ended."""
+    """Return whether the name belongs to a file whose writer ended before it was complete."""
     return name.startswith(_TEMPORARY)
 
 
 def make_folders(folder: Path, mode: int = 0o700) -> list[Path]:
-    """Create `folder` and its missing parents; which folders have a new entry. Raises OSError."""
+    """Create `folder` and its missing parents; returns the folders that have a new entry. Raises OSError."""
     missing = []
     while not folder.is_dir():
         missing.append(folder)
@@ -52,7 +52,7 @@ def make_folders(folder: Path, mode: int = 0o700) -> list[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """With all that is in it; somebody else may be at it too. Raises OSError."""
+    """Remove the folder with all its content, even while another process removes it too. Raises OSError."""
     from shutil import rmtree
 
     while folder.exists():
@@ -70,13 +70,13 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: Reuse | None = None) -> None:
-    """Write a file of mode 0600 at `path`, replacing what is there. Raises OSError."""
+    """Write a file of mode 0600 at `path`, replacing an existing file. Raises OSError."""
     with _temporary(path, buffers, durable, reuse) as temporary:
         os.rename(temporary, path)
 
 
 def create_file(path: Path, buffers: Iterable[Buffer], mode: int = 0o600) -> bool:
-    """Write a durable file; False when there is one already, which then is durable too. Raises OSError."""
+    """Write a durable file; False if a file exists already, which is durable then, too. Raises OSError."""
     created = True
     with _temporary(path, buffers, True, mode=mode) as temporary:
         try:
@@ -91,9 +91,9 @@ def create_file(path: Path, buffers: Iterable[Buffer], mode: int = 0o600) -> boo
 def _temporary(
     path: Path, buffers: Iterable[Buffer], durable: bool, reuse: Reuse | None = None, mode: int = 0o600
 ) -> Iterator[Path]:
-    """A complete file beside `path`, for the caller to move; removed when anything fails.
+    """Write a complete file beside `path`, for the caller to move; it is removed when anything fails.
 
-    Every folder with a new entry is synced at the end: for most file systems the first of these is the last that costs.
+    Every folder with a new entry is synced at the end: on most file systems only the first sync costs time.
     """
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
     changed = [path.parent]
@@ -127,9 +127,9 @@ def _open_new(path: Path, mode: int, changed: list[Path]) -> int:
 
 
 def write_all(descriptor: int, buffers: Iterable[Buffer]) -> None:
-    """Write every byte, in vectors of bounded number and size; the kernel may take fewer than it was given.
+    """Write every byte, in vectors of bounded number and size; the kernel may take fewer bytes than it was given.
 
-    Of what is no sequence a buffer is written before the next is asked for.
+    If `buffers` is not a sequence, each buffer is written before the next is asked for.
     """
     if not isinstance(buffers, Sequence):
         for buffer in buffers:
@@ -167,7 +167,7 @@ def read_range(path: str | Path, start: int, length: int) -> bytes:
 
 
 def read_all(descriptor: int, start: int, length: int) -> bytes:
-    """The same of an open file; the kernel may give fewer bytes than it is asked for."""
+    """As `read_range`, for an open file; the kernel may return fewer bytes than requested."""
     pieces = [os.pread(descriptor, length, start)]
     while pieces[-1] and (missing := length - sum(map(len, pieces))):
         pieces.append(os.pread(descriptor, missing, start + length - missing))
@@ -175,7 +175,7 @@ def read_all(descriptor: int, start: int, length: int) -> bytes:
 
 
 def map_file(path: str | Path) -> memoryview:
-    """The bytes of a file as a read-only mapping, or a private copy of them.
+    """Map the bytes of a file read-only, or return a private copy of them.
 
     A copy is made of a file that another user may change after it was checked, and when the process has no
     descriptor or mapping to spare. Raises OSError.
@@ -194,7 +194,7 @@ _mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap | None:
-    """A mapping, or None. Each holds a descriptor of its own; half of those allowed stay free for everything else."""
+    """A mapping, or None. Each holds its own descriptor; half of the allowed descriptors stay free for other uses."""
     if len(_mappings) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
         return None
     try:

@@ -23,8 +23,8 @@ _CREDENTIAL_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE")
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _LIFE = timedelta(minutes=10)
-"""Credentials are asked for again after this time: the files may have changed. botocore renews credentials that expire
-15 to 10 minutes before they do (botocore.credentials.RefreshableCredentials)."""
+"""Seconds after which credentials are asked for again: the files may have changed. botocore renews credentials 15
+to 10 minutes before they expire (botocore.credentials.RefreshableCredentials)."""
 _MARGIN = timedelta(minutes=1)
 
 
@@ -33,7 +33,7 @@ class CredentialsError(Exception):
 
 
 class Credentials(TypedDict):
-    """As obstore wants them."""
+    """Credentials in obstore's form."""
 
     access_key_id: str
     secret_access_key: str
@@ -42,7 +42,7 @@ class Credentials(TypedDict):
 
 
 def shared_files() -> bool:
-    """Whether the AWS tools have a file of settings for this process."""
+    """Return whether this process can see a settings file of the AWS tools."""
     return any(Path(os.environ.get(variable) or path).expanduser().exists() for variable, path in _FILES.items())
 
 
@@ -57,9 +57,9 @@ def aws_region() -> str:
 
 
 def s3_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """(options with what the files add, credential provider or None) of an S3 store.
+    """Return (options completed from the files, credential provider or None) for an S3 store.
 
-    `options` and variables are believed before the files. Raises UsageError as `aws_region` does.
+    `options` and variables take precedence over the files. Raises UsageError as `aws_region` does.
     """
     given = {name.lower().removeprefix("aws_") for name in options}
     with_keys = given.intersection(_CREDENTIALS) or any(map(os.environ.get, _CREDENTIAL_VARIABLES))
@@ -73,7 +73,7 @@ def s3_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
 
 
 class SharedSettings:
-    """What the shared files say, for one profile. Called, it gives credentials. Safe for several threads."""
+    """The settings of one profile in the shared files. Calling it returns credentials. Safe for several threads."""
 
     def __init__(self) -> None:
         session = _session()
@@ -97,7 +97,7 @@ class SharedSettings:
 
 
 def _shared() -> SharedSettings | None:
-    """None: there are no files, or nothing here reads them."""
+    """None: the files are missing, or botocore is not installed."""
     if not shared_files():
         return None
     if find_spec("botocore") is None:

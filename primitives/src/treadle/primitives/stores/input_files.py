@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 OWN_FILES = ("_manifest.json", "_owner.json")
-"""Written beside the parts of an output; no wildcard matches them, so that an output can be an input."""
+"""Names of files beside the parts of an output; no wildcard matches them, so that an output can be an input."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _MAGIC = re.compile(r"[*?[]")
 
@@ -46,7 +46,7 @@ class FileInfo(Struct, frozen=True):
 
 
 def is_local(uri: str) -> bool:
-    """Whether `uri` names a file of this machine: a path or a `file://` URL."""
+    """Return whether `uri` names a file of this machine: a path or a `file://` URL."""
     return not _SCHEME.match(uri) or uri.startswith("file://")
 
 
@@ -92,7 +92,8 @@ def _named(path: str, uri: str) -> FileInfo:
 
 
 def _looked_for(path: str, uri: str) -> str:
-    """Where, since names count from the folder of the workflow, and many a person means the one they are in."""
+    """The folder that was searched, for the error message: names count from the folder of the workflow, but a user may
+    expect the working directory."""
     here = absolute_uri(uri)
     if here != path and glob.glob(here, recursive=True):
         return f"Looked for {path}: names count from the workflow's folder. For what is in this one write {here}."
@@ -104,7 +105,7 @@ def _is_own(name: str) -> bool:
 
 
 def _local_info(path: str) -> FileInfo | None:
-    """None: it is no regular file, or is gone since its name was read."""
+    """The file's listing entry; None: it is not a regular file, or disappeared since its name was read."""
     try:
         status = os.stat(path)
         path.encode()
@@ -153,13 +154,13 @@ def _list_remote(uri: str) -> list[FileInfo]:
     listed = store.list_folder(above) if is_one else store.list(above)
     found = (entry for entry in listed if glob_matches(name, entry.name))
     named = (entry for entry in found if not _is_own(entry.name))
-    # A listing of all that is below has objects that are only signs of folders, whose names nobody knows.
+    # A listing of everything below also has objects that only mark folders; their names are not standardised.
     entries = [entry for entry in named if is_one or entry.size or store.head(entry.name)]
     return [FileInfo(root + entry.name, entry.size, entry.version) for entry in entries]
 
 
 def glob_matches(pattern: str, name: str) -> bool:
-    """Whether the glob matches; as in a shell, a wildcard at the start of a step matches no dot."""
+    """Return whether the glob matches; as in a shell, a wildcard at the start of a step matches no dot."""
     return _steps_match(pattern.split("/"), name.split("/"))
 
 
@@ -180,7 +181,7 @@ def _steps_match(pattern: list[str], name: list[str]) -> bool:
 def read_range(info: FileInfo, start: int, stop: int) -> bytes:
     """The bytes [start, stop) of a listed file, copied: a later change of the file cannot reach them.
 
-    Raises MissingError when the file is gone, UsageError when it is not the listed version any more.
+    Raises MissingError when the file is gone, UsageError when its version differs from the listed one.
     """
     if not is_local(info.uri):
         return _read_remote(info, start, stop)
@@ -191,18 +192,19 @@ def read_range(info: FileInfo, start: int, stop: int) -> bytes:
 
 
 def real_path(info: FileInfo) -> str:
-    """Where a listed local file is, links followed: the very file that later reads accept (open(2), O_PATH).
+    """Return the path of a listed local file with links followed: the very file that later reads open (open(2),
+    O_PATH).
 
-    A hard link is no link here. Raises as `read_range` does.
+    A hard link does not count as a link here. Raises as `read_range` does.
     """
     with _opened(info, os.O_PATH) as descriptor:
         return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 def map_file(info: FileInfo) -> memoryview:
-    """The whole of a listed file: a read-only mapping of a local file, without a copy; else of a copy when it is large.
+    """Map a whole listed file read-only: a local file without a copy, a large remote file from a copy.
 
-    Raises what `read_range` does, StoreError when the disk for temporary files is full.
+    Raises the errors of `read_range`, and StoreError when the disk for temporary files is full.
     """
     if info.size == 0 or not is_local(info.uri):
         return memoryview(fetch_range(lambda start, length: read_range(info, start, start + length), 0, info.size))
@@ -212,7 +214,7 @@ def map_file(info: FileInfo) -> memoryview:
 
 @contextmanager
 def _opened(info: FileInfo, how: int = os.O_RDONLY) -> Iterator[int]:
-    """A descriptor of a listed local file. What its disk refuses inside is a StoreError."""
+    """Open a listed local file and yield its descriptor. A disk error inside becomes a StoreError."""
     with border(info.uri):
         try:
             descriptor = os.open(info.uri, how | os.O_CLOEXEC)
@@ -228,7 +230,7 @@ def _opened(info: FileInfo, how: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _read_remote(info: FileInfo, start: int, stop: int) -> bytes:
-    """An object is replaced as a whole: it is still the listed one after the read, so it was while it was read."""
+    """Read a remote object. Objects are replaced as a whole: the version after the read held during the read."""
     store, name = remote(info.uri)
     try:
         data = store.get_range(name, start, stop - start) if stop > start else b""

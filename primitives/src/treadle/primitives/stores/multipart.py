@@ -1,7 +1,7 @@
-"""Objects that are too large for one request, created if there is none.
+"""Objects that are too large for one request, created unless they exist.
 
-The bytes go in parts to an object beside it, and are copied to its name within the store, if there is nothing. Google
-and Azure copy so by themselves, S3 by an upload that copies and is completed with `If-None-Match`.
+The bytes go in parts to an object beside the target, and are then copied to its name within the store if that name is
+free. Google and Azure copy this way natively; S3 needs an upload that copies and completes with `If-None-Match`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .atomic_files import Buffer
 
 
 class Copying(Protocol):
-    """What a store must be able to do."""
+    """The methods that `create_in_parts` needs from a store."""
 
     def put(self, name: str, data: Iterator[Buffer], /) -> None:
         """Write an object, in parts as they come."""
 
     def copy(self, source: str, name: str, /) -> bool:
-        """Give `name` the bytes of `source`, unless there is one; False: there was one already."""
+        """Copy `source` to `name` unless `name` exists; False: it exists."""
 
     def delete(self, names: Sequence[str], /) -> None:
-        """Remove what there is of them."""
+        """Remove the objects that exist."""
 
 
 def create_in_parts(store: Copying, name: str, data: Iterator[Buffer]) -> bool:

@@ -1,4 +1,4 @@
-"""Files of removed blocks, in whose memory the next ones are written: the kernel has to clear fresh pages first."""
+"""A pool of removed block files whose memory pages new blocks reuse: the kernel must clear fresh pages first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from .atomic_files import make_folders
 
 LEAST = 512 << 10
-"""Bytes of a file that is worth keeping."""
+"""Size in bytes from which a file is worth keeping."""
 _SHARE, _MOST = 8, 256
-"""At most one byte in so many of the file system is kept, and so many files; none when less memory is available."""
+"""The pool keeps at most 1/`_SHARE` of the file system's bytes and `_MOST` files; none when memory runs short."""
 _TRIED = 8
-"""Spares looked at for one file, should others still read them."""
+"""Number of spare files to try for one new file, since other processes may still read them."""
 
 
 class Spares:
@@ -39,7 +39,7 @@ class Spares:
                 room, places = room - size, places - 1
 
     def _room(self) -> tuple[int, int]:
-        """(bytes, files)."""
+        """The bytes and the number of files that the pool can still take."""
         system, names = os.statvfs(self._folder), self._names()
         return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, names)), max(0, _MOST - len(names))
 
@@ -50,9 +50,9 @@ class Spares:
             os.chmod(spare, 0o600)
 
     def open(self, path: Path, size: int) -> int | None:
-        """A descriptor of a file at `path` to write `size` bytes to, its content undefined; None: there is no spare.
+        """Open a file at `path` for writing `size` bytes, its content undefined; None: no spare file is available.
 
-        Nobody else has it open or maps it. The folder of `path` exists. Raises OSError.
+        No other process has the file open or mapped. The folder of `path` exists. Raises OSError.
         """
         for name in self._fitting(size):
             spare = self._folder / name
@@ -69,13 +69,14 @@ class Spares:
         return None
 
     def _fitting(self, size: int) -> list[str]:
-        """Names of spares that hold as much, the smallest first, then of the largest that do not."""
+        """Names of spares to try: those of at least `size` bytes, smallest first, then the smaller ones, largest
+        first."""
         names = sorted(self._names())
         first = next((index for index, name in enumerate(names) if _size(name) >= size), len(names))
         return [*names[first:], *reversed(names[:first])][:_TRIED]
 
     def drop(self, seconds: float = 0) -> None:
-        """Remove those that nobody wanted for so long; all, if the machine is short of memory. Raises OSError."""
+        """Remove spares unused for `seconds`, or all spares if the machine is short of memory. Raises OSError."""
         kept_from = time.time() - (0 if self._short() else seconds)
         for name in self._names():
             with contextlib.suppress(FileNotFoundError):
@@ -83,8 +84,8 @@ class Spares:
                     os.unlink(self._folder / name)
 
     def _short(self) -> bool:
-        """Other programs could want what is kept."""
-        with contextlib.suppress(OSError, KeyError):  # a system that does not tell
+        """Whether available memory is so low that other programs could need the spares."""
+        with contextlib.suppress(OSError, KeyError):  # a system that does not report its memory
             known = dict(line.split()[:2] for line in self._meminfo.read_text().splitlines())
             return int(known["MemAvailable:"]) * _SHARE < int(known["MemTotal:"])
         return False
@@ -109,14 +110,14 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_ours_alone(descriptor: int) -> bool:
-    """Whether nobody else has the file open or mapped: only then the kernel grants a lease to write (fcntl(2)).
+    """Whether no other process has the file open or mapped: only then the kernel grants a write lease (fcntl(2)).
 
-    A lease that is broken sends a signal; it is one that does nothing.
+    The kernel signals a broken lease; the signal is set to one that does nothing.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:  # it is in use, or there are no leases here
+    except OSError:  # the file is in use, or leases are not supported here
         return False
     return True

@@ -1,7 +1,7 @@
-"""Requests that this process has made to stores, by kind, in all and for each run.
+"""Requests of this process to stores, by kind: in total and for each run.
 
-Kinds are those that S3 has prices for: `get`, `head`, `put` (PUT, COPY and POST), `list`, `delete`. An upload in parts
-is one request to begin it, one for each part and one to complete it. Repetitions by a client library are not seen.
+The kinds are those with a price in S3: `get`, `head`, `put` (PUT, COPY and POST), `list`, `delete`. An upload in parts
+is one request to start it, one for each part and one to complete it. Retries by a client library are not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from .atomic_files import Buffer
 
 PAGE = 1000
-"""Objects of one listing (Amazon S3 API reference, ListObjectsV2), and of one DeleteObjects."""
+"""Objects per listing page (Amazon S3 API reference, ListObjectsV2), and per DeleteObjects request."""
 _RUNS = "runs/"
 _counts: Counter[str] = Counter()
 _of_runs: dict[str, Counter[str]] = {}
@@ -24,7 +24,7 @@ _run: ContextVar[str] = ContextVar("run that store requests belong to", default=
 
 
 def count(kind: str, name: str, number: int = 1) -> None:
-    """Requests were made for the object or the folder `name`."""
+    """Count requests for the object or the folder `name`."""
     run = name[len(_RUNS) :].partition("/")[0] if name.startswith(_RUNS) else _run.get()
     with _lock:
         _counts[kind] += number
@@ -33,25 +33,25 @@ def count(kind: str, name: str, number: int = 1) -> None:
 
 
 def made() -> dict[str, int]:
-    """All so far."""
+    """Return the counts of all requests so far."""
     with _lock:
         return dict(_counts)
 
 
 def since(before: Mapping[str, int]) -> dict[str, int]:
-    """What was made after `before`, which `made` returned."""
+    """Return the counts of requests since `before`, a result of `made`."""
     return {kind: number - before.get(kind, 0) for kind, number in made().items() if number > before.get(kind, 0)}
 
 
 def of_run(run: str) -> dict[str, int]:
-    """What was made for a run and the runs below it, by the names of objects and inside `counted_for`."""
+    """Return the counts for a run and its child runs, by the names of objects and by `counted_for`."""
     with _lock:
         return dict(_of_runs.get(run.partition("/")[0], {}))
 
 
 @contextlib.contextmanager
 def counted_for(run: str) -> Iterator[None]:
-    """Requests made here for objects of no run, such as inputs, belong to this one."""
+    """Count requests inside for objects of no run, such as inputs, as requests of this run."""
     token = _run.set(run.partition("/")[0])
     try:
         yield
@@ -60,7 +60,7 @@ def counted_for(run: str) -> Iterator[None]:
 
 
 class Sent:
-    """Data on its way, and the requests that it takes: bytes go as one, what an iterator gives in parts."""
+    """Data to be sent, and the requests that it takes: bytes go as one request, an iterator's buffers in parts."""
 
     def __init__(self, data: bytes | Iterator[Buffer]) -> None:
         self._size = 0
@@ -73,10 +73,11 @@ class Sent:
             yield one
 
     def requests(self, part: int) -> int:
-        """One; else one to begin the upload, one for each part of `part` bytes, one to complete it."""
+        """Requests for the data: 1 for bytes; for an iterator 1 to start, 1 for each part of `part` bytes, 1 to
+        complete."""
         return 2 + max(1, -(-self._size // part)) if self._in_parts else 1
 
 
 def pages(objects: int) -> int:
-    """Of a listing."""
+    """Return the number of pages of a listing."""
     return max(1, -(-objects // PAGE))

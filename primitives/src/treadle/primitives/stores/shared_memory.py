@@ -1,4 +1,4 @@
-"""Blocks in the shared memory of this host: files every process of one user maps, and none can see half written."""
+"""Blocks in this host's shared memory: all processes of one user can map the files, and never see partial ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .store_errors import border
 
 SHARED_MEMORY = Path("/dev/shm")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
-"""What the kernel says when shared memory takes no more."""
+"""The kernel's error numbers when shared memory is full."""
 _SPARES = ".spares"
 
 
@@ -27,18 +27,18 @@ class HostFolder:
     """A private folder (0700) of block files (0600), such as `/dev/shm/treadle-1000/<environment>`."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Make the folder if need be. Raises UsageError when it, or its parent in shared memory, is another's."""
+        """Create the folder if it is missing. Raises UsageError when another user owns it or its parent folder."""
         self.root = Path(root)
         self.url = f"file://{self.root}"
         for folder, forbidden in ((self.root.parent, 0o022), (self.root, 0o077)):
             with border(self.url):
                 make_folders(folder)
-            _refuse_others(folder, forbidden)  # before anything is made in it: it may be a link
+            _refuse_others(folder, forbidden)  # before anything is created in it: it may be a link
         self.host_id = host_id(self.root)
         self.spares = Spares(self.root / _SPARES)
 
     def put(self, name: str, buffers: Iterable[Buffer]) -> None:
-        """Write a block file; it appears whole. A retryable StoreError says that it must go elsewhere."""
+        """Write a block file; it appears whole. Raises a retryable StoreError when the block must go elsewhere."""
         try:
             with border(self.url, name):
                 self._write(self.path(name), buffers)
@@ -79,13 +79,13 @@ class HostFolder:
         return [run, *(below for stage in stages for below in self._with_children(child_run(run, stage)))]
 
     def delete_folder(self, name: str) -> None:
-        """Remove every block below a name: a run, or a segment of one. Not there is well too."""
+        """Remove every block below a name: a run, or a segment of a run. A missing folder is not an error."""
         with border(self.url, name):
             self.spares.keep(folder := self.path(name))
             remove_folder(folder)
 
     def folders(self, name: str = "") -> list[str]:
-        """Names directly below a name that hold blocks; `""` lists the runs."""
+        """Return the names directly below a name that hold blocks; `""` lists the runs."""
         folder = self.path(name) if name else self.root
         with border(self.url, name):
             found = (entry.name for entry in os.scandir(folder) if entry.is_dir()) if folder.exists() else ()
@@ -101,7 +101,7 @@ def _full(root: Path) -> StoreError:
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a `HostFolder` can be made in the folder: it is not there yet, or no other user's and no link."""
+    """Return whether a `HostFolder` can be created there: the folder is missing, or no link and not another user's."""
     try:
         _refuse_others(folder, 0o022)
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def is_private(folder: Path) -> bool:
 
 
 def _refuse_others(folder: Path, forbidden: int) -> None:
-    """A folder somebody else made first, or may write to, could feed us blocks; nobody else need see their names."""
+    """Refuse a folder that another user created or may write to: it could feed us blocks. Names stay private, too."""
     status = os.lstat(folder)
     sticky = forbidden == 0o022 and status.st_mode & stat.S_ISVTX
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
@@ -123,10 +123,10 @@ def _refuse_others(folder: Path, forbidden: int) -> None:
 
 
 def host_id(folder: str | os.PathLike[str] = SHARED_MEMORY) -> str:
-    """Equal for processes that see the same files in `folder` until reboot: of one boot, machine, memory and folder.
+    """Return an id that is equal for processes that see the same files in `folder` until reboot.
 
-    The device number tells containers of one host apart, each of which has its own shared memory; two folders of one
-    memory are as good as two hosts.
+    It is made from boot, machine, memory and folder. The device number distinguishes containers of one host, each of
+    which has its own shared memory. Two folders of one memory count as two hosts.
     """
     try:
         device = os.stat(folder).st_dev

@@ -1,6 +1,6 @@
-"""Large parts of objects that are far away, brought piece by piece into a file without a name, and mapped from there.
+"""Large parts of remote objects, copied piece by piece into a file without a name and mapped from there.
 
-So they cost no memory of the process, as if they had been on this machine.
+They take no memory of the process, like files of this machine.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .store_errors import border
 SPOOLED_FROM = 64 << 20
 """Bytes."""
 AT_ONCE = 8 << 20
-"""Bytes that are in memory on their way."""
+"""Bytes that are in memory during the transfer."""
 
 
 class Spool(mmap):
-    """A mapping of bytes that nobody has checked yet."""
+    """A mapping of bytes that are not checked yet."""
 
 
 def fetch_range(
@@ -26,7 +26,7 @@ def fetch_range(
 ) -> Buffer:
     """`length` bytes from `start`, or fewer where the object ends; `read(start, length)` gets some of them.
 
-    Raises what `read` does, StoreError when the disk for temporary files is full.
+    Raises the errors of `read`, and StoreError when the disk for temporary files is full.
     """
     return read(start, length) if length < spooled_from else spooled(_ranges(read, start, length))
 
@@ -39,7 +39,7 @@ def _ranges(read: Callable[[int, int], Buffer], start: int, length: int) -> Iter
 
 
 def spooled(pieces: Iterable[Buffer]) -> Buffer:
-    """The pieces as one. Raises what they do, StoreError when the disk for temporary files is full."""
+    """Join the pieces. Raises their errors, and StoreError when the disk for temporary files is full."""
     import tempfile
 
     with border(f"file://{tempfile.gettempdir()}"), tempfile.TemporaryFile(prefix="treadle-", buffering=0) as file:

@@ -30,17 +30,17 @@ from .store_errors import border
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
-"""How an S3 store copies to a name that nothing has, as an option or a variable, for those with a way of their own."""
+"""Names of the option or variable that sets an S3 store's own way of copying to a free name."""
 _CHUNK = 8 << 20
 _COPY_REQUESTS = 3
-"""Of a copy to a name that nothing has: an upload is begun, filled by a copy, and completed."""
+"""Headers for a copy to a free name: an upload is started, filled by a copy, and completed."""
 Data: TypeAlias = Buffer | Sequence[Buffer]
 Stream: TypeAlias = Data | Iterator[Buffer]
 """An iterator's buffers are sent as they come, and not kept."""
 
 
 class ObjectInfo(Struct, frozen=True):
-    """What a listing knows about an object."""
+    """An object's entry in a listing."""
 
     name: str
     """Relative to the store's URL."""
@@ -48,7 +48,7 @@ class ObjectInfo(Struct, frozen=True):
     version: str
     """ETag, or modification time and size: differs when the content was replaced."""
     modified: float = 0.0
-    """When it was written, as the store says: seconds since the epoch."""
+    """Time of the write according to the store: seconds since the epoch."""
 
 
 class Store(ABC):
@@ -58,11 +58,11 @@ class Store(ABC):
 
     @staticmethod
     def open(url: str, **options: Any) -> Store:
-        """The store at `url`; nothing is contacted yet.
+        """Return the store at `url`; this contacts nothing.
 
         Options and the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, ...) are those of obstore; for S3 the
         profiles of the AWS tools come after them. Plain HTTP is allowed for endpoints on loopback and where
-        `AWS_ALLOW_HTTP` is true. Raises UsageError for a URL, an option or a profile that cannot be.
+        `AWS_ALLOW_HTTP` is true. Raises UsageError for an invalid URL, option or profile.
         """
         parts = urlsplit(url)
         if parts.query or parts.fragment:
@@ -81,14 +81,14 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, name: str, data: Stream) -> None:
-        """Write the object, replacing what is there; readers see the old or the new one, never a mixture."""
+        """Write the object, replacing an existing one; readers see the old or the new one, never a mixture."""
 
     @abstractmethod
     def create(self, name: str, data: Stream) -> bool:
-        """Write the object if there is none; False when there is one. Durable on return.
+        """Write the object unless it exists; False if it exists. Durable on return.
 
-        After a broken connection to an object store, False may be answered for one's own earlier write: who needs
-        to tell puts a nonce into the data and reads it back.
+        After a broken connection to an object store, the result may be False because of the caller's own earlier write.
+        A caller that must distinguish the two puts a nonce into the data and reads it back.
         """
 
     @abstractmethod
@@ -101,27 +101,27 @@ class Store(ABC):
 
     @abstractmethod
     def head(self, name: str) -> ObjectInfo | None:
-        """Size and version, or None when there is no such object."""
+        """Return size and version, or None if the object does not exist."""
 
     @abstractmethod
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Every object below the folder `prefix` (all of them: ""), sorted by the UTF-8 bytes of the name."""
 
     def list_folder(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """As `list`, without objects in folders of that folder."""
+        """As `list`, but without objects in subfolders."""
         start = len(prefix.rstrip("/") + "/") if prefix else 0
         return (info for info in self.list(prefix) if "/" not in info.name[start:])
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
-        """Remove the objects; those that are not there are no error."""
+        """Remove the objects; missing objects are not an error."""
 
     @abstractmethod
     def delete_prefix(self, prefix: str) -> None:
         """Remove every object below the folder `prefix`."""
 
     def path(self, name: str) -> Path | None:  # noqa: ARG002
-        """Where the object is a file of this host; None on other stores."""
+        """Return the path of the object if it is a file of this host; None on other stores."""
         return None
 
 
@@ -223,7 +223,7 @@ class ObjectStore(Store):
         return self._made(name, lambda at: put(self._inner, at, whole, mode="create", use_multipart=False))
 
     def copy(self, source: str, name: str) -> bool:
-        """Give `name` the bytes of `source`, within the store, unless there is one; False: there was one already."""
+        """Copy `source` to `name` within the store unless `name` exists; False: it exists."""
         copy, place = self._obstore.copy, check_name(source)
         count("put", name, _COPY_REQUESTS - 1)
         return self._made(name, lambda at: copy(self._inner, place, at, overwrite=False))
@@ -301,7 +301,7 @@ _memories_lock = threading.Lock()
 
 
 def _memory(url: str) -> Any:
-    """One store for each URL of this process."""
+    """Return the one store of this process for the URL."""
     from obstore.store import MemoryStore
 
     with _memories_lock:
@@ -342,7 +342,7 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
 
 
 def _endpoint(options: dict[str, Any]) -> str:
-    """Of the options, or of the environment as the AWS tools read it; empty: AWS itself."""
+    """The endpoint from the options, or from the environment as the AWS tools read it; empty: AWS itself."""
     from .aws_config import ENDPOINT_VARIABLES
 
     candidates = [options.get("endpoint"), *map(os.environ.get, ENDPOINT_VARIABLES)]
@@ -377,7 +377,7 @@ def _joined(data: Data) -> bytes:
 
 
 def _in_chunks(data: Data) -> bytes | Iterator[Buffer]:
-    """A small object as one, a large one bit by bit: it would be in memory twice."""
+    """Return a small object as one chunk, a large one in chunks: it would be in memory twice."""
     views = [memoryview(one).cast("B") for one in _buffers(data)]
     if sum(map(len, views)) <= _CHUNK:
         return _joined(data)

@@ -1,4 +1,4 @@
-"""The one border where errors of file systems and of obstore become treadle's, by two tables."""
+"""The one place where errors of file systems and of obstore become treadle's, by two tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Rule(NamedTuple):
     pattern: str
     what: str
     hint: str = ""
-    """Empty: which credentials to set."""
+    """The remedy; empty: set the credentials of the store's scheme."""
     retryable: bool = False
     throttled: bool = False
 
@@ -75,10 +75,10 @@ _RETRYABLE_ERRNO = {errno.EMFILE, errno.ENFILE, errno.EIO, errno.ESTALE, errno.E
 
 @contextlib.contextmanager
 def border(url: str, name: str = "", *, reading: bool = False, writing: bool = False) -> Iterator[None]:
-    """Raise MissingError or StoreError, caused by the foreign error, for whatever the store at `url` raises inside.
+    """Raise MissingError or StoreError, caused by the foreign error, for any error of the store at `url` inside.
 
-    Reading, a folder where a file should be, or a file where a folder should be, means that the object is missing.
-    Writing, nothing is missing: its folders would have been made.
+    With `reading`, a folder in place of a file, or a file in place of a folder, means that the object is missing.
+    With `writing`, nothing counts as missing: the folders would have been created.
     """
     try:
         yield
@@ -122,7 +122,7 @@ def _of_object_store(error: Exception, url: str, name: str) -> TreadleError:
 
 
 def missing(url: str, name: str) -> MissingError:
-    """What every store raises for an object that is not there."""
+    """Return the error that every store raises for an object that does not exist."""
     return MissingError(f"store {url} has no object {name!r}", "It was never written, or was deleted since.")
 
 
