@@ -1,6 +1,6 @@
-"""Records as brokers give them, and the events in them, which are CloudEvents 1.0.
+"""Broker records and the CloudEvents 1.0 in them.
 
-They stand here since two sides decode them: a trigger, to decide, and a task that reads the records of its run again.
+Two sides decode them: a trigger, to decide, and a task that reads the records of its run again.
 
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md
 """

@@ -22,7 +22,7 @@ from .records import Event, Format, Record
 MAX_RECORD = 4 * 2**20
 """Bytes of the value of one record; Kafka's own default is 1 MiB."""
 RECORD_TYPE = "dev.treadle.kafka.record.v1"
-"""`type` of events that were plain records."""
+"""`type` of events made from plain records."""
 _STRUCTURED = "application/cloudevents"
 _REQUIRED = ("id", "source", "type")
 _OPTIONAL = ("subject", "time", "datacontenttype", "dataschema")
@@ -32,11 +32,11 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 
 
 class Undecodable(DataError):
-    """The record is no event: its producer must mend it. It becomes a dead letter with this reason."""
+    """The record is not a valid event: its producer must mend it. It becomes a dead letter with this reason."""
 
 
 def decode(record: Record, format: Format, connection: str) -> Event:
-    """The event that a record is; `connection` is the name of the cluster. Raises Undecodable."""
+    """Decode a record into its event; `connection` is the name of the cluster. Raises Undecodable."""
     if record.value is not None and len(record.value) > MAX_RECORD:
         raise Undecodable(f"the record has {len(record.value)} bytes; at most {MAX_RECORD} are read")
     if format == "cloudevents":
@@ -60,7 +60,7 @@ def _value(record: Record) -> bytes:
 
 
 def event_time(event: Event, record: Record | None = None) -> datetime:
-    """When it happened: the event's own time, else the record's; UTC where neither says more."""
+    """The time of the event: its own time, else the record's; UTC where neither names a zone."""
     if event.time is not None:
         return _moment(event.time)
     return point(record.time if record else 0.0)
@@ -84,7 +84,7 @@ def binary(attributes: Mapping[str, Any], content_type: str | None, body: bytes 
 
 
 def event_of(attributes: Mapping[str, Any], data: Any) -> Event:
-    """Checked as the specification says. Raises Undecodable."""
+    """Build an event, checked against the specification. Raises Undecodable."""
     if attributes.get("specversion") != "1.0":
         raise Undecodable(f"the CloudEvent has specversion {attributes.get('specversion')!r}, not '1.0'")
     given = {name: value for name, value in attributes.items() if name != "specversion" and value is not None}
@@ -133,7 +133,7 @@ def _wrapped(record: Record, connection: str, data: Any) -> Event:
 
 
 def _data(content_type: str | None, body: bytes | None) -> Any:
-    """JSON as what it says, text as text, everything else as bytes; without a type it is JSON."""
+    """Decode the data: JSON as its value, text as text, all other types as bytes; without a type it is JSON."""
     if not body:
         return None
     kind = (content_type or "application/json").partition(";")[0].strip().lower()
@@ -148,7 +148,7 @@ def _data(content_type: str | None, body: bytes | None) -> Any:
 
 
 def parse_json(text: bytes) -> Any:
-    """What JSON says. Raises Undecodable."""
+    """Parse JSON. Raises Undecodable."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -192,14 +192,14 @@ def _moment(text: str) -> datetime:
         if not _TIME.fullmatch(text):
             raise ValueError
         moment = datetime.fromisoformat(text.upper())
-        moment.astimezone(UTC)  # of the first and the last day of the calendar there may be none
+        moment.astimezone(UTC)  # fails for moments at the ends of the calendar
         return moment
     except (ValueError, OverflowError):
         raise Undecodable(f"the CloudEvent's time {text!r} is not RFC 3339") from None
 
 
 def point(seconds: float) -> datetime:
-    """That moment; the epoch, which stands for none, where a producer gave a time that no calendar has."""
+    """The moment; the epoch, which means unknown, if a producer sent a time outside the calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError):
@@ -207,5 +207,5 @@ def point(seconds: float) -> datetime:
 
 
 def rfc3339(seconds: float) -> str:
-    """A time (seconds since the epoch) as events have it: UTC, in milliseconds."""
+    """A time (seconds since the epoch) in the form used by events: UTC, in milliseconds."""
     return point(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Which offsets of a partition belong to a run, in few numbers.
+"""The offsets of a partition that belong to a run, as few numbers.
 
-`start` is the first of them; `runs` are lengths that take turns: so many offsets that belong, so many that do not, and
-so on, ending with some that belong. Offsets 7, 8, 11 are `(7, (2, 2, 1))`.
+`start` is the first of them. `runs` are alternating lengths: offsets that belong, offsets that do not, and so on,
+ending with offsets that belong. Offsets 7, 8, 11 are `(7, (2, 2, 1))`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Offsets = tuple[int, tuple[int, ...]]
 
 
 def runs_of(offsets: Iterable[int]) -> Offsets:
-    """Of ascending offsets, at least one. Raises ValueError for others."""
+    """Encode ascending offsets, at least one. Raises ValueError for others."""
     given = iter(offsets)
     start = last = next(given, -1)
     if start < 0:
@@ -32,7 +32,7 @@ def runs_of(offsets: Iterable[int]) -> Offsets:
 
 
 def stretches(start: int, runs: Sequence[int]) -> Iterator[range]:
-    """The offsets that belong, as ranges without a gap. Raises ValueError for runs that cannot be."""
+    """The offsets that belong, as ranges without a gap. Raises ValueError for invalid runs."""
     if len(runs) % 2 == 0 or min(runs) < 1 or start < 0:
         raise ValueError("runs take turns, begin and end with offsets that belong, and none is empty")
     for index, length in enumerate(runs):
@@ -42,12 +42,12 @@ def stretches(start: int, runs: Sequence[int]) -> Iterator[range]:
 
 
 def count(runs: Sequence[int]) -> int:
-    """How many offsets belong."""
+    """Return the number of offsets that belong."""
     return sum(runs[::2])
 
 
 def piece(start: int, runs: Sequence[int], first: int, stop: int) -> Offsets:
-    """The offsets that are number `first` to `stop - 1` of those that belong; at least one."""
+    """Select, among the offsets that belong, numbers `first` to `stop - 1`; at least one."""
     kept: list[range] = []
     for stretch in stretches(start, runs):
         if part := stretch[max(first, 0) : max(stop, 0)]:

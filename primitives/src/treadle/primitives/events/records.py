@@ -1,4 +1,4 @@
-"""What triggers handle: a record, undecoded, and an event, decoded."""
+"""The values that triggers handle: a record, undecoded, and an event, decoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 Format: TypeAlias = Literal["cloudevents", "json", "raw"]
-"""What the records of a topic are."""
+"""The content of a topic's records."""
 
 
 class Record(Struct, frozen=True):
@@ -16,7 +16,7 @@ class Record(Struct, frozen=True):
 
     topic: str
     topic_id: str
-    """The topic's UUID: a topic deleted and made again is another one."""
+    """The topic's UUID: a topic that is deleted and created again gets a new UUID."""
     partition: int
     offset: int
     key: bytes | None = None
@@ -40,9 +40,10 @@ class Event(Struct, frozen=True):
     extensions: dict[str, Any] = {}
     """Every other attribute."""
     headers: dict[str, str | None] = {}
-    """Of the Kafka record: name -> text; null where it has no value or is no UTF-8. Of a repeated name the last."""
+    """Headers of the Kafka record: name -> text; null for no value or invalid UTF-8. The last of a repeated name
+    counts."""
 
 
 def as_item(event: Event, envelope: bool) -> Any:
-    """What of an event is a record of a dataset: its data, or all of it, in the shape that expressions see."""
+    """The record of a dataset that an event becomes: its data, or the whole event in the shape that expressions see."""
     return msgspec.structs.asdict(event) if envelope else event.data

@@ -1,11 +1,11 @@
-"""Who sent a request: signatures over its body, in three ways that senders have. Pure; the time is passed in.
+"""Authentication of a request: signatures over its body, in three formats of senders. Pure; the time is an argument.
 
 - Standard Webhooks (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md):
   HMAC-SHA256 over `id.timestamp.body`; several signatures in one header while a sender changes its secret.
 - GitHub (https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries): HMAC-SHA256 over the body.
-- A bearer token, which is all that the notifications of MinIO and SeaweedFS can send. It covers nothing of the request.
+- A bearer token: the notifications of MinIO and SeaweedFS can send nothing else. It covers no part of the request.
 
-A secret may hold several, one a line: while a receiver changes it, any of them counts.
+A secret may hold several secrets, one a line: while a receiver changes its secret, any of them is accepted.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from msgspec import Struct
 from ..errors import TreadleError, UsageError
 
 TOLERANCE = 300.0
-"""Seconds that a signed timestamp may differ from our clock, in both directions."""
+"""Maximum difference in seconds between a signed timestamp and our clock, in both directions."""
 _PREFIX = "whsec_"
 _ID = re.compile(r"[A-Za-z0-9_\-:]{1,256}")
-"""Without a full stop, since `id.timestamp.body` could then be cut at another place and still be signed."""
+"""An id without a full stop: otherwise `id.timestamp.body` could be cut at another place and still be signed."""
 
 
 class Unsigned(TreadleError):
-    """The request does not prove who sent it: the sender must sign it, with the secret of this trigger."""
+    """The request does not prove its sender: the sender must sign it, with the secret of this trigger."""
 
 
 class Signed(Struct, frozen=True):
-    """What a valid signature covers, besides the body."""
+    """The fields that a valid signature covers, besides the body."""
 
     id: str = ""
     time: float = 0.0
-    """Seconds since the epoch; 0: the signature covers none."""
+    """Seconds since the epoch; 0: the signature covers no time."""
 
 
 def verify_standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> Signed:
@@ -76,7 +76,7 @@ def verify_bearer(secret: str, headers: Mapping[str, str]) -> Signed:
 
 
 def sign_standard(secret: str, id_: str, now: float, body: bytes) -> dict[str, str]:
-    """The headers that `verify_standard` accepts; one signature for each line of the secret."""
+    """Return headers that `verify_standard` accepts, with one signature for each line of the secret."""
     stamp = str(int(now))
     signatures = ("v1," + _standard(key, id_, stamp, body) for key in standard_keys(secret))
     return {"webhook-id": id_, "webhook-timestamp": stamp, "webhook-signature": " ".join(signatures)}
@@ -97,7 +97,7 @@ def standard_keys(secret: str) -> list[bytes]:
 
 
 def body_id(body: bytes) -> str:
-    """A body's own id."""
+    """Derive an id from the body alone."""
     return hashlib.sha256(body).hexdigest()[:40]
 
 
@@ -106,7 +106,7 @@ def _standard(key: bytes, id_: str, stamp: str, body: bytes) -> str:
 
 
 def _any_equal(given: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Compares every pair, in constant time for texts of one length, so that time tells nothing."""
+    """Compare every pair, in constant time for texts of one length, so that the duration reveals nothing."""
     found = [hmac.compare_digest(one.encode(), other.encode()) for one in given[:16] for other in wanted]
     return any(found)
 

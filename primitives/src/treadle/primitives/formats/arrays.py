@@ -29,7 +29,7 @@ _MAX_HEADER = 1 << 20
 
 
 class Layout(Struct, frozen=True):
-    """What the header of an npy file says."""
+    """The content of an npy file's header."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -82,7 +82,8 @@ def _header(head: Content, uri: str) -> Layout:
 
 
 def read_npy(split: FileSplit, size: int) -> Iterator[NDArray[Any]]:
-    """The rows of the split, read-only, in the file's dtype and byte order; far ones about `size` bytes at once."""
+    """The rows of the split, read-only, in the file's dtype and byte order; of a remote file about `size` bytes at
+    once."""
     import numpy as np
 
     content = whole_content(split) if split.options.gzip else None
@@ -96,7 +97,7 @@ def read_npy(split: FileSplit, size: int) -> Iterator[NDArray[Any]]:
 
 
 def read_fixed(split: FileSplit, size: int) -> Iterator[NDArray[np.uint8]]:
-    """uint8 of shape (rows, recordBytes), read-only; what is far away about `size` bytes at once."""
+    """uint8 of shape (rows, recordBytes), read-only; of a remote file about `size` bytes at once."""
     import numpy as np
 
     width = split.options.record_bytes
@@ -106,7 +107,7 @@ def read_fixed(split: FileSplit, size: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def _rows(split: FileSplit, row_bytes: int, size: int) -> Iterator[Content]:
-    """The bytes of the split's rows: of a local file a view of its mapping."""
+    """The bytes of the split's rows; for a local file a view of its mapping."""
     if is_local(split.uri):
         yield memoryview(whole_content(split))[split.start : split.stop]
         return
@@ -117,7 +118,7 @@ def _rows(split: FileSplit, row_bytes: int, size: int) -> Iterator[Content]:
 def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]:
     """[head, data]: the array in C order, whatever its order in memory, so that equal arrays give equal bytes.
 
-    `rows`: those of the file, of which the value is a piece.
+    `rows`: the number of rows in the file; the value is a piece of it.
     """
     import numpy as np
 
@@ -139,7 +140,7 @@ def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]
 
 
 def _is_turned(dtype: np.dtype[Any]) -> bool:
-    """Whether fields overlap, or do not follow each other: there is no text for such a dtype."""
+    """Return whether fields overlap or do not follow each other: such a dtype has no text form."""
     import numpy as np
 
     try:
@@ -150,7 +151,7 @@ def _is_turned(dtype: np.dtype[Any]) -> bool:
 
 
 def _without_gaps(array: NDArray[Any]) -> NDArray[Any]:
-    """With zeros between fields, where arrays have what happened to be in memory."""
+    """Fill the gaps between fields with zeros; arrays hold arbitrary memory there."""
     import numpy as np
 
     settled = np.zeros(array.shape, array.dtype)
@@ -159,7 +160,7 @@ def _without_gaps(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _copy_fields(source: NDArray[Any], target: NDArray[Any]) -> None:
-    """Field by field: NumPy 2.5 copies a whole row between equal dtypes, bytes between its fields included."""
+    """Copy field by field: NumPy 2.5 copies a whole row between equal dtypes, bytes between its fields included."""
     if not source.dtype.names:
         target[...] = source
     for name in source.dtype.names or ():

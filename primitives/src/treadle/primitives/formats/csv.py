@@ -19,9 +19,9 @@ from .rows import Rows, plain
 from .split_content import first_line, line_pieces
 
 _BATCH_RECORDS, _BATCH_CHARACTERS = 1024, 1 << 18
-"""Of a list of records, at most."""
+"""Maximum number of records, and of characters, in one list."""
 _ROWS = 1 << 12
-"""Written at a time."""
+"""Number of rows encoded at once."""
 
 
 def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
@@ -41,7 +41,7 @@ def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
 
 
 def _batched(records: Iterator[Any]) -> Iterator[list[Any]]:
-    """The records as lists, short ones while records are long; who gets them may change them."""
+    """Group the records into lists, short lists while records are long. The caller may change the lists."""
     size = 1
     while batch := list(islice(records, size)):
         size = max(1, min(2 * size, _BATCH_RECORDS, _BATCH_CHARACTERS // (1 + _length(batch[-1]))))
@@ -77,7 +77,7 @@ def encode_csv(rows: Rows, options: WriteOptions) -> str:
 
 
 def _lines(rows: list[Sequence[Any]], delimiter: str, start: int) -> Iterator[str]:
-    """A column at a time; row by row where a value does not fit, so that the first such record is found."""
+    """Encode column by column, or row by row where a value does not fit, to find the first such record."""
     try:
         columns = [_fields(column, delimiter, start) for column in zip(*rows, strict=True)]
     except DataError:
@@ -90,7 +90,7 @@ def _lines(rows: list[Sequence[Any]], delimiter: str, start: int) -> Iterator[st
 
 
 def _fields(column: Sequence[Any], delimiter: str, start: int) -> Sequence[str]:
-    """The values as fields. What needs no quotes is told of all at once."""
+    """The values as fields. One search finds that a whole column needs no quotes."""
     kinds = set(map(type, column))
     if kinds == {str}:
         texts = column
@@ -107,12 +107,12 @@ def line(fields: Sequence[str], delimiter: str) -> str:
 
 
 def special(delimiter: str) -> str:
-    """What a field is quoted for, as a regular expression of Python and of RE2."""
+    """The pattern of characters that require quotes, as a regular expression of Python and of RE2."""
     return f'[{re.escape(delimiter)}"\r\n\ufeff]'
 
 
 def quoting(delimiter: str) -> Callable[[str], str]:
-    """What makes a text a field."""
+    """Return the function that turns a text into a field."""
     is_special = re.compile(special(delimiter)).search
 
     def quoted(field: str) -> str:

@@ -1,4 +1,4 @@
-"""The rows of CSV files, and what stands for those that cannot be parsed."""
+"""The rows of CSV files, and substitutes for rows that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Parser:
         self._split = split
         self._numbers, self._judge = LineNumbers(split), judge_of(split)
         self._held: list[str] = []
-        """The lines of the row under way, where unparsable ones are kept."""
+        """The lines of the current row, when unparsable rows are kept."""
         self._torn = False
-        """Some bytes were no UTF-8."""
+        """Whether some bytes were not UTF-8."""
         self.begin = 0
-        """The line of the split where the last row begins, where unparsable ones are kept."""
+        """The line of the split where the last row begins, when unparsable rows are kept."""
         lines = self._recorded(pieces) if split.options.tolerate else self._lines(pieces)
         self._reader = csv.reader(lines, delimiter=split.options.delimiter, strict=True)
 
@@ -46,7 +46,8 @@ class Parser:
             raise self._not_csv(self._reader.line_num - 1, error).error from None
 
     def misfit(self, row: list[str], names: list[str]) -> object:
-        """What stands for the row read last, whose width is not the header's. Raises DataError if nothing may."""
+        """Return the substitute for the last row, whose width differs from the header's. Raises DataError if not
+        tolerated."""
         index = self._reader.line_num - 1 - sum(field.count("\n") for field in row)
         what = f"has {len(row)} fields, the header has {len(names)}"
         hint = "Quote fields that contain the delimiter, or correct `delimiter`."

@@ -1,4 +1,4 @@
-"""CSV of Arrow tables: a column becomes text as a whole, by Arrow where it writes values as `csv` does."""
+"""CSV of Arrow tables: columns become text as a whole, by Arrow where its text equals that of `csv`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ROWS = 1 << 16
-"""Made into text at a time."""
+"""Number of rows encoded at once."""
 
 
 def encode_csv_table(table: pa.Table | pa.RecordBatch, options: WriteOptions) -> Iterator[bytes | memoryview]:
     """The bytes that `encode_csv` makes of the table's rows; at least one column.
 
-    Raises DataError for a value that does not fit: of a column, which need not be that of the first such record.
+    Raises DataError for a value that does not fit; it names a column, perhaps not that of the first such record.
     """
     names = tabulate("table", table.slice(0, 0), [name for name, _ in options.columns]).names
     present = table.schema.names
@@ -42,7 +42,7 @@ def _batches(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _lines(columns: list[pa.Array], delimiter: str, start: int) -> pa.Array:
-    """One text for each row, with its line end; a lone empty field is quoted, because a blank line is no record."""
+    """One text for each row, with its line end; a lone empty field is quoted: a blank line is not a record."""
     from pyarrow import compute
 
     fields = [_fields(column, delimiter, start) for column in columns]
@@ -59,7 +59,7 @@ def _text(value: str) -> pa.Scalar[Any]:
 
 
 def _fields(column: pa.Array, delimiter: str, start: int) -> pa.Array:
-    """The fields as large strings, quoted where they must be; null is an empty one."""
+    """The fields as large strings, quoted where necessary; null becomes an empty field."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -75,7 +75,7 @@ def _fields(column: pa.Array, delimiter: str, start: int) -> pa.Array:
 
 
 def _is_written_alike(kind: pa.DataType) -> bool:
-    """Whether Arrow makes of a value of this type the text that `cell` does."""
+    """Return whether Arrow writes a value of this type as `cell` does."""
     from pyarrow import types
 
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):

@@ -1,4 +1,4 @@
-"""Encoding a partition that does not fit into memory, piece by piece: the same bytes as `encode_part` makes at once."""
+"""Encoding a partition that does not fit into memory, piece by piece, to the same bytes as `encode_part`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _tables(kind: Kind, pieces: Iterable[Any], options: WriteOptions) -> Iterato
 
 @contextmanager
 def _counted_from(start: int) -> Iterator[None]:
-    """Errors say what positions of records in a piece are counted from."""
+    """Shift record positions in errors from the piece to the partition."""
     try:
         yield
     except DataError as error:
@@ -79,7 +79,7 @@ def _without_header(kind: Kind, piece: Any, options: WriteOptions) -> WriteOptio
 
 
 def _checked_width(record: Any, position: int, width: int) -> int:
-    """Bytes of a record, which are those of the records before; what is no bytes is refused where it is encoded."""
+    """Return the byte length of a record, which must equal that of earlier records. Encoding refuses other types."""
     if not isinstance(record, bytes | bytearray):
         return width
     if position and len(record) != width:

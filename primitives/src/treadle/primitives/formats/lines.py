@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LINE = "line"
-"""Name of the one column."""
+"""Name of the only column."""
 _has_return = re.compile(b"\r").search
-"""Looks at views too, without a copy; to find one byte takes a tenth of the time that two take."""
+"""Searches views too, without a copy; a search for one byte takes a tenth of the time of one for two."""
 
 
 def read_line_tables(split: FileSplit, size: int) -> Iterator[pa.Table]:
     """The lines that begin in the split, in tables of one column `line` of large strings; at least one table.
 
-    Raises DataError for what is no UTF-8, UsageError without pyarrow.
+    Raises DataError for bytes that are not UTF-8, UsageError without pyarrow.
     """
     pa = pyarrow("`table`")
     empty = True
@@ -35,7 +35,7 @@ def read_line_tables(split: FileSplit, size: int) -> Iterator[pa.Table]:
 
 
 def _lines(split: FileSplit, offset: int, data: memoryview) -> pa.Array:
-    """The lines of some bytes; what follows the last newline is no line."""
+    """The lines of some bytes; bytes after the last newline are not a line."""
     import pyarrow as pa
     from pyarrow import compute
 

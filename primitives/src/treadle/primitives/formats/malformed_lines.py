@@ -1,4 +1,4 @@
-"""Lines that are not what their format says: refused, or records that failed before any function saw them."""
+"""Malformed lines: refused, or kept as records that failed before any function saw them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .options import FileSplit
 from .split_content import info_of
 
 TEXT_LIMIT = 4096
-"""Characters of a line that are kept."""
+"""Number of a line's characters that are kept."""
 _COUNTED = 256 << 20
-"""Bytes before a split of which the lines are counted. Beyond, counting begins at the split."""
+"""Bytes before a split in which lines are counted. If there are more, the count begins at the split."""
 _STEP = 8 << 20
 
 
 class Unparsable(Struct, frozen=True):
-    """Stands for a record of a file that could not be parsed, where a stage tolerates that."""
+    """Takes the place of a record that could not be parsed, where a stage tolerates that."""
 
     text: str
-    """The line or lines, at most `TEXT_LIMIT` characters; bytes that are no UTF-8 as `\\xff`."""
+    """The line or lines, at most `TEXT_LIMIT` characters; bytes that are not UTF-8 as `\\xff`."""
     message: str
-    """File, line, and what is wrong with it."""
+    """File, line, and the defect."""
     hint: str
 
     @property
@@ -34,14 +34,14 @@ class Unparsable(Struct, frozen=True):
 
 
 class LineNumbers:
-    """The places of a split's lines. Bytes before the split are counted at the first question, once."""
+    """The locations of a split's lines. Bytes before the split are counted once, at the first question."""
 
     def __init__(self, split: FileSplit) -> None:
         self._split = split
         self._before: int | None = None
 
     def place(self, index: int) -> RecordPlace:
-        """Of the split's line `index`, from 0. Raises what `read_range` does."""
+        """Return the location of the split's line `index`, from 0. Raises the errors of `read_range`."""
         split = self._split
         first = 0 if split.options.gzip else split.start
         if first > _COUNTED:
@@ -68,7 +68,7 @@ def _lines_before(split: FileSplit) -> int:
 
 
 Judge = Callable[[Unparsable], object]
-"""What becomes of an unparsable line: it stays among the records, or is raised."""
+"""Handles an unparsable line: returns its substitute record, or raises."""
 
 
 def judge_of(split: FileSplit) -> Judge:
@@ -84,7 +84,7 @@ def _raised(line: Unparsable) -> object:
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """The lines without their `\\n`; what follows the last newline is no line."""
+    """The lines without their `\\n`; bytes after the last newline are not a line."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -92,5 +92,5 @@ def split_lines(data: bytes) -> list[bytes]:
 
 
 def is_blank(line: bytes) -> bool:
-    """Whether a line of JSON lines is none."""
+    """Return whether a line of a JSON lines file is blank."""
     return not line or line.isspace()

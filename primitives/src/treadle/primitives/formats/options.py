@@ -23,7 +23,7 @@ class ReadOptions(Struct, frozen=True):
     table: bool = False
     """`text` only: the lines as a table."""
     tolerate: bool = False
-    """Of text, jsonl and csv: a line that cannot be parsed comes as `Unparsable` instead of being raised."""
+    """For text, jsonl and csv: a line that cannot be parsed becomes an `Unparsable` instead of an error."""
 
 
 class WriteOptions(Struct, frozen=True):
@@ -43,7 +43,7 @@ class FileSplit(Struct, frozen=True, tag="file"):
     start: int
     stop: int
     size: int
-    """Of the whole file, bytes."""
+    """Size of the whole file in bytes."""
     version: str
     """ETag, or modification time and size: a file that changed since the listing is refused."""
     options: ReadOptions

@@ -1,4 +1,4 @@
-"""Output folders: who may write, parts that appear whole and once, and the manifest that comes last."""
+"""Output folders: the right to write, parts that appear whole and once, and the manifest that is written last."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OWNER = "_owner.json"
 _PART = re.compile(r"part-\d{5,}\.[a-z]+")
 _REMAINS = re.compile(r"\.tmp-[0-9a-f]{16}")
 _DEAD = 60.0
-"""Seconds without a write after which nobody writes a file any more: a second dispatcher may, for a moment."""
+"""Seconds without a write after which a file's writer counts as ended: a second dispatcher may write for a moment."""
 _CHUNK = 8 << 20
 ONE_REQUEST = 64 << 20
-"""Bytes that an object store is given at once."""
+"""Bytes per call to an object store."""
 _READABLE = 0o644
-"""Mode of a file, less what the umask takes."""
+"""Mode of a file, before the umask."""
 
 
 class PartInfo(Struct, frozen=True):
@@ -43,11 +43,11 @@ class PartInfo(Struct, frozen=True):
 
 
 def write_part(uri: str, index: int, buffers: Iterable[Buffer], suffix: str) -> PartInfo:
-    """Write `<uri>/part-<index>.<suffix>` if there is none; one with the same bytes is taken as written.
+    """Write `<uri>/part-<index>.<suffix>` unless it exists; an existing part with the same bytes counts as written.
 
-    `buffers` are gone through twice; those that are no sequence are not held all at once, except where they are few
-    enough for one request to an object store. The part is durable on return. Raises DataError when there is one with
-    other bytes, StoreError when it cannot be written.
+    `buffers` are iterated twice. Buffers from an iterable other than a sequence are not held all at once, unless they
+    are few enough for one request to an object store. The part is durable on return. Raises DataError when the part
+    exists with other bytes, StoreError when it cannot be written.
     """
     folder = _Folder(uri)
     part = _describe(f"part-{index:05d}.{suffix}", buffers)
@@ -74,7 +74,8 @@ def claim_output(uri: str, run_id: str, if_exists: str = "fail") -> None:
 
 
 def check_output(uri: str, run_id: str, if_exists: str = "fail") -> list[str]:
-    """What `claim_output` would remove. Changes nothing, and raises UsageError as that would now."""
+    """Return the names that `claim_output` would remove. Changes nothing, and raises the UsageError of
+    `claim_output`."""
     folder = _Folder(uri)
     owner = folder.owner()
     present = folder.own_names() if owner != run_id else []
@@ -88,7 +89,7 @@ def check_output(uri: str, run_id: str, if_exists: str = "fail") -> list[str]:
 
 
 def release_output(uri: str, run_id: str) -> None:
-    """Remove what `run_id` has written below `uri`, so that it can be written again; what is another's stays."""
+    """Remove the files that `run_id` wrote below `uri`, so that it can write again; files of other runs stay."""
     folder = _Folder(uri)
     if folder.owner() == run_id:
         for name in folder.own_names():
@@ -96,10 +97,10 @@ def release_output(uri: str, run_id: str) -> None:
 
 
 def write_manifest(uri: str, manifest: dict[str, Any]) -> None:
-    """Write `_manifest.json`, the sign that the output is complete; writing the same one again changes nothing.
+    """Write `_manifest.json`, the sign that the output is complete; writing the same manifest again changes nothing.
 
-    With a `run` in it, raises UsageError when another run has claimed the output since. Raises DataError when there
-    is a manifest with other content.
+    If it names a `run`, raises UsageError when another run has claimed the output since. Raises DataError when a
+    manifest with other content exists.
     """
     folder = _Folder(uri)
     owner = folder.owner()
@@ -125,7 +126,7 @@ def _describe(name: str, buffers: Iterable[Buffer]) -> PartInfo:
 
 
 class _Folder:
-    """An output folder: of this machine's files, which are the user's and so not private, or in a store."""
+    """An output folder: on this machine (its files belong to the user and are not private), or in a store."""
 
     def __init__(self, uri: str) -> None:
         self.uri = absolute_uri(uri).rstrip("/")
@@ -156,7 +157,7 @@ class _Folder:
         return self.store.get(self._name(name))
 
     def describe(self, name: str) -> PartInfo:
-        """What is there under `name`, read in chunks."""
+        """Describe the file `name`, read in chunks."""
         info = self.store.head(self._name(name))
         digest, size = hashlib.sha256(), 0
         while info is not None and (chunk := self.store.get_range(self._name(name), size, _CHUNK)):
@@ -168,7 +169,7 @@ class _Folder:
         self.store.delete([self._name(name)])
 
     def remove_remains(self) -> None:
-        """Remove what writers that were killed left half written. Whoever still writes here has lost to another."""
+        """Remove the half-written files of killed writers. A live writer here has lost the output to another run."""
         for path in Path(self.uri).iterdir() if self.local else ():
             with contextlib.suppress(OSError):
                 if _REMAINS.fullmatch(path.name) and path.stat().st_mtime < time.time() - _DEAD:
@@ -183,7 +184,7 @@ class _Folder:
         return "unknown"
 
     def own_names(self) -> list[str]:
-        """Names of a former output here: manifest, parts, marker, in the order in which they are to be removed."""
+        """Names of an earlier output: manifest, parts, marker, in the order in which they are removed."""
         names = set(self._names())
         parts = sorted(name for name in names if _PART.fullmatch(name))
         return [*({MANIFEST} & names), *parts, *({OWNER} & names)]

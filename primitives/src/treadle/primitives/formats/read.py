@@ -20,20 +20,21 @@ _END: Any = object()
 
 
 def read_split(split: FileSplit) -> tuple[Kind, Any]:
-    """The records that begin in the split, as one. Raises what `read_pieces` and its pieces do."""
+    """The records that begin in the split, as one value. Raises the errors of `read_pieces` and of its pieces."""
     kind, pieces = read_pieces(split, sys.maxsize)
     return kind, concat(kind, list(pieces) or [[]])
 
 
 def read_pieces(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
-    """The records that begin in the split, in pieces made of about `size` bytes or less; none where it has no objects.
+    """The records that begin in the split, in pieces of about `size` bytes or less; an empty list of objects has no
+    piece.
 
     text: list of str, or with `table` a pyarrow.Table of one column `line`; jsonl: list of JSON values; csv: list of
     dicts of str by column, or of tuples of str without a header; parquet: pyarrow.Table; npy: array of the file's
     dtype; fixed: uint8 array of shape (rows, recordBytes).
-    Arrays are read-only; those of local files are one view of a mapping. Of a file that is far away a piece is brought
-    while the one before it is used. The pieces raise DataError for content that is not what the format says,
-    MissingError or UsageError when the file is gone or changed, StoreError.
+    Arrays are read-only; arrays of local files are one view of a mapping. A piece of a remote file is fetched while the
+    piece before it is used. The pieces raise DataError for content that does not match the format, MissingError or
+    UsageError when the file is gone or changed, and StoreError.
     """
     kind, pieces = _reader(split, size)
     return kind, pieces if is_local(split.uri) else _ahead(pieces)
@@ -68,7 +69,7 @@ def _reader(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
 
 
 def _ahead(pieces: Iterator[Any]) -> Iterator[Any]:
-    """The pieces, the next of which is always under way."""
+    """The pieces; the next piece is always being fetched."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1, "read ahead") as thread:
@@ -104,7 +105,7 @@ def _lines_of(text: str) -> list[Any]:
         text = text.replace("\r\n", "\n")
     lines: list[Any] = text.split("\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last newline is no line
+        lines.pop()  # bytes after the last newline are not a line
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Where in its file a record of a split stands: worked out from the file when it is asked for, not while it is read."""
+"""The location of a split's record in its file: computed from the file on request, not while it is read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .options import FileSplit
 from .split_content import info_of, line_pieces
 
 _SIZE = 4 << 20
-"""Bytes that are read again at once."""
+"""Number of bytes read again at once."""
 
 
 class Locator:
-    """The places of one split's records. Asking for ascending positions goes through the split once."""
+    """The locations of one split's records. Ascending positions take one pass over the split."""
 
     def __init__(self, split: FileSplit) -> None:
         self._split = split
@@ -29,9 +29,9 @@ class Locator:
         """The record that was found last, and the line of the split where it begins."""
 
     def place(self, position: int | None) -> RecordPlace:
-        """Of the record at that position of the split; of the split as a whole, the file.
+        """Return the location of the record at a position of the split; None: the file, for the split as a whole.
 
-        Raises what reading the file does.
+        Raises the errors of reading the file.
         """
         split = self._split
         if position is None:
@@ -69,7 +69,7 @@ def _json_lines(split: FileSplit) -> Iterator[int]:
 
 
 def _rows_of_csv(split: FileSplit) -> Iterator[int]:
-    """Those that cannot be parsed are records, too: none stands before the others unless it was tolerated."""
+    """Rows that cannot be parsed count as records, too: an earlier row can be unparsable only if it was tolerated."""
     options = msgspec.structs.replace(split.options, tolerate=True)
     parser = Parser(line_pieces(split, _SIZE), msgspec.structs.replace(split, options=options))
     rows = parser.rows()

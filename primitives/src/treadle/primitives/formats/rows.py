@@ -12,14 +12,14 @@ from ..errors import DataError
 
 
 class Rows(Struct, frozen=True):
-    """Rows of equal length; `names` is empty only when there is no record to take them from."""
+    """Rows of equal length; `names` is empty only without a record to take them from."""
 
     names: tuple[str, ...]
     values: Iterable[Sequence[Any]]
 
 
 def plain(value: Any) -> Any:
-    """NumPy and Arrow scalars as the Python value they hold, if there is one; anything else as it is."""
+    """Convert NumPy and Arrow scalars to the Python value they hold, if possible; return other values as they are."""
     module = type(value).__module__
     if module == "numpy" and hasattr(value, "item"):
         return _from_numpy(value)
@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
 
 
 def _from_numpy(value: Any) -> Any:
-    """An array of one dimension or more stays what it is, as does a moment that Python cannot hold."""
+    """Convert a NumPy value; an array of one dimension or more, or a moment that Python cannot hold, stays as it is."""
     if value.ndim:
         return value
     found = value.item()
@@ -55,7 +55,7 @@ def _array_records(array: Any) -> list[Any]:
 
 
 def _in_microseconds(array: Any) -> Any:
-    """Moments or durations in the finest unit that Python has; NumPy makes bare integers of finer ones."""
+    """Moments or durations in Python's finest unit; NumPy makes bare integers of finer units."""
     rounded = array.astype(f"{array.dtype.kind}8[us]")
     differs = (rounded != array) & (array == array)
     if differs.any():
@@ -123,7 +123,7 @@ def _projected(rows: Rows, columns: Sequence[str]) -> Rows:
 
 
 def check_columns(present: Sequence[str], declared: Sequence[str]) -> None:
-    """Raises DataError unless they are the same, in whatever order."""
+    """Raises DataError unless both hold the same columns, in any order."""
     if sorted(declared) != sorted(present):
         raise DataError(
             f"the table has the columns {', '.join(present)}; declared are {', '.join(declared)}",
@@ -178,10 +178,10 @@ def _row_of_dict(record: dict[Any, Any], names: tuple[str, ...], position: int) 
 
 
 def first_failing(values: Iterable[Any], check: Callable[[Any], object]) -> int:
-    """Position of the first value for which `check` raises, -1 when it does for none."""
+    """Return the position of the first value for which `check` raises, or -1."""
     for position, value in enumerate(values):
         try:
             check(value)
-        except Exception:  # noqa: BLE001 - the question is only whether
+        except Exception:  # noqa: BLE001 - only the failure matters, not its type
             return position
     return -1

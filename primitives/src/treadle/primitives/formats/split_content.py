@@ -14,15 +14,15 @@ from .options import FileSplit
 
 Content = bytes | memoryview
 _SLACK = 64 << 10
-"""Bytes read beyond a split's stop at first, in the hope that its last line ends there."""
+"""Number of bytes first read beyond a split's stop, in the hope that its last line ends there."""
 _NEAR, _FAR = 1 << 20, 8 << 20
-"""Bytes of gzip that are read at once: a store wants few requests."""
+"""Number of gzip bytes read at once: a store wants few requests."""
 _UNPACKED = 8 << 20
-"""Bytes of what comes of it that are made at once, at most."""
+"""Maximum number of bytes unpacked from gzip at once."""
 
 
 class ListedFile(io.RawIOBase):
-    """A listed file, read by ranges. What is read raises what `read_range` does."""
+    """A listed file, read by ranges. Reads raise the errors of `read_range`."""
 
     def __init__(self, info: FileInfo) -> None:
         self._info = info
@@ -47,7 +47,7 @@ class ListedFile(io.RawIOBase):
         self._position += len(data)
         return data
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io gives
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # the buffer that io passes
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -58,14 +58,14 @@ def info_of(split: FileSplit) -> FileInfo:
 
 
 def whole_content(split: FileSplit) -> Content:
-    """The whole file, mapped if it is local; what gzip unpacks is in a temporary file, and mapped too."""
+    """The whole file, mapped if it is local; unpacked gzip content goes to a temporary file, and is mapped too."""
     return memoryview(spooled(_unpacked(split))) if split.options.gzip else map_file(info_of(split))
 
 
 def line_content(split: FileSplit) -> tuple[int, memoryview]:
-    """The lines whose first byte lies in the split, each as it is in the file, and the offset of the first one.
+    """Return the lines whose first byte is in the split, unchanged, and the offset of the first line.
 
-    Offsets within gzip are those of the unpacked bytes. A line ends behind its `\\n`, or at the end of the file.
+    Offsets within gzip count unpacked bytes. A line ends after its `\\n`, or at the end of the file.
     """
     if split.options.gzip:
         return 0, memoryview(b"".join(_unpacked(split)))
@@ -85,7 +85,7 @@ def line_content(split: FileSplit) -> tuple[int, memoryview]:
 
 
 def line_pieces(split: FileSplit, size: int) -> Iterator[tuple[int, memoryview]]:
-    """As `line_content`, about `size` bytes at a time: whole lines, some in each piece."""
+    """As `line_content`, about `size` bytes at a time; each piece holds whole lines."""
     pieces = _cut_at_lines(_unpacked(split, size)) if split.options.gzip else map(line_content, _cut(split, size))
     return (piece for piece in pieces if piece[1])
 
@@ -96,7 +96,7 @@ def _cut(split: FileSplit, size: int) -> Iterator[FileSplit]:
 
 
 def _cut_at_lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, memoryview]]:
-    """The bytes cut anew, behind line ends."""
+    """Cut the bytes again, after line ends."""
     offset, held = 0, [b""]
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
@@ -109,7 +109,7 @@ def _cut_at_lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, memoryview]]:
 
 
 def _rest_of_line(split: FileSplit, start: int) -> bytes:
-    """What is left of a long line: from `start` to behind the next `\\n`, read in growing steps."""
+    """The rest of a long line: from `start` to behind the next `\\n`, read in growing steps."""
     pieces, step = [], _SLACK
     while start < split.size:
         step = min(step * 2, 16 << 20)
@@ -130,7 +130,7 @@ def first_line(split: FileSplit) -> bytes:
 
 
 def _unpacked(split: FileSplit, size: int = _UNPACKED) -> Iterator[bytes]:
-    """What gzip has packed, at most so many bytes at a time."""
+    """Unpack gzip, at most `size` bytes at a time."""
     import gzip
     import zlib
 

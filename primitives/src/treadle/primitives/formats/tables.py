@@ -39,7 +39,7 @@ def _libraries() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
-    """A pyarrow ParquetFile; what pyarrow finds wrong becomes a DataError, foreign errors of stores pass."""
+    """Open a pyarrow ParquetFile. Defects that pyarrow finds become a DataError; foreign errors of stores pass."""
     pa, parquet = _libraries()
     if content is not None:
         source = pa.BufferReader(content)
@@ -58,7 +58,7 @@ def _opened(info: FileInfo, content: Any = None) -> Iterator[Any]:
     except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             with border(info.uri):
-                raise  # the disk's; pyarrow's own, of damaged pages, have no number
+                raise  # a disk error; pyarrow's errors for damaged pages have no errno
         first = next(iter(str(error).splitlines()), "")
         raise DataError(f"{info.uri} is not a sound Parquet file: {first}", "Copy or make the file again.") from None
 
@@ -78,7 +78,7 @@ def rows_of_groups(info: FileInfo) -> list[int]:
 def read_parquet(split: FileSplit, size: int) -> Iterator[pa.Table]:
     """The row groups of the split (all of them for gzip) in order, at least one table.
 
-    Such as take about `size` bytes or less come at once, larger ones a few rows at a time.
+    Row groups of about `size` bytes or less come whole, larger ones a few rows at a time.
     """
     pa = pyarrow("Parquet")
     content = whole_content(split) if split.options.gzip else None
@@ -96,25 +96,25 @@ def read_parquet(split: FileSplit, size: int) -> Iterator[pa.Table]:
 
 
 def _size_of(file: Any, group: int) -> tuple[int, int]:
-    """(rows of a row group, about how many bytes they are): what dictionaries save is known of fixed widths only."""
+    """Return (rows, estimated bytes) of a row group. Savings by dictionaries are known for fixed widths only."""
     about = file.metadata.row_group(group)
     row_bytes = sum(_width(field.type) for field in file.schema_arrow)
     return about.num_rows, max(about.total_byte_size, about.num_rows * row_bytes)
 
 
 def _width(kind: Any) -> int:
-    """Bytes of a value, at least."""
+    """Return the minimum size of a value in bytes."""
     try:
         return int(kind.bit_width) // 8
-    except ValueError:  # of a type whose values differ
+    except ValueError:  # a type whose values differ in width
         return _OFFSET
 
 
 _OFFSET = 4
 _READ = 1 << 20
-"""Bytes of a column that are read at once."""
+"""Bytes of a column read at once."""
 GROUP_ROWS = 1 << 17
-"""Rows of a row group, of which one is in memory at a time. They show in a file's bytes, so no budget changes them."""
+"""Rows of a row group; one group is in memory at a time. They show in a file's bytes, so no budget changes them."""
 
 
 def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[Buffer]:
@@ -123,7 +123,7 @@ def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[Buffer
 
 
 def encode_tables(tables: Iterable[pa.Table]) -> Iterator[Buffer]:
-    """The tables together, at least one and all of one schema, as one Parquet file: its bytes as row groups are made.
+    """Encode tables (at least one, all of one schema) as one Parquet file; yields its bytes as row groups are made.
 
     Raises DataError for types that Parquet does not have.
     """
@@ -143,7 +143,7 @@ def encode_tables(tables: Iterable[pa.Table]) -> Iterator[Buffer]:
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """All rows, cut anew; a single empty table when there is none."""
+    """All rows, cut again; a single empty table if there are none."""
     import pyarrow as pa
 
     held: list[pa.Table] = []
@@ -161,14 +161,14 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _at_once(table: pa.Table) -> pa.Table:
-    """The table as if it had been made at once: pages of a file show chunks, and dictionaries what they were of."""
+    """Return the table as if it had been made at once: pages of a file show chunks and original dictionaries."""
     import pyarrow as pa
 
     columns = [_recoded(column) if _is_coded(column.type) else column for column in table.columns]
     table = pa.table(columns, schema=table.schema) if columns else table
     try:
         return table.combine_chunks()
-    except pa.ArrowInvalid:  # no index holds the dictionaries of all chunks
+    except pa.ArrowInvalid:  # the index type is too small for the dictionaries of all chunks
         return table
 
 
@@ -179,7 +179,7 @@ def _is_coded(kind: Any) -> bool:
 
 
 def _recoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary column whose dictionary holds the column's values, as they occur."""
+    """A dictionary column whose dictionary holds the column's values, in order of occurrence."""
     import pyarrow as pa
 
     kind = column.type
@@ -219,7 +219,7 @@ def _array_table(array: Any, names: Sequence[str]) -> pa.Table:
 
 
 def _cast(table: pa.Table, columns: Sequence[tuple[str, str]]) -> pa.Table:
-    """The table with the declared columns in the declared order and types; as it is when none are declared."""
+    """The table with the declared columns in the declared order and types; unchanged if none are declared."""
     import pyarrow as pa
 
     if not columns:

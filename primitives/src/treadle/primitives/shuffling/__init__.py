@@ -1,6 +1,6 @@
-"""Where records go, in which order, and how they are folded: the same on every executor.
+"""Placement, order and folding of records: the same on every executor.
 
-General layout: `keys` (what a key is, and which are the same), `columns` (many at once), `hashing`, `order` with
-`fast_sort`; `partitioning` (which target) with `ranges`, `seeds` and `table_bytes`; `scattering` (arrays to their
-targets); `folds`.
+General layout: `keys` (valid keys and their equality), `key_columns` (many keys at once), `hashing`, `key_order` with
+`stable_sort`; `partitioning` (the target of a record) with `range_partitioning`, `seeds` and `table_size`; `scatter`
+(arrays to their targets); `folds`.
 """

@@ -1,4 +1,4 @@
-"""Folds in their one order: left folds, and those of each key at the place of its first occurrence."""
+"""Folds in their fixed order: left folds, and folds by key, each at the place of the key's first occurrence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING: Final = Nothing.NOTHING
 
 
 def left_fold(f: Callable[[Any, Any], Any], values: Iterable[Any]) -> Any | Literal[Nothing.NOTHING]:
-    """f(f(v0, v1), v2), ...; over nothing NOTHING."""
+    """f(f(v0, v1), v2), ...; for no values NOTHING."""
     rest = iter(values)
     accumulator = next(rest, NOTHING)
     for value in rest:
@@ -44,7 +44,7 @@ def pair(record: Any) -> tuple[Key, Any]:
 
 
 def _is_sequence(record: Any) -> bool:
-    """Rows of arrays are; text is not, nor is what has no order."""
+    """Return whether the value is a sequence. Rows of arrays are; text and unordered collections are not."""
     if isinstance(record, str | bytes | dict | set | frozenset):
         return False
     return hasattr(record, "__getitem__") and hasattr(record, "__len__") and getattr(record, "ndim", 1) <= 1

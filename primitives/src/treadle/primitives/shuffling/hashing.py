@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .key_columns import Column, KeyArray
 
 _CHUNK = 1 << 14
-"""Keys mixed at a time: 128 KiB stay in the cache."""
+"""Keys mixed at once: 128 KiB stay in the cache."""
 
 
 def hash_sequence(keys: Sequence[Any]) -> list[int] | NDArray[np.uint64]:
@@ -135,7 +135,7 @@ def _hash_numbers(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _salted_doubles(values: NDArray[np.float64]) -> NDArray[np.uint64]:
-    """What `mix` is given: the salted integer where the double is one of 64 bits, else its salted IEEE bits."""
+    """The input of `mix`: the salted integer if the double is a 64-bit integer, else its salted IEEE bits."""
     import numpy as np
 
     whole = (np.floor(values) == values) & (values >= -(2.0**63)) & (values < 2.0**64)
@@ -156,7 +156,7 @@ def _hash_structs(column: Any) -> NDArray[np.uint64]:
 
 
 def _absorbed(hashes: NDArray[np.uint64], fields: Iterable[NDArray[np.uint64]]) -> NDArray[np.uint64]:
-    """The hashes of tuples so far, with those of their next elements taken in, in place."""
+    """Update the hashes of tuples with the hashes of their next elements, in place."""
     for field in fields:
         hashes ^= field
         _mix_array(hashes)

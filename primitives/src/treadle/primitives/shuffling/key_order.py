@@ -70,7 +70,7 @@ _ORDERS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 def self_ordered(keys: Sequence[object]) -> bool:
-    """Whether Python's own comparison of these keys is already their order."""
+    """Return whether Python's own comparison of these keys is already their order."""
     kinds = set(map(type, keys))
     if kinds == {float}:
         return all(key == key for key in keys)
@@ -127,7 +127,7 @@ def _argsort_structs(column: Structs) -> NDArray[np.intp]:
 
 
 def _ranks(column: Column) -> NDArray[np.intp]:
-    """For each key its place among the distinct keys: comparing ranks is comparing keys."""
+    """The rank of each key among the distinct keys: ranks compare as the keys do."""
     import numpy as np
 
     positions = _argsort_column(column)
@@ -137,7 +137,7 @@ def _ranks(column: Column) -> NDArray[np.intp]:
 
 
 def _changes(column: Column, positions: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """For each position but the first, whether its key differs from the key at the position before."""
+    """For each position but the first: does its key differ from the key at the position before?"""
     import numpy as np
 
     from . import key_columns

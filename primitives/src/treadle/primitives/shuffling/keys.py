@@ -1,4 +1,4 @@
-"""Keys of records: which values may be one, when two are the same, and how they hash (docs/hashing.md).
+"""Keys of records: the allowed values, their equality, and their hashes (docs/hashing.md).
 
 A key is None, bool, int, float, str, bytes, date, datetime, UUID or a tuple of these. NumPy and Arrow scalars become
 Python's first. Equality is Python's, made an equivalence: NaN equals NaN at any depth, and aware datetimes are equal
@@ -205,7 +205,7 @@ def _salt(tag: int) -> int:
 
 
 class Salt:
-    """What keeps the classes of keys apart, in the order of their tags in docs/hashing.md."""
+    """Salts that separate the classes of keys, in the order of their tags in docs/hashing.md."""
 
     NONE, WHOLE, REAL, BIG, STR, BYTES, DATE, NAIVE, AWARE, UUID, TUPLE = (_salt(tag) for tag in range(11))
 

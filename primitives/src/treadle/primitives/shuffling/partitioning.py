@@ -1,4 +1,4 @@
-"""Which partition a record belongs to: balanced cuts, hash and range targets, samples, boundaries, batches.
+"""The partition of a record: balanced cuts, hash and range targets, samples, boundaries, batches.
 
 Everything here is a function of the data and the specification only, never of slots, memory or timing.
 """
@@ -32,9 +32,9 @@ size of a target varies by about 1/sqrt(1024) = 3 %; the default maximum of 256 
 
 
 DEFAULT_PARTITIONS = 256
-"""Most partitions of items, ranges and shuffles when nobody says."""
+"""Default maximum of partitions of items, ranges and shuffles."""
 DEFAULT_FAN_IN = 16
-"""Partial results that one step of a `per: all` reduce folds when nobody says."""
+"""Default number of partial results that one step of a `per: all` reduce folds."""
 
 
 def split_evenly(count: int, parts: int) -> list[tuple[int, int]]:
@@ -125,7 +125,7 @@ def choose_boundaries(samples: Sequence[tuple[Sequence[Key], int]], partitions: 
 
 
 def _nearest(before: list[int], share: int, partitions: int) -> int:
-    """Index of the entry nearest to share / partitions, the lower one of two."""
+    """Index of the entry nearest to share / partitions; the lower one on a tie."""
     above = bisect_left(before, share, key=lambda value: value * partitions)
     if above == 0 or (
         above < len(before) and before[above] * partitions - share < share - before[above - 1] * partitions
@@ -140,7 +140,8 @@ def _nearest(before: list[int], share: int, partitions: int) -> int:
 def cut(kind: Kind, value: Any, max_items: int = 0, max_bytes: int = 0) -> list[Any]:
     """The partition as consecutive chunks of at most so many records and encoded bytes (0: no limit).
 
-    A chunk takes what fits and at least one record; an empty partition is one empty chunk. A record's encoded size is
+    A chunk takes as many records as fit and at least one; an empty partition is one empty chunk. A record's encoded
+    size is
     its pickle (protocol 5) for objects, the row's share of `bytes_of_rows` otherwise.
     """
     if kind == "objects":
@@ -152,17 +153,17 @@ def cut(kind: Kind, value: Any, max_items: int = 0, max_bytes: int = 0) -> list[
 
 
 def rows_between(kind: Kind, value: Any, start: int, stop: int) -> Any:
-    """The records from `start` to before `stop`; of columns a view."""
+    """The records from `start` to before `stop`; a view for arrays and tables."""
     return value.slice(start, stop - start) if kind == "table" else value[start:stop]
 
 
 def bytes_of_rows(kind: Kind, value: Any) -> int:
-    """Of an array or a table; those of its pieces add up to it, wherever it is cut."""
+    """Bytes of an array or a table; the bytes of its pieces add up to it, wherever it is cut."""
     return table_bytes(value) if kind == "table" else int(value.nbytes)
 
 
 def rows_of_a_chunk(rows: int, size: int, max_items: int, max_bytes: int) -> int:
-    """How many rows, at most, a chunk of a partition has that has so many `rows`, of `size` bytes."""
+    """The maximum number of rows in a chunk of a partition that has `rows` rows and `size` bytes."""
     row_bytes = max(1, -(-size // rows)) if rows else 1
     limits = [limit for limit in (max_items, max_bytes and max(1, max_bytes // row_bytes)) if limit]
     return min(limits, default=max(rows, 1))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 _FEW = 16
-"""Thresholds up to which comparing all values with each is faster than searching for each value."""
+"""Maximum number of thresholds for which comparing all values with each beats searching for each value."""
 _CHUNK = 1 << 16
-"""Values compared at a time: they and what comes of them stay in the processor's cache."""
+"""Values compared at once: they and the results stay in the processor's cache."""
 
 
 def range_targets(keys: Sequence[object] | KeyArray, boundaries: Sequence[Key]) -> list[int] | NDArray[np.integer]:
@@ -79,7 +79,7 @@ def _search(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArr
 
 
 def _compare(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArray[np.integer]:
-    """What `_search` finds, by as many vectorised comparisons as there are thresholds; NaN is less than none."""
+    """The result of `_search`, by one vectorised comparison per threshold; NaN is less than no threshold."""
     import numpy as np
 
     most = below + len(thresholds)
@@ -143,7 +143,7 @@ def _fixed_rank(column: Fixed) -> Rank:
 
 
 def _searchable(column: Fixed, boundaries: Sequence[Key]) -> bool:
-    """Whether NumPy, which ignores NULs at the end, compares these boundaries as Python does."""
+    """Return whether NumPy, which ignores NULs at the end, compares these boundaries as Python does."""
     rank, kind = _fixed_rank(column), column.values.dtype.kind
     own = [entry[1] for entry in map(order, boundaries) if entry[0] == rank]
     if kind == "V":

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FEW = 4
-"""Targets up to which a pass over an array for each of them is faster than a sort."""
+"""Maximum number of targets for which one pass over an array per target is faster than a sort."""
 _CHUNK_BYTES = 1 << 19
-"""Rows of an array that are sorted at a time: they stay in the processor's cache."""
+"""Rows of an array that are sorted at once: they stay in the processor's cache."""
 _TABLE_BYTES = 1 << 21
-"""The same of a table, where each chunk and target costs a few calls for each column."""
+"""The same for a table, where each chunk and target costs a few calls for each column."""
 _LEAST = 64
-"""Rows that a target gets of a chunk on average, at least: each such run is copied by a call of its own."""
+"""Minimum average of rows that a target gets from a chunk: each such run is copied by a call of its own."""
 
 
 def scatter_rows(kind: Kind, value: Any, targets: Sequence[int] | NDArray[np.integer], partitions: int) -> list[Any]:

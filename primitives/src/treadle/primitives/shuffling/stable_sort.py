@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MANY, _SAMPLED = 1 << 14, 1 << 13
-"""Values from which it is worth a look, at about so many of them, how many are equal."""
+"""Number of values from which equal values are estimated, and the approximate size of the sample."""
 _TIED = 4
-"""At most one value in so many may be equal to another: those are sorted once more."""
+"""At most one value in this many may equal another: equal values are sorted once more."""
 
 
 def stable_argsort(values: NDArray[Any]) -> NDArray[np.intp]:
-    """What `numpy.argsort(values, kind="stable")` gives, of an array (n,) of numbers, bytes or str."""
+    """Return `numpy.argsort(values, kind="stable")` for an array (n,) of numbers, bytes or str."""
     import numpy as np
 
     found = None
@@ -36,7 +36,7 @@ def _first_eight(values: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _seem_distinct(numbers: NDArray[Any]) -> bool:
-    """Of a sample: among k times as many values there are k * k times as many equal pairs."""
+    """Estimate from a sample: k times as many values have k * k times as many equal pairs."""
     import numpy as np
 
     sample = np.sort(numbers[:: len(numbers) // _SAMPLED])
@@ -45,7 +45,7 @@ def _seem_distinct(numbers: NDArray[Any]) -> bool:
 
 
 def _sorted(numbers: NDArray[Any], values: NDArray[Any]) -> NDArray[np.intp] | None:
-    """None: too many are equal, or not a number."""
+    """The sorted positions; None: too many values are equal, or not a number."""
     import numpy as np
 
     positions = np.argsort(numbers)

@@ -1,4 +1,4 @@
-"""Bytes of an Arrow table by its values alone: the same however it is cut into chunks, and the sum of its slices'."""
+"""Bytes of an Arrow table by its values alone: independent of its chunks, and the sum of its slices' bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OFFSET = 4
-"""Bytes that say where a value of no fixed length begins."""
+"""Bytes of the offset of a value without a fixed length."""
 
 
 def table_bytes(table: pa.Table) -> int:
-    """What the values take in Arrow's layout, without what says which are null; of a dictionary column the indices."""
+    """Bytes of the values in Arrow's layout, without validity bitmaps; for a dictionary column, of the indices."""
     return sum(_bytes(chunk) for column in table.columns for chunk in column.chunks)
 
 
@@ -46,6 +46,6 @@ def _bytes_of_values(array: Any) -> int:
         pass
     try:
         lengths = compute.binary_length(array.cast(pa.large_binary()))
-    except pa.ArrowNotImplementedError:  # unions, and what is not read from files either
+    except pa.ArrowNotImplementedError:  # unions, and other types that files do not hold either
         return int(array.nbytes)
     return len(array) * _OFFSET + (compute.sum(lengths).as_py() or 0)

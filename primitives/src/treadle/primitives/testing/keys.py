@@ -17,7 +17,7 @@ _EDGES = [0, 1, -1, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 2**64 
 
 
 def numbers() -> st.SearchStrategy[Key]:
-    """Numbers, often at the edges where integers and doubles part."""
+    """Numbers, often at the edges where integers and doubles differ."""
     edges = st.sampled_from(_EDGES)
     doubles = st.sampled_from([float(edge) for edge in _EDGES[:-1]] + [-0.0, float("nan"), float("inf"), 0.5])
     return st.one_of(st.booleans(), st.integers(), edges, st.floats(), doubles)
@@ -36,7 +36,7 @@ def moments() -> st.SearchStrategy[Key]:
 
 
 def simple_keys() -> st.SearchStrategy[Key]:
-    """Every class of key but tuples; few enough values that equal ones are met."""
+    """Every class of key but tuples, with few enough values that equal ones occur."""
     texts = st.one_of(st.text(max_size=3), st.text(), st.sampled_from(["\ud800", "a\0", "\U00010000", "\uffff"]))
     return st.one_of(st.none(), numbers(), texts, st.binary(), moments(), st.uuids())
 

@@ -31,7 +31,7 @@ _ACTIONS = ["Admin", "Read", "Write", "List", "Tagging"]
 
 
 class S3Endpoint(Struct, frozen=True):
-    """Where a running server is and who may use it."""
+    """The address and the credentials of a running server."""
 
     url: str
     """Such as http://127.0.0.1:28333."""
@@ -42,7 +42,7 @@ class S3Endpoint(Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to use this server."""
+        """The environment variables that a process needs to use this server."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -61,7 +61,7 @@ class S3Endpoint(Struct, frozen=True):
         }
 
     def make_bucket(self, bucket: str) -> None:
-        """Create a bucket, which SeaweedFS keeps as a folder of its file server; one that exists is no error."""
+        """Create a bucket, which SeaweedFS keeps as a folder of its file server; an existing bucket is not an error."""
         request = urllib.request.Request(f"{self.filer}/buckets/{bucket}/", method="POST")
         try:
             urllib.request.urlopen(request, timeout=10).close()
@@ -139,7 +139,8 @@ def _command(folder: Path, ports: dict[str, int]) -> list[str]:
 
 
 def _remove_sockets(ports: dict[str, int]) -> None:
-    """The server makes one for each of its services in /tmp, whatever TMPDIR says, and a killed one leaves them."""
+    """Remove the sockets that the server creates in /tmp for each service, whatever TMPDIR is; a killed server leaves
+    them."""
     for port in ports.values():
         for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
             path.unlink(missing_ok=True)

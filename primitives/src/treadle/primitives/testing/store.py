@@ -1,4 +1,4 @@
-"""What every `Store` must do. Subclass `StoreTests` with a fixture `store` that gives a new, empty one."""
+"""Conformance tests for every `Store`. Subclass `StoreTests` with a fixture `store` that returns a new, empty store."""
 
 from __future__ import annotations
 
